@@ -1,0 +1,53 @@
+# On a machine with nothing but Python 3.11+, make and a package index:
+#   make demo    make test    make help
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# The first of these that is new enough and can make virtual environments.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	2>/dev/null && echo $$python && break; done)
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@echo 'Arguments for the program behind demo, test and bench: make demo ARGS="--help"'
+
+demo: .venv/.demo-installed ## Run a year of real flights through Spark and the queue.
+	@$(BIN)/python -m examples.flights $(ARGS)
+
+test: .venv/.dev-installed ## Run the tests.
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.dev-installed ## Check style, types and the layers between packages.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev-installed ## Run the benchmarks.
+	@if [ -e benchmarks/__main__.py ]; then $(BIN)/python -m benchmarks $(ARGS); \
+	else echo "There are no benchmarks in this version."; fi
+
+clean: ## Remove .venv and everything else that was generated.
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
+		build dist out spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.demo-installed: pyproject.toml
+	@[ -n "$(PYTHON)" ] || { echo "This needs Python 3.11 or newer with venv" \
+		"(on Debian: apt install python3-venv). PYTHON=... picks one." >&2; exit 1; }
+	@echo "Installing into .venv: Spark, a Java runtime, drivers;" \
+		"a minute or two the first time."
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(PIP) install --editable '.[demo]'
+	@touch $@
+
+.venv/.dev-installed: .venv/.demo-installed
+	@echo "Installing the test and lint tools into .venv."
+	@$(PIP) install --group dev
+	@touch $@

@@ -1,0 +1,82 @@
+"""A partitioned, self-draining, batching queue for asyncio.
+
+General layout:
+
+* `_policies`: what a caller declares. Frozen values and protocols, no event loop.
+* `_engine`: what runs, on one event loop and without threads.
+* `_bridge`: from other threads onto the loop.
+
+Imports point upwards in this list only. Every public name is exported here, once.
+"""
+
+from batchqueue_async._bridge.loop_thread import LoopThread
+from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.in_thread import in_thread
+from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.stats import (
+    BatchQueueStats,
+    DrainTaskStats,
+    PartitionStats,
+)
+from batchqueue_async._policies.backoff import IdleBackoff
+from batchqueue_async._policies.balancing import (
+    CostBalancer,
+    DrainBalancer,
+    Rebalancing,
+    ThroughputBalancer,
+)
+from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from batchqueue_async._policies.errors import (
+    BatchQueueError,
+    ConfigConflict,
+    DeliveryError,
+    DuplicateQueue,
+    Failure,
+    WouldDeadlock,
+)
+from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
+from batchqueue_async._policies.partitions import PartitionPolicy
+from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.selectors import (
+    PartitionSelector,
+    by_key,
+    by_type,
+    round_robin,
+)
+
+__all__ = [
+    "BatchHandler",
+    "BatchQueue",
+    "BatchQueueConfig",
+    "BatchQueueError",
+    "BatchQueueManager",
+    "BatchQueueStats",
+    "ConfigConflict",
+    "CostBalancer",
+    "DeliveryError",
+    "DrainBalancer",
+    "DrainTaskPolicy",
+    "DrainTaskStats",
+    "DuplicateQueue",
+    "ErrorHandler",
+    "Failure",
+    "IdleBackoff",
+    "LoopThread",
+    "PartitionPolicy",
+    "PartitionSelector",
+    "PartitionStats",
+    "Rebalancing",
+    "Retry",
+    "SharedDrainTasks",
+    "SyncBatchQueue",
+    "ThroughputBalancer",
+    "WhenFull",
+    "WouldDeadlock",
+    "by_key",
+    "by_type",
+    "in_thread",
+    "round_robin",
+]

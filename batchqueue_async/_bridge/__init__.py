@@ -1,0 +1,1 @@
+"""From other threads onto the loop: the same verbs, blocking."""

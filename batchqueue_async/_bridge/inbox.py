@@ -1,0 +1,134 @@
+"""How other threads put into a queue's partitions: one lock, one wake-up per burst.
+
+Threads append to the partitions themselves, under a lock that the loop's side takes
+for its own changes too. So `buffer_size` holds exactly, what a thread put is waiting at
+once, and the order of acceptance is the order in the partition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._bridge.vigil import Vigil
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.port import Port
+from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
+
+T = TypeVar("T")
+
+
+class ThreadWaiter:
+    """A producer that waits in line on a thread of its own."""
+
+    __slots__ = ("_chunk", "_signal", "accepted", "granted", "wants")
+
+    def __init__(self, chunk: Sequence[Any]) -> None:
+        self.wants = len(chunk)
+        self.granted = 0
+        self.accepted = 0
+        self._chunk = chunk
+        self._signal = threading.Event()
+
+    def wake(self) -> None:
+        self._signal.set()
+
+    def surrender(self) -> Sequence[Any]:
+        first = self.accepted
+        self.accepted += self.granted
+        return self._chunk[first : self.accepted]
+
+    def wait(self, seconds: float) -> None:
+        """Wait for `wake`; the caller looks at the line afterwards."""
+        self._signal.wait(seconds)
+        self._signal.clear()
+
+
+class Inbox(Generic[T]):
+    """One queue's door for other threads; all its bridges share it."""
+
+    def __init__(self, name: str, port: Port[T]) -> None:
+        self.name = name
+        self.port = port
+        # Reentrant: the garbage collector may run code that produces, anywhere.
+        self.lock = threading.RLock()
+        self._news: list[Partition[T]] = []
+        self._is_posted = False
+        self.port.share(self.lock)
+
+    def put(self, chunk: Sequence[T], timeout: float | None) -> int:
+        """Accept a chunk, waiting where that is the policy; returns how many."""
+        if self.port.loop.is_closed() and not self.port.is_over():
+            msg = f"the loop of queue {self.name!r} is closed"
+            raise BatchQueueError(msg)
+        until = None if timeout is None else time.monotonic() + timeout
+        accepted = 0
+        for partition, run in self.port.runs(chunk):
+            placed = partition.offer(run)
+            if placed:
+                self.post(partition)
+            if placed < len(run) and self.port.waits_when_full:
+                placed += self._wait_and_put(partition, run[placed:], until)
+            accepted += placed
+            if placed < len(run):
+                partition.reject(len(run) - placed)
+        return accepted
+
+    def post(self, partition: Partition[T]) -> None:
+        """Tell the loop; it is woken once, however much comes before it looks."""
+        with self.lock:
+            self._news.append(partition)
+            if self._is_posted:
+                return
+            self._is_posted = True
+        # A loop that closes in this very moment is found out by who waits.
+        with contextlib.suppress(RuntimeError):
+            self.port.loop.call_soon_threadsafe(self._deliver_news)
+
+    def _deliver_news(self) -> None:
+        with self.lock:
+            news, self._news = self._news, []
+            self._is_posted = False
+        for partition in dict.fromkeys(news):
+            self.port.notice(partition)
+
+    def _wait_and_put(
+        self, partition: Partition[T], chunk: Sequence[T], until: float | None
+    ) -> int:
+        waiter = ThreadWaiter(chunk)
+        vigil = Vigil(self.name, self.port.loop)
+        partition.wait_in_line(waiter)
+        try:
+            self._refuse_deadlock(partition, waiter)
+            self.post(partition)
+            while waiter.wants and not partition.is_closed:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                vigil.keep(waiter.wait, left)
+        finally:
+            # Late or refused, it may still have been served in the meantime.
+            partition.leave_line(waiter)
+            self.post(partition)
+        return waiter.accepted
+
+    def _refuse_deadlock(self, partition: Partition[T], waiter: ThreadWaiter) -> None:
+        if waiter.granted < waiter.wants and self.port.is_own_work(partition):
+            msg = (
+                f"a handler of {self.name!r} waits on a thread for room in partition "
+                f"{partition.index}, which only its own drain task empties"
+            )
+            raise WouldDeadlock(msg)
+
+
+def inbox_of(queue: BatchQueue[T]) -> Inbox[T]:
+    """Return the queue's inbox; the first call, on the queue's loop, makes it."""
+    port = queue.port()
+    if port.inbox is None:
+        port.inbox = Inbox(queue.name, port)
+    assert isinstance(port.inbox, Inbox)
+    return port.inbox

@@ -1,0 +1,181 @@
+"""The queue's verbs for other threads: blocking, with time limits."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._bridge.inbox import inbox_of
+from batchqueue_async._bridge.vigil import SLICE, Vigil
+from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.handlers import HandlerLike
+
+T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
+
+_CHUNK = 10_000
+
+
+class SyncBatchQueue(Generic[T]):
+    """A running queue as other threads see it; one object may serve many threads.
+
+    It is made on the queue's loop and handed to them. None of its methods may be called
+    on the loop's own thread: they block it. A wait ends with `BatchQueueError` when the
+    loop is closed, or has not run for half a second.
+
+    Raises:
+        BatchQueueError: The queue is not running on the loop that runs here.
+    """
+
+    def __init__(self, queue: BatchQueue[T]) -> None:
+        self._queue = queue
+        self._inbox = inbox_of(queue)
+        self._port = self._inbox.port
+        self._log = self._port.open_log()
+        self._routes = self._port.routes
+        self._lock = self._inbox.lock
+        self._loop = self._port.loop
+
+    @property
+    def name(self) -> str:
+        return self._queue.name
+
+    @property
+    def is_running(self) -> bool:
+        return self._queue.is_running
+
+    def produce(self, item: T, timeout: float | None = None) -> bool:
+        """Accept an item; returns whether it was accepted, and then it is waiting.
+
+        On a full partition it waits in line with all other producers (`WAIT`), returns
+        False (`DROP_NEWEST`) or displaces the oldest item (`DROP_OLDEST`). Returns
+        False after `timeout` seconds, and once shutdown has begun.
+
+        Raises:
+            BatchQueueError: On the loop's own thread, or the loop is dead.
+            WouldDeadlock: A handler's thread waits for its own drain task.
+        """
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            self._refuse_own_thread()
+        partition = self._routes.get(type(item))
+        if partition is not None:
+            with self._lock:
+                if 0 < len(partition.items) < partition.guarded_limit:
+                    partition.items.append(item)
+                    return True
+        return self._inbox.put((item,), timeout) == 1
+
+    def produce_many(self, items: Iterable[T], timeout: float | None = None) -> int:
+        """Accept the items in order; returns how many were accepted in time.
+
+        Not atomic: what was placed stays accepted, whatever comes after.
+
+        Raises:
+            BatchQueueError: On the loop's own thread, or the loop is dead.
+            WouldDeadlock: A handler's thread waits for its own drain task.
+        """
+        self._refuse_own_thread()
+        until = None if timeout is None else time.monotonic() + timeout
+        iterator = iter(items)
+        accepted = 0
+        while True:
+            chunk: list[T] = []
+            try:
+                # On an error `extend` keeps what came before: that is placed, too.
+                chunk.extend(islice(iterator, _CHUNK))
+            finally:
+                left = None if until is None else max(0.0, until - time.monotonic())
+                placed = self._inbox.put(chunk, left)
+                accepted += placed
+            if placed < len(chunk) or len(chunk) < _CHUNK:
+                return accepted
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything accepted before this call is settled.
+
+        Covers all that this object accepted; may wait for, and report, what others
+        put into the same batches.
+
+        Raises:
+            DeliveryError: Items ended other than handled since its last flush.
+            TimeoutError: Not all was settled in time.
+            BatchQueueError: On the loop's own thread, or the loop is dead.
+        """
+        self._refuse_own_thread()
+        self._on_loop(self._port.flush(timeout, self._log))
+
+    def stats(self) -> BatchQueueStats:
+        """Return what the queue looks like now.
+
+        Taken on the loop, so that the numbers fit together; of a loop that does not
+        answer they are taken from outside and may be of slightly different moments.
+        """
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            return self._queue.stats()
+        try:
+            return self._on_loop(_as_coroutine(self._queue.stats))
+        except BatchQueueError:
+            return self._queue.stats()
+
+    def add_handler(
+        self, item_type: type[S], handler: HandlerLike[S], weight: float = 1.0
+    ) -> None:
+        """Register a handler, as `BatchQueue.add_handler` does."""
+        self._refuse_own_thread()
+        call = partial(self._queue.add_handler, item_type, handler, weight)
+        self._on_loop(_as_coroutine(call))
+
+    def remove_handler(self, item_type: type) -> bool:
+        """Take a handler out, as `BatchQueue.remove_handler` does."""
+        self._refuse_own_thread()
+        return self._on_loop(
+            _as_coroutine(partial(self._queue.remove_handler, item_type))
+        )
+
+    def shutdown(self, timeout: float | None = 30.0) -> list[T]:
+        """Shut the queue down, as `BatchQueue.shutdown` does, and wait for it."""
+        self._refuse_own_thread()
+        if self._loop.is_closed() and self._port.is_over():
+            return []
+        return self._on_loop(self._queue.shutdown(timeout))
+
+    def _refuse_own_thread(self) -> None:
+        # The running loop, not a thread's number: numbers are used again.
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            msg = (
+                f"queue {self.name!r}: a blocking call on the loop's own thread would "
+                "never end; await the BatchQueue's method instead"
+            )
+            raise BatchQueueError(msg)
+
+    def _on_loop(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        vigil = Vigil(self.name, self._loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:
+            coroutine.close()
+            msg = f"the loop of queue {self.name!r} is closed"
+            raise BatchQueueError(msg) from error
+        try:
+            while not future.done():
+                vigil.keep(partial(_wait, future), SLICE)
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
+
+
+def _wait(future: concurrent.futures.Future[Any], seconds: float) -> None:
+    concurrent.futures.wait((future,), seconds)
+
+
+async def _as_coroutine(call: Callable[[], R]) -> R:
+    return call()

@@ -1,0 +1,1 @@
+"""What runs: partitions, drain tasks and their queue, on one event loop."""

@@ -1,0 +1,81 @@
+"""One call of user code: what it raised comes back as a value, and a deadline holds.
+
+A cancellation of the drain task is not an error of the handler: it is raised. One that
+the handler produced by itself is an error like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, NoReturn
+
+# How long a cancelled handler may take to clean up before it counts as unstoppable.
+GRACE = 0.1
+
+
+class Unstoppable(TimeoutError):
+    """A handler went on after its timeout and the cancellation that followed."""
+
+    def __init__(self, message: str, task: asyncio.Future[Any]) -> None:
+        super().__init__(message)
+        self.task = task
+
+
+async def attempt(
+    call: Callable[..., Awaitable[object] | object],
+    *arguments: object,
+    timeout: float | None = None,
+) -> BaseException | None:
+    """Call, await where needed, and return what it raised, if anything."""
+    try:
+        result = call(*arguments)
+        if result is not None and isawaitable(result):
+            if timeout is None:
+                await result
+            else:
+                await _within(timeout, result)
+    except asyncio.CancelledError as error:
+        if _is_being_cancelled():
+            raise
+        return error
+    except (KeyboardInterrupt, SystemExit) as error:
+        # The program is to end, but not by way of a dead drain task.
+        asyncio.get_running_loop().call_soon(_raise, error)
+        return error
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the caller decides what it means
+        return error
+    return None
+
+
+async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
+    """Await in a task of its own, so that it can be left behind."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+    except asyncio.CancelledError:
+        # Whoever cancels decides how long to wait for a handler that goes on.
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    if task.done():
+        task.result()
+        return
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+    message = f"no answer within handler_timeout={timeout}"
+    if task.done():
+        raise TimeoutError(message)
+    raise Unstoppable(message, task)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

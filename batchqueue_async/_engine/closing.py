@@ -1,0 +1,114 @@
+"""The end of a queue: drain, call `on_close`, and account for what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from batchqueue_async._engine.attempt import GRACE
+from batchqueue_async._engine.drain_task import DrainTask
+from batchqueue_async._engine.failure_log import FailureLogs
+from batchqueue_async._engine.handlers import Handlers
+from batchqueue_async._engine.hooks import Hooks
+from batchqueue_async._engine.partition import Partition
+
+T = TypeVar("T")
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class Closing(Generic[T]):
+    """One queue's shutdown; runs once, whoever asks and however often."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.Future[None] = self._loop.create_future()
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def end_within(self, timeout: float | None) -> None:
+        """Set a deadline; of several, the earliest counts."""
+        if timeout is not None and not self._deadline.done():
+            self._timers.append(self._loop.call_later(timeout, self._expire))
+
+    async def run(
+        self,
+        running: dict[DrainTask[T], asyncio.Task[None]],
+        partitions: Sequence[Partition[T]],
+        handlers: Handlers,
+        hooks: Hooks,
+        failures: FailureLogs,
+    ) -> list[T]:
+        """Drain until done or until the deadline.
+
+        Returns:
+            What was not handled: what was in flight first, then what waited.
+        """
+        try:
+            await self._wait_for(set(running.values()))
+            if not self._deadline.done():
+                await self._close_handlers(handlers, hooks)
+            hooks.forget_flushes()
+            await self._stop(running)
+            left = self._leftovers(running, partitions)
+            failures.add("returned", left)
+            return left
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+
+    async def _wait_for(self, tasks: set[asyncio.Task[None]]) -> bool:
+        """Wait for the tasks; False if the deadline came first."""
+        pending = {task for task in tasks if not task.done()}
+        while pending and not self._deadline.done():
+            await asyncio.wait(
+                {*pending, self._deadline}, return_when=asyncio.FIRST_COMPLETED
+            )
+            pending = {task for task in pending if not task.done()}
+        return not pending
+
+    async def _close_handlers(self, handlers: Handlers, hooks: Hooks) -> None:
+        for registration in handlers.to_close():
+            task = self._loop.create_task(hooks.close(registration))
+            if not await self._wait_for({task}):
+                await self._cancel(task, f"on_close of {registration.label}")
+                return
+
+    async def _stop(self, running: dict[DrainTask[T], asyncio.Task[None]]) -> None:
+        for task in running.values():
+            task.cancel()
+        for drain_task, task in running.items():
+            if not task.done():
+                await self._cancel(task, f"drain task {drain_task.index}")
+
+    async def _cancel(self, task: asyncio.Task[None], what: str) -> None:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        if not task.done():
+            logger.error(
+                "%s: %s does not stop at the deadline and is left behind",
+                self._name,
+                what,
+            )
+        elif not task.cancelled() and task.exception() is not None:
+            logger.error("%s: %s failed", self._name, what, exc_info=task.exception())
+
+    def _leftovers(
+        self,
+        running: dict[DrainTask[T], asyncio.Task[None]],
+        partitions: Sequence[Partition[T]],
+    ) -> list[T]:
+        left: list[T] = []
+        for drain_task in running:
+            for batch in drain_task.unsettled():
+                left.extend(batch.items)
+                batch.settle("returned")
+        for partition in partitions:
+            left.extend(partition.withdraw())
+        return left
+
+    def _expire(self) -> None:
+        if not self._deadline.done():
+            self._deadline.set_result(None)

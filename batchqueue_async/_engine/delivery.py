@@ -1,0 +1,181 @@
+"""Gives batches to handlers, and decides what becomes of those that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.attempt import Unstoppable, attempt
+from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.failure_log import FailureLogs
+from batchqueue_async._engine.reentrancy import Inside
+from batchqueue_async._engine.registration import Registration
+from batchqueue_async._policies.config import BatchQueueConfig
+
+T = TypeVar("T")
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class Delivery(Generic[T]):
+    """The way of a batch from being taken to being settled."""
+
+    def __init__(
+        self,
+        queue: object,
+        name: str,
+        config: BatchQueueConfig[T],
+        failures: FailureLogs,
+        on_release: Callable[[], None],
+    ) -> None:
+        self._queue = queue
+        self._name = name
+        self._retry = config.retry
+        self._timeout = config.handler_timeout
+        self._on_error = config.on_error
+        self._failures = failures
+        self._on_release = on_release
+        self._reported: set[type] = set()
+
+    async def deliver(self, batch: Batch[T], drain_task: int) -> list[Batch[T]]:
+        """Have the batch handled, or failed for good.
+
+        Returns:
+            What is still to be delivered of it, at `due`: the batch itself for another
+            attempt, its halves to isolate what fails, or nothing.
+        """
+        registration = batch.registration
+        if registration is None:
+            self._abandon(batch)
+            return []
+        error = await self._attempt(batch, registration, drain_task)
+        if error is None:
+            batch.settle("handled")
+            return []
+        if batch.is_settled:
+            return []
+        rest = self._rest_of(batch, error)
+        if not rest:
+            await self._give_up(batch, registration, error, drain_task)
+        return rest
+
+    def report_again(self, item_type: type) -> None:
+        """The type had a handler: when it has none again, that is news."""
+        self._reported.discard(item_type)
+
+    async def _attempt(
+        self, batch: Batch[T], registration: Registration, drain_task: int
+    ) -> BaseException | None:
+        batch.attempts += 1
+        loop = asyncio.get_running_loop()
+        if batch.give_up_at is None and self._retry.deadline is not None:
+            batch.give_up_at = loop.time() + self._retry.deadline
+        await registration.gate.enter(alone=registration.alone)
+        survives = False
+        started, clock = loop.time(), time.perf_counter()
+        try:
+            with Inside(self._queue, drain_task):
+                error = await attempt(
+                    registration.consume, list(batch.items), timeout=self._timeout
+                )
+            if isinstance(error, Unstoppable):
+                survives = True
+                self._outlive(error.task, batch, registration)
+            return error
+        finally:
+            if not survives:
+                registration.gate.leave()
+            # uvloop's clock stands still within one turn, and a test's virtual clock
+            # is not the machine's: the larger of both is the time that passed.
+            spent = max(loop.time() - started, time.perf_counter() - clock)
+            batch.charge(spent)
+
+    def _rest_of(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
+        retry = self._retry
+        if isinstance(error, Unstoppable) or not isinstance(error, retry.retry_on):
+            return []
+        if batch.attempts < retry.attempts:
+            wait = retry.wait_before(batch.attempts + 1, random.random())
+            batch.due = asyncio.get_running_loop().time() + wait
+            if batch.give_up_at is None or batch.due <= batch.give_up_at:
+                return [batch]
+        if retry.split and len(batch) > 1:
+            halves = list(batch.pieces((len(batch) + 1) // 2))
+            for half in halves:
+                # The whole batch has had the other attempts.
+                half.attempts = retry.attempts - 1
+            return halves
+        return []
+
+    async def _give_up(
+        self,
+        batch: Batch[T],
+        registration: Registration,
+        error: BaseException,
+        drain_task: int,
+    ) -> None:
+        try:
+            if self._on_error is None:
+                logger.error(
+                    "%s: %d items failed in %s",
+                    self._name,
+                    len(batch),
+                    registration.label,
+                    exc_info=error,
+                )
+            else:
+                with Inside(self._queue, drain_task):
+                    await self.tell(list(batch.items), error)
+        finally:
+            self._failures.add("failed", batch.items, error)
+            batch.settle("failed")
+
+    async def tell(self, items: list[T], error: BaseException) -> None:
+        """Call `on_error`; what it raises is logged, with the error that it got."""
+        if self._on_error is None:
+            return
+        raised = await attempt(self._on_error, items, error)
+        if raised is not None:
+            logger.error(
+                "%s: on_error raised %r for %d items that had failed with %r",
+                self._name,
+                raised,
+                len(items),
+                error,
+                exc_info=raised,
+            )
+
+    def _abandon(self, batch: Batch[T]) -> None:
+        for item_type in dict.fromkeys(map(type, batch.items)):
+            if item_type not in self._reported:
+                self._reported.add(item_type)
+                logger.error(
+                    "%s: no handler for items of type %s; they count as unhandled",
+                    self._name,
+                    item_type.__qualname__,
+                )
+        self._failures.add("unhandled", batch.items)
+        batch.settle("unhandled")
+
+    def _outlive(
+        self, task: asyncio.Future[Any], batch: Batch[T], registration: Registration
+    ) -> None:
+        """Block the partitions of a handler that cannot be stopped, until it ends."""
+        batch.hold()
+        logger.error(
+            "%s: %s cannot be stopped; its partitions are blocked until it ends",
+            self._name,
+            registration.label,
+        )
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            task.cancelled() or task.exception()
+            batch.release()
+            registration.gate.leave()
+            self._on_release()
+
+        task.add_done_callback(ended)

@@ -1,0 +1,81 @@
+"""The registered handlers, and which of them a type's items go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from batchqueue_async._engine.registration import Registration
+
+
+class Handlers:
+    """Registrations by type; an item goes to its type's, or its nearest base's."""
+
+    def __init__(self, consumer: object | None) -> None:
+        self._consumer = None if consumer is None else Registration(consumer)
+        self._by_type: dict[type, Registration] = {}
+        self._resolved: dict[type, Registration | None] = {}
+        # Replaced or removed: they are still owed their `on_close`.
+        self.retired: list[Registration] = []
+        # Grows with each change, so that what is derived can be cached.
+        self.version = 0
+
+    def __iter__(self) -> Iterator[Registration]:
+        if self._consumer is not None:
+            yield self._consumer
+        yield from self._by_type.values()
+
+    @property
+    def consumer(self) -> Registration | None:
+        return self._consumer
+
+    def add(self, registration: Registration) -> Registration | None:
+        """Register; returns the registration that it replaces."""
+        assert registration.item_type is not None
+        replaced = self._by_type.get(registration.item_type)
+        self._by_type[registration.item_type] = registration
+        self._changed(replaced)
+        return replaced
+
+    def remove(self, item_type: type) -> Registration | None:
+        removed = self._by_type.pop(item_type, None)
+        self._changed(removed)
+        return removed
+
+    def of(self, item_type: type) -> Registration | None:
+        """Return the registration for items of exactly this type."""
+        if self._consumer is not None:
+            return self._consumer
+        try:
+            return self._resolved[item_type]
+        except KeyError:
+            found = self._nearest(item_type)
+            self._resolved[item_type] = found
+            return found
+
+    def _nearest(self, item_type: type) -> Registration | None:
+        # `__mro__` only: a virtual ABC has no distance, so "nearest" has no meaning.
+        for base in item_type.__mro__:
+            if base in self._by_type:
+                return self._by_type[base]
+        return None
+
+    def _changed(self, gone: Registration | None) -> None:
+        self._resolved.clear()
+        self.version += 1
+        if gone is not None and gone.on_close is not None:
+            self.retired.append(gone)
+
+    def take_retired(
+        self, is_mine: Callable[[Registration], bool]
+    ) -> list[Registration]:
+        """Take those that are gone for good: no other type uses their handler."""
+        mine = [each for each in self.retired if is_mine(each)]
+        self.retired = [each for each in self.retired if each not in mine]
+        in_use = {id(each.handler) for each in (*self.retired, *self)}
+        distinct = {id(each.handler): each for each in mine}
+        return [each for key, each in distinct.items() if key not in in_use]
+
+    def to_close(self) -> list[Registration]:
+        """Return one registration per distinct handler, in order of registration."""
+        distinct = {id(each.handler): each for each in (*self.retired, *self)}
+        return [each for each in distinct.values() if each.on_close is not None]

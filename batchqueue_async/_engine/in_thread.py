@@ -1,0 +1,75 @@
+"""Runs a blocking handler off the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from batchqueue_async._engine.registration import consume_of
+from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
+
+T = TypeVar("T")
+
+_HOOKS = ("on_idle", "on_flush", "on_close")
+
+
+def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
+    """Wrap a blocking handler so that it runs on a worker thread.
+
+    It is still never entered twice at once, whatever the number of drain tasks. Its
+    `on_idle`, `on_flush` and `on_close` run there, too. A thread cannot be stopped: at
+    a shutdown deadline the call is left behind and its batch is returned.
+
+    Raises:
+        TypeError: The handler is async already, or no handler.
+    """
+    consume = consume_of(handler)
+    if inspect.iscoroutinefunction(consume):
+        msg = f"handler must be blocking to run in a thread, got async {handler!r}"
+        raise TypeError(msg)
+    return _InThread(handler, consume)
+
+
+class _InThread:
+    """The handler's methods as coroutines; it has the hooks that the handler has."""
+
+    def __init__(self, handler: object, consume: Callable[[list[Any]], object]) -> None:
+        self._limiter: CapacityLimiter | None = None
+        self._consume = consume
+        self.__qualname__ = f"in_thread({getattr(handler, '__qualname__', handler)})"
+        for name in _HOOKS:
+            hook = getattr(handler, name, None)
+            if callable(hook):
+                setattr(self, name, partial(self._run, hook))
+
+    async def consume(self, batch: list[Any], /) -> None:
+        await self._run(self._consume, batch)
+
+    async def _run(self, call: Callable[..., object], *arguments: object) -> None:
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(1)
+        job = asyncio.ensure_future(
+            to_thread.run_sync(call, *arguments, limiter=self._limiter)
+        )
+        try:
+            await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await _outlast(job)
+            raise
+
+
+async def _outlast(job: asyncio.Future[Any]) -> None:
+    # The handler has ended only when its thread has: until then it is not entered
+    # again, and whoever cancels it decides how long to wait.
+    while not job.done():
+        try:
+            await asyncio.wait({job})
+        except asyncio.CancelledError:
+            continue
+    if not job.cancelled():
+        job.exception()

@@ -1,0 +1,77 @@
+"""Keeps started queues alive, and says so when a loop ends without their shutdown.
+
+A parked drain task is referenced by nobody but its queue: without a keeper a queue that
+its user lost sight of would vanish with its items. The keeper hangs on the loop, so it
+never outlives it, and learns of the loop's end as an asynchronous generator does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+_ATTRIBUTE = "_batchqueue_async_keeper"
+
+
+class Kept(Protocol):
+    """A started queue."""
+
+    @property
+    def name(self) -> str:
+        """Stands in the warning."""
+
+    def count_left(self) -> int:
+        """Return how many items are waiting or in flight."""
+
+
+class Keeper:
+    """The started queues of one loop."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, Kept] = {}
+        self._sentinel: AsyncGenerator[None, None] | None = None
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> Keeper:
+        """Return the loop's keeper; the first call makes it."""
+        keeper = getattr(loop, _ATTRIBUTE, None)
+        if keeper is None:
+            keeper = Keeper()
+            setattr(loop, _ATTRIBUTE, keeper)
+        assert isinstance(keeper, Keeper)
+        return keeper
+
+    async def keep(self, queue: Kept) -> None:
+        self._queues[id(queue)] = queue
+        if self._sentinel is None:
+            self._sentinel = self._watch()
+            # Its first step registers it with the loop.
+            await anext(self._sentinel)
+
+    async def release(self, queue: Kept) -> None:
+        self._queues.pop(id(queue), None)
+        if not self._queues and self._sentinel is not None:
+            sentinel, self._sentinel = self._sentinel, None
+            await sentinel.aclose()
+
+    def __del__(self) -> None:
+        self._warn()
+
+    async def _watch(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            self._warn()
+
+    def _warn(self) -> None:
+        queues = list(self._queues.values())
+        self._queues.clear()
+        for queue in queues:
+            warnings.warn(
+                f"the loop of queue {queue.name!r} ended without its shutdown: "
+                f"{queue.count_left()} items are left",
+                ResourceWarning,
+                stacklevel=2,
+            )

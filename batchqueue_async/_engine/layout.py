@@ -1,0 +1,171 @@
+"""Partitions, handlers and owners of one queue, and how they grow together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.grouping import Grouping
+from batchqueue_async._engine.handlers import Handlers
+from batchqueue_async._engine.ownership import IN_HANDOFF, Ownership
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.placement import TypePlacement, placement_for
+from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.rolling_partition import RollingPartition
+from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.drain_tasks import SharedDrainTasks
+from batchqueue_async._policies.weights import exact_weight
+
+T = TypeVar("T")
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class Layout(Generic[T]):
+    """Who and what there is; it grows, and never shrinks."""
+
+    def __init__(
+        self, name: str, config: BatchQueueConfig[T], on_drop: Callable[[list[T]], None]
+    ) -> None:
+        self._config = config
+        self._on_drop = on_drop
+        self._weight = Fraction(0)
+        self._guard: AbstractContextManager[Any] | None = None
+        self._is_open = False
+        self.partitions: list[Partition[T]] = []
+        self.handlers = Handlers(config.consumer)
+        self.placement = placement_for(config.selector, self.partitions, self.handlers)
+        self._hooked: dict[int, list[Registration]] = {}
+        self._hooked_version = (-1, -1)
+        self._registered = 0
+        # What was declared counts for growth, even if fewer can be busy now.
+        self._declared = (
+            1
+            if isinstance(config.drain_tasks, SharedDrainTasks)
+            else config.drain_tasks.resolve()
+        )
+        count = config.partitions.resolve(self._declared, 0)
+        if count < self._declared:
+            logger.warning(
+                "%s: %d partitions for %d drain tasks, so only %d are started",
+                name,
+                count,
+                self._declared,
+                count,
+            )
+        self.ownership = Ownership(min(count, self._declared), 0)
+        self._grow(count)
+
+    def open(self) -> None:
+        """Let producers in, now and into what grows later."""
+        self._is_open = True
+        for partition in self.partitions:
+            partition.open()
+
+    def close(self) -> None:
+        for partition in self.partitions:
+            partition.close()
+
+    def share(self, guard: AbstractContextManager[Any]) -> None:
+        """Other threads put, too, under `guard`."""
+        self._guard = guard
+        self.placement.guard = guard
+        for partition in self.partitions:
+            partition.share(guard)
+
+    def register(
+        self, item_type: type, handler: object, weight: float
+    ) -> Registration | None:
+        """Add a handler and the partitions it asks for; returns what it replaces."""
+        exact = exact_weight(weight)
+        by_type = isinstance(self.placement, TypePlacement)
+        registration = Registration(
+            handler,
+            item_type=item_type,
+            weight=exact,
+            order=self._registered,
+            alone=by_type,
+        )
+        self._registered += 1
+        replaced = self.handlers.add(registration)
+        delta = exact - (replaced.weight if replaced else 0)
+        self._weight += delta
+        self._grow(self._config.partitions.resolve(self._declared, self._weight))
+        self._place(item_type, delta)
+        return replaced
+
+    def unregister(self, item_type: type) -> Registration | None:
+        """Remove a handler; its type stays where it is."""
+        removed = self.handlers.remove(item_type)
+        if removed is not None:
+            self._weight -= removed.weight
+            self._place(item_type, -removed.weight)
+        return removed
+
+    def partitions_of(self, drain_task: int) -> list[Partition[T]]:
+        return [self.partitions[p] for p in self.ownership.owned_by(drain_task)]
+
+    def handlers_of(self, drain_task: int) -> list[Registration]:
+        """Return the handlers with `on_idle` or `on_flush` whose home it owns."""
+        version = (self.handlers.version, self.ownership.version)
+        if version != self._hooked_version:
+            self._hooked_version = version
+            self._hooked = {}
+        if drain_task not in self._hooked:
+            self._hooked[drain_task] = [
+                each
+                for each in self.handlers
+                if (each.on_idle or each.on_flush) and self.calls(drain_task, each)
+            ]
+        return self._hooked[drain_task]
+
+    def retired_of(self, drain_task: int) -> list[Registration]:
+        """Take the replaced and removed handlers whose home it owns."""
+        if not self.handlers.retired:
+            return []
+        return self.handlers.take_retired(lambda each: self.calls(drain_task, each))
+
+    def calls(self, drain_task: int, registration: Registration) -> bool:
+        """Whether the drain task calls this handler's hooks."""
+        if registration.item_type is None:
+            return True
+        return self.ownership.owner_of(self._home(registration)) == drain_task
+
+    def grouping(self) -> Grouping[T]:
+        return Grouping(self.handlers, self.placement.types_in)
+
+    def owner_of(self, partition: Partition[T]) -> int | None:
+        owner = self.ownership.owner_of(partition.index)
+        return None if owner == IN_HANDOFF else owner
+
+    def _home(self, registration: Registration) -> int:
+        if isinstance(self.placement, TypePlacement):
+            assert registration.item_type is not None
+            return self.placement.routes[registration.item_type].index
+        return registration.order % len(self.partitions)
+
+    def _place(self, item_type: type, weight: Fraction) -> None:
+        if isinstance(self.placement, TypePlacement):
+            self.placement.place(item_type, weight)
+
+    def _grow(self, count: int) -> None:
+        for index in range(len(self.partitions), count):
+            partition = self._new_partition(index)
+            if self._guard is not None:
+                partition.share(self._guard)
+            if self._is_open:
+                partition.open()
+            self.partitions.append(partition)
+        if count > len(self.ownership.snapshot()):
+            self.ownership.grow(count)
+
+    def _new_partition(self, index: int) -> Partition[T]:
+        size = self._config.buffer_size
+        due = self._config.max_batch or size
+        if self._config.when_full is WhenFull.DROP_OLDEST:
+            return RollingPartition(index, size, due, self._on_drop)
+        return Partition(index, size, due)

@@ -1,0 +1,152 @@
+"""Queues by name: created together, found again, closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
+
+T = TypeVar("T")
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class BatchQueueManager:
+    """The queues of one application, or of one part of it.
+
+    Use it as `async with BatchQueueManager() as manager`: leaving it shuts all its
+    queues down. There is no global one.
+    """
+
+    def __init__(self) -> None:
+        # In order of creation, which shutdown reverses.
+        self._queues: dict[str, BatchQueue[Any]] = {}
+        self._warned: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def create(
+        self, name: str, config: BatchQueueConfig[T] | None = None
+    ) -> BatchQueue[T]:
+        """Create and start a queue.
+
+        Raises:
+            DuplicateQueue: The name is taken; nothing was started.
+        """
+        if name in self._queues:
+            msg = f"name must be unique in its manager, got {name!r} twice"
+            raise DuplicateQueue(msg)
+        queue = BatchQueue(name, config)
+        self._queues[name] = queue
+        try:
+            await queue.start()
+        except BaseException:
+            del self._queues[name]
+            raise
+        return queue
+
+    async def get_or_create(
+        self, name: str, config: BatchQueueConfig[T] | None = None
+    ) -> BatchQueue[T]:
+        """Return the queue of this name, created and started if there is none.
+
+        Other settings than the existing queue's are ignored, with one warning.
+
+        Raises:
+            ConfigConflict: One of both has a consumer, the other handlers by type.
+        """
+        existing = self._queues.get(name)
+        if existing is None:
+            return await self.create(name, config)
+        wanted = BatchQueueConfig() if config is None else config
+        self._compare(name, existing.config, wanted)
+        return existing
+
+    def get(self, name: str) -> BatchQueue[Any] | None:
+        """Return the queue of this name, or None."""
+        return self._queues.get(name)
+
+    async def shutdown(self, name: str, timeout: float | None = 30.0) -> list[Any]:
+        """Shut one queue down; its name is free at once.
+
+        Returns:
+            What the deadline left unhandled; [] if there is no such queue.
+        """
+        queue = self._queues.pop(name, None)
+        self._warned.discard(name)
+        return [] if queue is None else await queue.shutdown(timeout)
+
+    async def shutdown_all(self, timeout: float | None = 30.0) -> dict[str, list[Any]]:
+        """Shut all queues down, the last created first, so that chains drain.
+
+        One deadline holds for all together. A queue that fails to shut down is logged,
+        and the others follow.
+
+        Returns:
+            What the deadline left unhandled, by queue name.
+        """
+        leftovers: dict[str, list[Any]] = {}
+
+        async def shut_down(queue: BatchQueue[Any], left: float | None) -> None:
+            leftovers[queue.name] = await queue.shutdown(left)
+
+        await self._each_in_turn(shut_down, timeout)
+        return leftovers
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Shut all queues down; leftovers are logged and passed to `on_error`."""
+        await self._each_in_turn(BatchQueue.close, timeout)
+
+    async def _each_in_turn(
+        self,
+        end: Callable[[BatchQueue[Any], float | None], Awaitable[None]],
+        timeout: float | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while self._queues:
+            name, queue = self._queues.popitem()
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            try:
+                await end(queue, left)
+            except Exception:
+                logger.exception("queue %r failed to shut down", name)
+
+    def _compare(
+        self, name: str, existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]
+    ) -> None:
+        if (existing.consumer is None) != (wanted.consumer is None):
+            msg = f"queue {name!r} exists and dispatches to " + (
+                "handlers by type" if existing.consumer is None else "a consumer"
+            )
+            raise ConfigConflict(msg)
+        if existing != wanted and name not in self._warned:
+            self._warned.add(name)
+            logger.warning(
+                "queue %r exists with other settings, which stay: %s",
+                name,
+                _differences(existing, wanted),
+            )
+
+
+def _differences(existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]) -> str:
+    return ", ".join(
+        f"{field}={getattr(existing, field)!r} (not {getattr(wanted, field)!r})"
+        for field in existing.__dataclass_fields__
+        if getattr(existing, field) != getattr(wanted, field)
+    )

@@ -1,0 +1,73 @@
+"""One drain task's sleep between two cycles, which an arrival may cut short.
+
+There is no timer per item: at most one per sleeping drain task, and none at all
+when nothing is expected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Nap:
+    """Sleep until a time or until woken, whichever comes first."""
+
+    __slots__ = ("_loop", "_sleeper", "_slept_until", "_timer", "_until", "started")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sleeper: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._until: float | None = None
+        self._slept_until = 0.0
+        self.started = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        return self._sleeper is not None
+
+    async def sleep(self, until: float | None) -> float:
+        """Sleep; without `until` only `wake` or `end_by` end it.
+
+        Returns:
+            The time it is for the sleeper: never before a moment that it slept for,
+            although the loop may fire a timer a clock tick early.
+        """
+        self.started = self._loop.time()
+        self._sleeper = self._loop.create_future()
+        self._until = None
+        self._slept_until = 0.0
+        if until is not None:
+            self.end_by(until)
+        try:
+            await self._sleeper
+        finally:
+            self._sleeper = None
+            self._cancel_timer()
+        return max(self._loop.time(), self._slept_until)
+
+    def end_by(self, when: float) -> None:
+        """Let the nap end at `when`, or earlier if that was agreed already."""
+        if self._until is not None and self._until <= when:
+            return
+        self._cancel_timer()
+        self._until = when
+        if when <= self._loop.time():
+            self.wake()
+        else:
+            self._timer = self._loop.call_at(when, self._timer_fired)
+
+    def wake(self) -> None:
+        """End the nap now; without a nap there is nothing to end."""
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._slept_until = self._until or 0.0
+        self.wake()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,135 @@
+"""Which partition an item waits in.
+
+Invariants of `TypePlacement` (promise B2):
+* A type is placed once, at its first handler or item, and never moves.
+* A type without a handler lives with the registered base that it resolves to.
+* A type gets a partition of its own while there are empty ones; then the lightest.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.handlers import Handlers
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._policies.errors import InvalidSelection
+from batchqueue_async._policies.selectors import PartitionSelector, by_type, round_robin
+
+T = TypeVar("T")
+
+
+class TypePlacement(Generic[T]):
+    """`by_type`: every type stays in one partition for good."""
+
+    def __init__(self, partitions: Sequence[Partition[T]], handlers: Handlers) -> None:
+        self._partitions = partitions
+        self._handlers = handlers
+        self.routes: dict[type, Partition[T]] = {}
+        # Threads place types, too, once the queue is shared with them.
+        self.guard: AbstractContextManager[Any] = nullcontext()
+        self._weights: list[Fraction] = []
+        self._types: list[int] = []
+        self._lightest: list[tuple[int, Fraction, int, int]] = []
+
+    def partition_of(self, item: T) -> Partition[T]:
+        item_type = type(item)
+        partition = self.routes.get(item_type)
+        if partition is None:
+            with self.guard:
+                registration = self._handlers.of(item_type)
+                base = None if registration is None else registration.item_type
+                partition = self.place(item_type if base is None else base)
+                self._settle(item_type, partition)
+        return partition
+
+    def place(self, item_type: type, weight: Fraction = Fraction(0)) -> Partition[T]:
+        """Return the type's partition for good, and book `weight` more to it."""
+        with self.guard:
+            self._see_growth()
+            partition = self.routes.get(item_type)
+            if partition is None:
+                partition = self._partitions[self._pop_lightest()]
+                self._settle(item_type, partition)
+            self._weights[partition.index] += weight
+            self._push(partition.index)
+            return partition
+
+    def types_in(self, partition: Partition[T]) -> int:
+        """Return how many types have been placed in the partition."""
+        return self._types[partition.index] if partition.index < len(self._types) else 0
+
+    def _settle(self, item_type: type, partition: Partition[T]) -> None:
+        if item_type not in self.routes:
+            self.routes[item_type] = partition
+            self._types[partition.index] += 1
+            self._push(partition.index)
+
+    def _see_growth(self) -> None:
+        for index in range(len(self._weights), len(self._partitions)):
+            self._weights.append(Fraction(0))
+            self._types.append(0)
+            self._push(index)
+
+    def _rank(self, index: int) -> tuple[int, Fraction, int, int]:
+        # Empty ones first; then by weight, and by types where weights are equal.
+        types = self._types[index]
+        return (min(types, 1), self._weights[index], types, index)
+
+    def _push(self, index: int) -> None:
+        heapq.heappush(self._lightest, self._rank(index))
+
+    def _pop_lightest(self) -> int:
+        # Ranks are pushed at each change and never removed: skip outdated ones.
+        while True:
+            rank = heapq.heappop(self._lightest)
+            if rank == self._rank(rank[-1]):
+                return rank[-1]
+
+
+class SelectorPlacement(Generic[T]):
+    """A callable decides per item; its answer is checked."""
+
+    def types_in(self, partition: Partition[T]) -> int:
+        """Return 0: any type may be in any partition."""
+        return 0
+
+    def __init__(
+        self, partitions: Sequence[Partition[T]], selector: PartitionSelector[T]
+    ) -> None:
+        self._partitions = partitions
+        self._selector = selector
+        self.routes: dict[type, Partition[T]] = {}
+        # A selector is never called on two threads at once.
+        self.guard: AbstractContextManager[Any] = nullcontext()
+
+    def partition_of(self, item: T) -> Partition[T]:
+        count = len(self._partitions)
+        with self.guard:
+            index = self._selector(item, count)
+        if type(index) is int and 0 <= index < count:
+            return self._partitions[index]
+        msg = f"selector must return an int from 0 to {count - 1}, got {index!r}"
+        raise InvalidSelection(msg)
+
+
+def placement_for(
+    selector: PartitionSelector[T],
+    partitions: Sequence[Partition[T]],
+    handlers: Handlers,
+) -> TypePlacement[T] | SelectorPlacement[T]:
+    """Return the placement that the configured selector stands for."""
+    if selector is by_type:
+        return TypePlacement(partitions, handlers)
+    if selector is round_robin:
+        return SelectorPlacement(partitions, _round_robin())
+    return SelectorPlacement(partitions, selector)
+
+
+def _round_robin() -> Callable[[object, int], int]:
+    turns = itertools.count()
+    return lambda _item, partitions: next(turns) % partitions

@@ -1,0 +1,38 @@
+"""What the bridge may use of a queue: the few things that another thread needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.failure_log import FailureLog
+from batchqueue_async._engine.partition import Partition
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Port(Generic[T]):
+    """Thread-safe where said; the rest is called on the queue's loop."""
+
+    loop: asyncio.AbstractEventLoop
+    waits_when_full: bool
+    routes: dict[type, Partition[T]]
+    """Read by other threads for types whose partition is settled."""
+    runs: Callable[[Sequence[T]], list[tuple[Partition[T], Sequence[T]]]]
+    """Sorts a chunk by partition; safe under the shared guard."""
+    is_own_work: Callable[[Partition[T]], bool]
+    """Whether the calling handler's own drain task empties the partition."""
+    is_over: Callable[[], bool]
+    """Whether shutdown has begun."""
+    notice: Callable[[Partition[T]], None]
+    """On the loop: items, or waiting producers, came to a partition."""
+    share: Callable[[AbstractContextManager[Any]], None]
+    """On the loop: from now on other threads put, under this guard."""
+    open_log: Callable[[], FailureLog]
+    flush: Callable[[float | None, FailureLog], Coroutine[Any, Any, None]]
+    inbox: object = None
+    """What the bridge keeps with the queue; they live and die together."""

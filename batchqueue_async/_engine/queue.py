@@ -1,0 +1,313 @@
+"""The queue: produce into it, and it drains itself into its handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from batchqueue_async._engine.failure_log import FailureLog, FailureLogs
+from batchqueue_async._engine.flushing import Flush, call_on_flush, raise_failures
+from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.lifecycle import Lifecycle
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.port import Port
+from batchqueue_async._engine.reentrancy import handler_call
+from batchqueue_async._engine.snapshot import snapshot
+from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.handlers import HandlerLike
+from batchqueue_async._policies.validation import require_instance
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+# Items looked at together by `produce_many`: bounds its memory for any iterable.
+_CHUNK = 10_000
+
+
+class BatchQueue(Generic[T]):
+    """A partitioned queue on one event loop that hands its items over in batches.
+
+    May be built outside of a loop; `start` binds it to the loop that runs then. Use it
+    as `async with BatchQueue(...) as queue`, or through a `BatchQueueManager`.
+
+    Args:
+        name: Stands in logs, errors and statistics.
+        config: What it is declared with; policies are resolved now.
+    """
+
+    def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
+        config = BatchQueueConfig() if config is None else config
+        self._name = name
+        self._config = config
+        self._failures = FailureLogs()
+        self._log = self._failures.open()
+        self._layout = Layout(name, config, partial(self._failures.add, "dropped"))
+        self._lifecycle = Lifecycle(self, name, config, self._layout, self._failures)
+        self._intake = Intake(
+            name,
+            self._layout.placement,
+            config.when_full,
+            self._lifecycle.notice,
+            self._is_own_work,
+        )
+        self._port: Port[T] | None = None
+        self._routes = self._layout.placement.routes
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def config(self) -> BatchQueueConfig[T]:
+        return self._config
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it accepts items: from `start` until shutdown begins."""
+        return self._lifecycle.is_running
+
+    async def start(self) -> None:
+        """Start draining on the running loop; a second call does nothing.
+
+        Raises:
+            BatchQueueError: It was shut down, or runs on another loop.
+        """
+        await self._lifecycle.start()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def add_handler(
+        self, item_type: type[S], handler: HandlerLike[S], weight: float = 1.0
+    ) -> None:
+        """Register the handler of a type and of its subclasses without their own.
+
+        May be called at any time; items that wait already go to the new handler. A
+        second call for a type replaces its handler.
+
+        Args:
+            item_type: The class of the items.
+            handler: An object with `consume(batch)`, or a callable; sync or async.
+            weight: How much it counts for adaptive partitions.
+
+        Raises:
+            BatchQueueError: The queue has a consumer, or is closed.
+            TypeError, ValueError: An argument is wrong.
+        """
+        self._require_handler_mode()
+        require_instance("item_type", item_type, type, "a class")
+        self._layout.register(item_type, handler, weight)
+        self._lifecycle.reported_again(item_type)
+        self._lifecycle.wake()
+
+    def remove_handler(self, item_type: type) -> bool:
+        """Take a type's handler out; returns whether there was one.
+
+        Its waiting items go to the nearest base's handler, else count as unhandled.
+        Its `on_close` is called after its last batch.
+
+        Raises:
+            BatchQueueError: The queue has a consumer.
+        """
+        self._require_handler_mode()
+        removed = self._layout.unregister(item_type)
+        self._lifecycle.reported_again(item_type)
+        self._lifecycle.wake()
+        return removed is not None
+
+    async def produce(self, item: T) -> bool:
+        """Accept an item; returns True when it was accepted.
+
+        On a full partition it waits for room in order of arrival (`WAIT`), returns
+        False (`DROP_NEWEST`) or displaces the oldest item (`DROP_OLDEST`). Returns
+        False once shutdown has begun, also if it was waiting. Cancelled, it leaves
+        nothing behind.
+
+        Raises:
+            BatchQueueError: Not started, or called from another loop or thread.
+            WouldDeadlock: A handler would wait for what only its drain task can do.
+        """
+        partition = self._routes.get(type(item))
+        if partition is not None and 0 < len(partition.items) < partition.limit:
+            partition.items.append(item)
+            return True
+        if self._lifecycle.admits():
+            return await self._intake.put(item)
+        self._intake.refuse(item)
+        return False
+
+    def produce_nowait(self, item: T) -> bool:
+        """Accept an item if that needs no waiting; returns whether it was accepted.
+
+        While producers wait for room in the partition it returns False, whatever room
+        shows: nobody is overtaken.
+
+        Raises:
+            BatchQueueError: Not started, or called from another loop or thread.
+        """
+        partition = self._routes.get(type(item))
+        if partition is not None and 0 < len(partition.items) < partition.limit:
+            partition.items.append(item)
+            return True
+        if self._lifecycle.admits():
+            return self._intake.put_now(item)
+        self._intake.refuse(item)
+        return False
+
+    async def produce_many(self, items: Iterable[T]) -> int:
+        """Accept the items in order; returns how many were accepted.
+
+        Not atomic: cancelled or raising midway, what was placed stays accepted. Under
+        `WAIT` it accepts all, unless shutdown begins.
+
+        Raises:
+            BatchQueueError: Not started, or called from another loop or thread.
+            WouldDeadlock: A handler would wait for what only its drain task can do.
+        """
+        if type(items) is list and len(items) <= _CHUNK:
+            return await self._produce_chunk(items)
+        accepted = 0
+        iterator = iter(items)
+        while True:
+            chunk: list[T] = []
+            try:
+                # On an error `extend` keeps what came before: that is placed, too.
+                chunk.extend(islice(iterator, _CHUNK))
+            finally:
+                accepted += await self._produce_chunk(chunk)
+            if len(chunk) < _CHUNK:
+                return accepted
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything accepted before this call is settled.
+
+        Ends naps and linger; then handlers with `on_flush` are told. From a handler,
+        what its own drain task has to do is left out.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Raises:
+            DeliveryError: Items ended other than handled since the last flush.
+            TimeoutError: Not all was settled in time.
+            BatchQueueError: Called from another loop or thread.
+        """
+        await self._flush(timeout, self._log)
+
+    async def shutdown(self, timeout: float | None = 30.0) -> list[T]:
+        """Refuse new items, have the waiting ones handled, and stop.
+
+        Idempotent; of concurrent calls one gets the list, and the earliest deadline
+        counts. Cancelled, it goes on in the background. From a handler it only begins
+        and returns [] at once.
+
+        Args:
+            timeout: Seconds until running handlers are cancelled; None for never.
+
+        Returns:
+            The items that the deadline left unhandled.
+
+        Raises:
+            BatchQueueError: Called from another loop or thread.
+        """
+        return await self._lifecycle.shutdown(timeout)
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Shut down as leaving `async with` does: leftovers go to `on_error`."""
+        await self._lifecycle.close(timeout)
+
+    def stats(self) -> BatchQueueStats:
+        """Return what the queue looks like now, whatever its state."""
+        return snapshot(self._name, self._layout, self._lifecycle.drain_tasks)
+
+    def count_left(self) -> int:
+        """Return how many items are waiting or in flight."""
+        return sum(
+            len(each.items) + each.accounts.in_flight
+            for each in self._layout.partitions
+        )
+
+    def port(self) -> Port[T]:
+        """Return what `SyncBatchQueue` needs; not meant for anybody else.
+
+        Raises:
+            BatchQueueError: The queue does not run on the loop that runs here.
+        """
+        if not self._lifecycle.admits():
+            msg = f"queue {self._name!r} is shut down"
+            raise BatchQueueError(msg)
+        if self._port is None:
+            self._port = Port(
+                loop=asyncio.get_running_loop(),
+                waits_when_full=self._config.when_full is WhenFull.WAIT,
+                routes=self._routes,
+                runs=self._intake.runs,
+                is_own_work=self._is_own_work,
+                is_over=lambda: self._lifecycle.is_over,
+                notice=self._lifecycle.notice,
+                share=self._layout.share,
+                open_log=self._failures.open,
+                flush=self._flush,
+            )
+        return self._port
+
+    def __repr__(self) -> str:
+        state = self._lifecycle.state
+        return f"<BatchQueue {self._name!r} {state} waiting={self.count_left()}>"
+
+    async def _produce_chunk(self, chunk: list[T]) -> int:
+        if self._lifecycle.admits():
+            return await self._intake.put_many(chunk)
+        for item in chunk:
+            self._intake.refuse(item)
+        return 0
+
+    def _require_handler_mode(self) -> None:
+        if self._config.consumer is not None:
+            msg = f"queue {self._name!r} has a consumer, so it takes no handlers"
+            raise BatchQueueError(msg)
+        if self._lifecycle.is_over:
+            msg = f"queue {self._name!r} is shut down, so it takes no handlers"
+            raise BatchQueueError(msg)
+
+    def _is_own_work(self, partition: Partition[T]) -> bool:
+        call = handler_call(self)
+        return call is not None and self._layout.owner_of(partition) == call.drain_task
+
+    async def _flush(self, timeout: float | None, log: FailureLog) -> None:
+        self._lifecycle.require_own_loop()
+        call = handler_call(self)
+        own = None if call is None else call.drain_task
+        layout, hooks = self._layout, self._lifecycle.hooks
+        partitions = [
+            each
+            for each in layout.partitions
+            if own is None or layout.owner_of(each) != own
+        ]
+        async with asyncio.timeout(timeout):
+            await Flush[T]().settle(partitions, self._lifecycle.notice)
+            if self.is_running:
+                handlers = [
+                    each
+                    for each in layout.handlers
+                    if own is None or not layout.calls(own, each)
+                ]
+                await call_on_flush(handlers, hooks, self._lifecycle.wake, log)
+        raise_failures(self._name, log)

@@ -1,0 +1,59 @@
+"""Knows whether code runs inside a handler, also in tasks and threads it started.
+
+A context variable carries a token; the drain task ends the token when the handler has
+returned, so that a task which outlives its handler is outside again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token, copy_context
+from types import TracebackType
+from typing import Self, TypeVar
+
+R = TypeVar("R")
+
+
+class Inside:
+    """A call of a handler (or hook, or `on_error`) by one drain task of one queue."""
+
+    __slots__ = ("_reset", "drain_task", "is_over", "queue")
+
+    def __init__(self, queue: object, drain_task: int | None) -> None:
+        self.queue = queue
+        # None where no drain task is at work: `on_close`.
+        self.drain_task = drain_task
+        self.is_over = False
+        self._reset: Token[Inside | None] | None = None
+
+    def __enter__(self) -> Self:
+        self._reset = _inside.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.is_over = True
+        if self._reset is not None:
+            _inside.reset(self._reset)
+
+
+_inside: ContextVar[Inside | None] = ContextVar("inside_handler", default=None)
+
+
+def handler_call(queue: object) -> Inside | None:
+    """Return the call of one of this queue's handlers that the caller is part of."""
+    call = _inside.get()
+    if call is None or call.is_over or call.queue is not queue:
+        return None
+    return call
+
+
+def outside(function: Callable[..., R], *args: object) -> R:
+    """Call `function` as if from outside of any handler, else in this context."""
+    context = copy_context()
+    context.run(_inside.set, None)
+    return context.run(function, *args)

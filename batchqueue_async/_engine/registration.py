@@ -1,0 +1,76 @@
+"""One registered handler: what to call, and what is known of it while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from fractions import Fraction
+from typing import Any, cast
+
+from batchqueue_async._engine.gate import Gate
+from batchqueue_async._policies.handlers import require_handler
+
+Consume = Callable[[list[Any]], Awaitable[None] | None]
+Hook = Callable[[], Awaitable[None] | None]
+
+
+class Registration:
+    """A handler under its item type, or the queue's single consumer (no type)."""
+
+    __slots__ = (
+        "alone",
+        "consume",
+        "gate",
+        "handler",
+        "item_type",
+        "next_idle",
+        "on_close",
+        "on_flush",
+        "on_idle",
+        "order",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        handler: object,
+        *,
+        item_type: type | None = None,
+        weight: Fraction = Fraction(1),
+        order: int = 0,
+        alone: bool = False,
+    ) -> None:
+        self.handler = handler
+        self.item_type = item_type
+        self.weight = weight
+        # Registrations are numbered; a custom selector's handlers idle by number.
+        self.order = order
+        # Whether `consume` must be alone in the handler.
+        self.alone = alone
+        self.consume = consume_of(handler)
+        self.on_idle = _hook(handler, "on_idle")
+        self.on_flush = _hook(handler, "on_flush")
+        self.on_close = _hook(handler, "on_close")
+        self.gate = Gate()
+        self.next_idle = 0.0
+
+    @property
+    def label(self) -> str:
+        """The handler's name in logs."""
+        of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""
+        name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
+        return f"{name}{of_type}"
+
+
+def consume_of(handler: object) -> Consume:
+    """Return the callable that takes a batch.
+
+    Raises:
+        TypeError: It is neither a callable nor an object with `consume`.
+    """
+    require_handler("handler", handler)
+    return cast("Consume", getattr(handler, "consume", handler))
+
+
+def _hook(handler: object, name: str) -> Hook | None:
+    hook = getattr(handler, name, None)
+    return cast("Hook", hook) if callable(hook) else None

@@ -1,0 +1,59 @@
+"""A partition that displaces its oldest items when it is full (DROP_OLDEST)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from batchqueue_async._engine.partition import Partition
+
+T = TypeVar("T")
+
+
+class RollingPartition(Partition[T]):
+    """Nobody waits here: a new item always gets in, at the cost of the oldest.
+
+    Displaced items were accepted, so they count as dropped, and `on_drop` gets them.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        buffer_size: int,
+        due_size: int,
+        on_drop: Callable[[list[T]], None],
+    ) -> None:
+        super().__init__(index, buffer_size, due_size)
+        self._on_drop = on_drop
+
+    def _init(self, maxsize: int) -> None:
+        # A list would move all its items for each one that leaves at its front.
+        self._rolling: deque[T] = deque()
+        self.items = self._rolling
+
+    def _accept(self, chunk: Sequence[T]) -> int:
+        surplus = len(self.items) + len(chunk) - self.maxsize
+        if surplus > 0:
+            displaced = self._remove(surplus)
+            # Longer than the whole partition: its own first items go, too.
+            passed = surplus - len(displaced)
+            displaced.extend(chunk[:passed])
+            self._append(chunk[passed:])
+            self.accounts.remove_waiting("dropped", surplus)
+            self._on_drop(displaced)
+        else:
+            self._append(chunk)
+        return len(chunk)
+
+    def _remove(self, most: int | None) -> list[T]:
+        items = self._rolling
+        if most is None or len(items) <= most:
+            taken = list(items)
+            items.clear()
+            return taken
+        taken = list(islice(items, most))
+        for _ in range(most):
+            items.popleft()
+        return taken

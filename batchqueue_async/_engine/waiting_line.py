@@ -1,0 +1,135 @@
+"""The producers that wait for room in one partition, first come, first served.
+
+Invariants:
+* The waiters that hold reserved slots are a prefix of the line, and only the last
+  of them may hold fewer than it wants: nobody overtakes.
+* A reserved slot belongs to its waiter until it is filled, or passed on when the
+  waiter leaves (cancelled, timed out, closed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Waiter(Protocol):
+    """One producer in the line, on the loop or on another thread."""
+
+    wants: int
+    """Slots that it has not filled yet."""
+    granted: int
+    """Of these, the ones that are reserved for it."""
+
+    def wake(self) -> None:
+        """Let the producer look again; harmless when it is awake already."""
+
+    def surrender(self) -> Sequence[Any]:
+        """Return items for the granted slots, or nothing to fill them in person.
+
+        A producer on the loop fills its slots itself, so that a cancelled one leaves
+        nothing behind. One on a thread cannot be cancelled, and would keep everybody
+        behind it waiting until the system lets it run.
+        """
+
+
+class LoopWaiter:
+    """A producer that waits on the event loop."""
+
+    __slots__ = ("_loop", "_signal", "granted", "wants")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wants: int) -> None:
+        self.wants = wants
+        self.granted = 0
+        self._loop = loop
+        self._signal: asyncio.Future[None] = loop.create_future()
+
+    def wake(self) -> None:
+        if not self._signal.done():
+            self._signal.set_result(None)
+
+    def surrender(self) -> Sequence[Any]:
+        return ()
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`; one that came before counts."""
+        try:
+            await self._signal
+        finally:
+            self._signal = self._loop.create_future()
+
+
+class WaitingLine:
+    """FIFO of waiters with the slots that are reserved for its head."""
+
+    __slots__ = ("_waiters", "reserved", "wanted")
+
+    def __init__(self) -> None:
+        self._waiters: deque[Waiter] = deque()
+        self.reserved = 0
+        self.wanted = 0
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody waits for a slot that only a take can free."""
+        return self.wanted > self.reserved
+
+    @property
+    def head(self) -> Waiter | None:
+        return self._waiters[0] if self._waiters else None
+
+    def join(self, waiter: Waiter) -> None:
+        self._waiters.append(waiter)
+        self.wanted += waiter.wants
+
+    def reserve(self, free: int) -> None:
+        """Give `free` slots that nobody holds to those who wait, in order."""
+        if free <= 0:
+            return
+        for waiter in self._waiters:
+            share = min(waiter.wants - waiter.granted, free)
+            if share:
+                waiter.granted += share
+                self.reserved += share
+                free -= share
+                waiter.wake()
+                if not free:
+                    return
+
+    def turn_of(self, waiter: Waiter) -> int:
+        """How many slots the waiter may fill now; 0 while another is before it."""
+        return waiter.granted if self._waiters[0] is waiter else 0
+
+    def filled(self, waiter: Waiter, count: int) -> None:
+        """The waiter at the head has filled `count` of its slots."""
+        waiter.granted -= count
+        waiter.wants -= count
+        self.reserved -= count
+        self.wanted -= count
+        if not waiter.wants:
+            self._waiters.popleft()
+            self._wake_head()
+
+    def leave(self, waiter: Waiter) -> None:
+        """Take the waiter out if it is in; its slots are free for `reserve` again."""
+        if not waiter.wants:
+            return
+        self._waiters.remove(waiter)
+        self.reserved -= waiter.granted
+        self.wanted -= waiter.wants
+        waiter.granted = 0
+        self._wake_head()
+
+    def wake_all(self) -> None:
+        for waiter in self._waiters:
+            waiter.wake()
+
+    def _wake_head(self) -> None:
+        # A waiter may have woken before its turn and gone back to sleep.
+        if self._waiters and self._waiters[0].granted:
+            self._waiters[0].wake()

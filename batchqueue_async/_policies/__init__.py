@@ -1,0 +1,1 @@
+"""What a caller declares: frozen values and protocols, without an event loop."""

@@ -1,0 +1,46 @@
+"""How long a drain task naps when it found nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .validation import refuse, require_positive
+
+
+@dataclass(frozen=True, slots=True)
+class IdleBackoff:
+    """Naps that double with each empty cycle, from `shortest` to `longest`.
+
+    An arriving item ends a nap early, so `longest` bounds the cost of idling and
+    the period of `on_idle`, not the delay of an item.
+
+    Attributes:
+        shortest: Seconds of the first nap after data.
+        longest: Seconds that no nap exceeds.
+    """
+
+    shortest: float = 0.001
+    longest: float = 0.050
+
+    def __post_init__(self) -> None:
+        require_positive("shortest", self.shortest)
+        require_positive("longest", self.longest)
+        if self.longest < self.shortest:
+            refuse("longest", f">= shortest ({self.shortest})", self.longest)
+
+    def delay(self, empty_cycles: int) -> float:
+        """Return the seconds to nap after so many empty cycles since the last data."""
+        return doubled(self.shortest, empty_cycles, self.longest)
+
+
+def doubled(first: float, doublings: int, longest: float) -> float:
+    """Return min(first * 2**doublings, longest), without overflow for any count."""
+    if doublings < 0:
+        refuse("doublings", ">= 0", doublings)
+    if first == 0:
+        return first
+    # Beyond the difference of the binary exponents the product exceeds `longest`.
+    if doublings > math.frexp(longest)[1] - math.frexp(first)[1]:
+        return longest
+    return min(math.ldexp(first, doublings), longest)

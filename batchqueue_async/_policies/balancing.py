@@ -1,0 +1,130 @@
+"""Which drain task should own which partition, given what came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
+
+from .lpt import lpt_plan
+from .validation import refuse, require_at_least, require_positive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Measure: TypeAlias = Literal["items", "seconds"]
+
+# Sums of the same loads in another order differ by less than this fraction.
+_DRIFT = 1e-9
+
+
+class DrainBalancer(Protocol):
+    """Plans who owns which partition: a pure function of plain values.
+
+    It may have an attribute `measure`, "items" (the default) or "seconds": whether a
+    partition's load is the items that were offered to it since the last round or the
+    time that handlers spent on them.
+    """
+
+    def assign(
+        self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
+    ) -> Sequence[int] | None:
+        """Return the new owner of each partition, or None to leave all as they are.
+
+        Args:
+            loads: The load of each partition since the last round.
+            owners: The drain task that owns each partition.
+            drain_tasks: How many there are: owners are 0 to `drain_tasks` - 1.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputBalancer:
+    """Evens out the number of items: right when all items cost about the same.
+
+    Longest processing time first (see `lpt`). It leaves all as it is while the most
+    loaded drain task has less than `skip_below` times the load of the least loaded
+    one, and when it finds no plan that lowers the largest load. Partitions without
+    load stay, and of equally good plans it takes one with the fewest moves.
+    """
+
+    measure: ClassVar[Measure] = "items"
+    skip_below: float = 1.15
+
+    def __post_init__(self) -> None:
+        require_at_least("skip_below", self.skip_below, 1)
+
+    def assign(
+        self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
+    ) -> list[int] | None:
+        """Return the new owner of each partition, or None if it isn't worth it."""
+        return _better_plan(loads, owners, drain_tasks, self.skip_below)
+
+
+@dataclass(frozen=True, slots=True)
+class CostBalancer:
+    """Evens out the time spent in handlers: right when costs per item differ.
+
+    It plans in the same way as `ThroughputBalancer`.
+    """
+
+    measure: ClassVar[Measure] = "seconds"
+    skip_below: float = 1.15
+
+    def __post_init__(self) -> None:
+        require_at_least("skip_below", self.skip_below, 1)
+
+    def assign(
+        self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
+    ) -> list[int] | None:
+        """Return the new owner of each partition, or None if it isn't worth it."""
+        return _better_plan(loads, owners, drain_tasks, self.skip_below)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalancing:
+    """How often, and by which plan, partitions change their drain task.
+
+    Attributes:
+        balancer: Plans each round.
+        interval: Seconds between rounds.
+    """
+
+    balancer: DrainBalancer = ThroughputBalancer()
+    interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.balancer, type) or not callable(
+            getattr(self.balancer, "assign", None)
+        ):
+            rule = "an object with an assign method"
+            refuse("balancer", rule, self.balancer, TypeError)
+        if self.measure not in ("items", "seconds"):
+            refuse("balancer.measure", '"items" or "seconds"', self.measure)
+        require_positive("interval", self.interval)
+
+    @property
+    def measure(self) -> Measure:
+        """What the balancer weighs."""
+        measure: Measure = getattr(self.balancer, "measure", "items")
+        return measure
+
+
+def _better_plan(
+    loads: Sequence[float], owners: Sequence[int], drain_tasks: int, skip_below: float
+) -> list[int] | None:
+    now = _sums(loads, owners, drain_tasks)
+    most, least = max(now), min(now)
+    if most == 0 or (least > 0 and most / least < skip_below):
+        return None
+    plan = lpt_plan(loads, owners, drain_tasks)
+    planned = max(_sums(loads, plan, drain_tasks))
+    return plan if planned < most * (1 - _DRIFT) else None
+
+
+def _sums(
+    loads: Sequence[float], owners: Sequence[int], drain_tasks: int
+) -> list[float]:
+    sums = [0.0] * drain_tasks
+    for load, owner in zip(loads, owners, strict=True):
+        sums[owner] += load
+    return sums

@@ -1,0 +1,110 @@
+"""One queue's declaration: every setting with its default, checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from .backoff import IdleBackoff
+from .balancing import Rebalancing
+from .buffering import WhenFull
+from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
+from .handlers import ErrorHandler, HandlerLike, require_handler
+from .partitions import PartitionPolicy
+from .retrying import Retry
+from .selectors import KeySelector, PartitionSelector, by_type
+from .validation import (
+    refuse,
+    require_at_least,
+    require_callable,
+    require_instance,
+    require_int,
+    require_positive,
+)
+
+if TYPE_CHECKING:
+    # The default spares `BatchQueueConfig()` an annotation; only 3.13 has it.
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+# No slots: frozen with slots, `BatchQueueConfig[int](...)` raises on Python 3.11.
+@dataclass(frozen=True, kw_only=True)
+class BatchQueueConfig(Generic[T]):
+    """What a queue is declared with; `dataclasses.replace` derives another one.
+
+    Attributes:
+        drain_tasks: How many drain tasks it runs, or the capacity that it shares.
+        partitions: How many partitions it has.
+        buffer_size: How many items wait in a partition at most.
+        when_full: What happens to an item whose partition is full.
+        selector: Which partition an item waits in.
+        consumer: The one handler for everything; None for a handler per type.
+        max_batch: How many items a batch has at most; None for no limit of its own.
+        linger: Seconds that the oldest item waits for its batch to fill.
+        idle: How long a drain task naps when it found nothing.
+        rebalancing: When partitions change their drain task; None for never.
+        retry: How often a failed batch is tried.
+        handler_timeout: Seconds after which a handler is cancelled; None for never.
+        on_error: Gets every batch that finally failed; without it that is logged.
+
+    Raises:
+        TypeError: If a setting is of the wrong kind.
+        ValueError: If a setting has a wrong value.
+    """
+
+    # The defaults are frozen values: one instance serves every queue.
+    drain_tasks: DrainTaskPolicy | SharedDrainTasks = DrainTaskPolicy.fixed(1)  # noqa: RUF009
+    partitions: PartitionPolicy = PartitionPolicy.fixed(1)  # noqa: RUF009
+    buffer_size: int = 10_000
+    when_full: WhenFull = WhenFull.WAIT
+    selector: PartitionSelector[T] = by_type
+    consumer: HandlerLike[T] | None = None
+    max_batch: int | None = None
+    linger: float = 0.0
+    idle: IdleBackoff = IdleBackoff()  # noqa: RUF009
+    rebalancing: Rebalancing | None = None
+    retry: Retry = Retry()  # noqa: RUF009
+    handler_timeout: float | None = None
+    on_error: ErrorHandler[T] | None = None
+
+    def __post_init__(self) -> None:
+        self._check_partitions()
+        self._check_batches()
+        self._check_handling()
+
+    def _check_partitions(self) -> None:
+        require_policy(
+            "drain_tasks", self.drain_tasks, DrainTaskPolicy, SharedDrainTasks
+        )
+        require_policy("partitions", self.partitions, PartitionPolicy)
+        require_int("buffer_size", self.buffer_size, at_least=1)
+        require_instance("when_full", self.when_full, WhenFull, "a WhenFull")
+        require_callable("selector", self.selector)
+        if isinstance(self.selector, KeySelector) and self.partitions.grows:
+            rule = "of a fixed number with by_key, since growth would split keys"
+            refuse("partitions", rule, self.partitions)
+
+    def _check_batches(self) -> None:
+        if self.max_batch is not None:
+            require_int("max_batch", self.max_batch, at_least=1)
+        require_at_least("linger", self.linger, 0)
+        require_instance("idle", self.idle, IdleBackoff, "an IdleBackoff")
+        if self.rebalancing is not None:
+            require_instance(
+                "rebalancing", self.rebalancing, Rebalancing, "a Rebalancing or None"
+            )
+
+    def _check_handling(self) -> None:
+        if self.consumer is not None:
+            require_handler("consumer", self.consumer)
+        require_instance("retry", self.retry, Retry, "a Retry")
+        if self.handler_timeout is not None:
+            require_positive("handler_timeout", self.handler_timeout)
+        if self.on_error is not None:
+            require_callable("on_error", self.on_error)

@@ -1,0 +1,117 @@
+"""How many drain tasks empty a queue."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from .validation import (
+    refuse,
+    require_instance,
+    require_int,
+    require_positive,
+)
+
+
+class DrainTaskPolicy(ABC):
+    """How many drain tasks a queue runs; resolved once, when the queue is built.
+
+    All of them share one event loop: they overlap the time that handlers spend
+    waiting, not the time they spend computing.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def fixed(n: int) -> DrainTaskPolicy:
+        """Run exactly `n` drain tasks."""
+        return _Fixed(n)
+
+    @staticmethod
+    def cpu_cores(multiplier: float) -> DrainTaskPolicy:
+        """Run `multiplier` drain tasks per usable CPU, rounded half up, at least 1."""
+        return _CpuCores(0, multiplier)
+
+    @staticmethod
+    def cpu_cores_with_base(base: int, multiplier: float) -> DrainTaskPolicy:
+        """Run `base` drain tasks more than `cpu_cores(multiplier)` rounds to."""
+        return _CpuCores(base, multiplier)
+
+    @abstractmethod
+    def resolve(self) -> int:
+        """Return the number of drain tasks on this machine: 1 or more."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Fixed(DrainTaskPolicy):
+    n: int
+
+    def __post_init__(self) -> None:
+        require_int("n", self.n, at_least=1)
+
+    def resolve(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return f"DrainTaskPolicy.fixed({self.n})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _CpuCores(DrainTaskPolicy):
+    base: int
+    multiplier: float
+
+    def __post_init__(self) -> None:
+        require_int("base", self.base, at_least=0)
+        require_positive("multiplier", self.multiplier)
+
+    def resolve(self) -> int:
+        # Half up: the built-in round() would take 0.5 to 0.
+        scaled = math.floor(self.multiplier * usable_cpus() + 0.5)
+        return max(1, self.base + scaled)
+
+    def __repr__(self) -> str:
+        if self.base == 0:
+            return f"DrainTaskPolicy.cpu_cores({self.multiplier})"
+        return f"DrainTaskPolicy.cpu_cores_with_base({self.base}, {self.multiplier})"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDrainTasks:
+    """Drain capacity that several queues of one manager share.
+
+    The first queue that names it creates it and its policy holds; it ends with the
+    last queue that uses it.
+
+    Attributes:
+        name: What the queues that share it have in common.
+        policy: How many queues may drain at the same time.
+    """
+
+    name: str
+    policy: DrainTaskPolicy
+
+    def __post_init__(self) -> None:
+        require_instance("name", self.name, str, "a str")
+        if not self.name:
+            refuse("name", "a non-empty str", self.name)
+        require_policy("policy", self.policy, DrainTaskPolicy)
+
+
+def require_policy(field: str, value: object, kind: type, *others: type) -> None:
+    """Refuse what is no policy; an int gets the `fixed` factory suggested."""
+    if isinstance(value, (kind, *others)):
+        return
+    rule = " or ".join(f"a {each.__name__}" for each in (kind, *others))
+    if isinstance(value, int) and not isinstance(value, bool):
+        rule = f"{rule} such as {kind.__name__}.fixed({value})"
+    refuse(field, rule, value, TypeError)
+
+
+def usable_cpus() -> int:
+    """Return how many CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

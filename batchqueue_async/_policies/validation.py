@@ -1,0 +1,56 @@
+"""How a declared value is refused: one wording for all of them."""
+
+from __future__ import annotations
+
+import math
+from typing import NoReturn
+
+
+def refuse(
+    field: str, rule: str, got: object, error: type[Exception] = ValueError
+) -> NoReturn:
+    """Raise `error` with "<field> must be <rule>, got <got>"."""
+    msg = f"{field} must be {rule}, got {got!r}"
+    raise error(msg)
+
+
+def require_int(field: str, value: object, *, at_least: int) -> None:
+    """Refuse anything but an int of `at_least` or more; a bool is no int."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        refuse(field, "an int", value, TypeError)
+    if value < at_least:
+        refuse(field, f">= {at_least}", value)
+
+
+def require_at_least(field: str, value: object, minimum: float) -> None:
+    """Refuse anything but a finite number of `minimum` or more."""
+    if _finite(field, value) < minimum:
+        refuse(field, f">= {minimum}", value)
+
+
+def require_positive(field: str, value: object) -> None:
+    """Refuse anything but a finite number above zero."""
+    if _finite(field, value) <= 0:
+        refuse(field, "> 0", value)
+
+
+def require_instance(
+    field: str, value: object, kind: type | tuple[type, ...], rule: str
+) -> None:
+    """Refuse a value of the wrong kind."""
+    if not isinstance(value, kind):
+        refuse(field, rule, value, TypeError)
+
+
+def require_callable(field: str, value: object) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        refuse(field, "callable", value, TypeError)
+
+
+def _finite(field: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        refuse(field, "a number", value, TypeError)
+    if not math.isfinite(value):
+        refuse(field, "finite", value)
+    return value

@@ -1,0 +1,145 @@
+"""Spark reads the files; the driver gets typed events, a batch of columns at a time.
+
+Rows never cross as Python rows: the executors turn each batch of columns into Arrow
+bytes, the driver fetches one partition while it works on the one before, and only the
+last step makes objects. That is several times faster than `toLocalIterator` on the
+rows, and memory is bound by two partitions, whatever the size of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from .events import Arrival, Cancellation, Departure, Event, Observation
+from .problems import Problem, first_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .data import InputFiles
+
+# Small splits of the input: the first events arrive early, and two are little memory.
+_SPLIT = "4m"
+
+_FLIGHTS = """
+    SELECT carrier, INT(flight) AS flight, origin, dest,
+        UNIX_DATE(MAKE_DATE(INT(year), INT(month), INT(day))) AS day,
+        UNIX_SECONDS(TIMESTAMP(time_hour)) DIV 3600 AS hour,
+        dep_time IS NOT NULL AS departed, INT(dep_delay) AS dep_delay,
+        arr_time IS NOT NULL AS arrived, INT(arr_delay) AS arr_delay
+    FROM flights_csv
+"""
+
+_WEATHER = """
+    SELECT origin, UNIX_SECONDS(TIMESTAMP(time_hour)) DIV 3600 AS hour,
+        INT(ROUND(DOUBLE(temp) * 100)) AS temperature,
+        INT(ROUND(DOUBLE(precip) * 100)) AS precipitation,
+        INT(ROUND(DOUBLE(visib) * 100)) AS visibility
+    FROM weather_csv
+"""
+
+
+def open_tables(spark: SparkSession, files: InputFiles) -> None:
+    """Make the files known to Spark SQL as `flights` and `weather`."""
+    spark.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT)
+    spark.conf.set("spark.sql.files.openCostInBytes", "0")
+    for name, path, query in (
+        ("flights", files.flights, _FLIGHTS),
+        ("weather", files.weather, _WEATHER),
+    ):
+        try:
+            _read_csv(spark, path).createOrReplaceTempView(f"{name}_csv")
+            spark.sql(query).createOrReplaceTempView(name)
+        except PySparkException as error:
+            reason = first_line(error)
+            raise Problem(f"{path.name} is not as expected: {reason}") from error
+
+
+def read_airlines(path: Path) -> dict[str, str]:
+    """Return the airlines' names by their codes."""
+    lines = path.read_text().splitlines()[1:]
+    return dict(line.split(",", 1) for line in lines)
+
+
+def read_events(spark: SparkSession) -> Iterator[list[Event]]:
+    """Return everything that happened, in lists of a few thousand events."""
+    for batch in arrow_batches(spark.table("weather")):
+        yield list(_observations(batch))
+    for batch in arrow_batches(spark.table("flights")):
+        yield list(_flight_events(batch))
+
+
+def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Return the frame's rows in their order, column by column, in bounded memory."""
+
+    # Nested, so that it travels to the executors by value: they needn't find `examples`.
+    def to_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            stream = pa.BufferOutputStream()
+            with pa.ipc.new_stream(stream, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_pydict({"arrow": [stream.getvalue().to_pybytes()]})
+
+    packed = frame.mapInArrow(to_bytes, "arrow BINARY")
+    try:
+        for row in packed.toLocalIterator(prefetchPartitions=True):
+            yield from pa.ipc.open_stream(row.arrow)
+    except (Py4JJavaError, PySparkException) as error:
+        raise Problem(f"Spark cannot read the data: {_root_cause(error)}") from error
+
+
+def _read_csv(spark: SparkSession, path: Path) -> DataFrame:
+    # Named after the header line, all of it text: with a schema Spark needs no job to
+    # look at the file first.
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        columns = lines.readline().strip().split(",")
+    schema = ", ".join(f"`{column}` STRING" for column in columns)
+    return spark.read.csv(
+        str(path), schema, header=True, nullValue="NA", mode="FAILFAST"
+    )
+
+
+def _root_cause(error: Exception) -> str:
+    causes = [
+        line.removeprefix("Caused by: ")
+        for line in str(error).splitlines()
+        if line.startswith("Caused by: ")
+    ]
+    return causes[-1].split(": ", 1)[-1] if causes else first_line(error)
+
+
+def _flight_events(batch: pa.RecordBatch) -> Iterator[Event]:
+    for (
+        carrier,
+        flight,
+        origin,
+        dest,
+        day,
+        hour,
+        departed,
+        departure_delay,
+        arrived,
+        arrival_delay,
+    ) in zip(*_columns(batch), strict=True):
+        where_and_when = (carrier, flight, origin, dest, day, hour)
+        if departed:
+            yield Departure(*where_and_when, departure_delay)
+        else:
+            yield Cancellation(*where_and_when)
+        if arrived:
+            yield Arrival(*where_and_when, arrival_delay)
+
+
+def _observations(batch: pa.RecordBatch) -> Iterator[Observation]:
+    return map(Observation, *_columns(batch))
+
+
+def _columns(batch: pa.RecordBatch) -> list[list[object]]:
+    return [column.to_pylist() for column in batch.columns]

@@ -1,0 +1,83 @@
+"""What errors say, and that they can be told apart and sent on."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from batchqueue_async._policies.errors import (
+    BatchQueueError,
+    ConfigConflict,
+    DeliveryError,
+    DuplicateQueue,
+    Failure,
+    InvalidSelection,
+    WouldDeadlock,
+)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [WouldDeadlock, DuplicateQueue, ConfigConflict, InvalidSelection, DeliveryError],
+)
+def test_every_error_is_a_batch_queue_error(kind: type[Exception]) -> None:
+    """One `except BatchQueueError` catches all that the library raises itself."""
+    assert issubclass(kind, BatchQueueError)
+
+
+def test_an_invalid_selection_is_a_value_error() -> None:
+    """Who expects a ValueError for an index out of range gets one."""
+    assert issubclass(InvalidSelection, ValueError)
+
+
+def test_a_delivery_error_says_how_many_where_and_what_first() -> None:
+    """The message has the count, the queue and the first failure."""
+    failures = (
+        Failure("row 1", ValueError("no"), "failed"),
+        Failure("row 2", None, "dropped"),
+    )
+    error = DeliveryError("audit", 250, failures)
+    assert (error.queue_name, error.count, error.failures) == ("audit", 250, failures)
+    expected = "250 failures in queue 'audit'; first: failed 'row 1' (ValueError('no'))"
+    assert str(error) == expected
+
+
+@pytest.mark.parametrize(
+    "failure, text",
+    [
+        (Failure(None, OSError("gone"), "on_flush"), "on_flush (OSError('gone'))"),
+        (Failure(None, None, "dropped"), "dropped None"),
+        (Failure(7, None, "returned"), "returned 7"),
+        (Failure(7, None, "unhandled"), "unhandled 7"),
+    ],
+)
+def test_a_failure_reads_as_outcome_item_and_error(failure: Failure, text: str) -> None:
+    """Only an `on_flush` failure has no item; a dropped None is one."""
+    assert str(failure) == text
+
+
+def test_a_single_failure_is_counted_in_the_singular() -> None:
+    """One failure, with or without its details."""
+    assert str(DeliveryError("q", 1, ())) == "1 failure in queue 'q'"
+
+
+def test_a_delivery_error_survives_pickling() -> None:
+    """An error that crosses processes keeps its account."""
+    error = DeliveryError("q", 2, (Failure("a", None, "returned"),))
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.queue_name, copy.count, copy.failures) == ("q", 2, error.failures)
+    assert str(copy) == str(error)
+
+
+def test_a_long_or_broken_item_does_not_break_the_message() -> None:
+    """The first failure is shown bounded, even if its item has no usable repr."""
+
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    long = DeliveryError("q", 1, (Failure("x" * 10_000, None, "returned"),))
+    broken = DeliveryError("q", 1, (Failure(Broken(), None, "returned"),))
+    assert len(str(long)) < 300
+    assert "Broken" in str(broken)

@@ -1,0 +1,74 @@
+"""Virtual time: a loop whose clock jumps to the next timer, and fails when stuck.
+
+looptime moves the clock. Left alone it waits for ever when nothing at all is
+scheduled, which is what a lost wake-up looks like: here that raises `Deadlock`.
+
+It can't see threads and sockets at work: while they are, its timers fire far too
+early. Tests that need them are marked `real_time`.
+"""
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import looptime
+
+T = TypeVar("T")
+
+OUTSIDE_GRACE = 3.0
+"""Real seconds granted to a thread or socket to wake a loop that is stuck."""
+
+
+class Deadlock(AssertionError):
+    """Nothing is ready and no timer is set: whatever is awaited never comes.
+
+    Raised out of the loop, not into a task: no code under test can swallow it.
+    """
+
+
+class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
+    """An asyncio loop in virtual time that raises `Deadlock` instead of hanging."""
+
+    def __init__(self) -> None:
+        # The empty cycles before each jump are for code that needs sockets.
+        super().__init__(noop_cycles=0)
+        self._jump = self._selector.select
+        self._selector.select = self._select  # type: ignore[method-assign]
+
+    def _select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None:
+            return self._jump(timeout)
+        grace = OUTSIDE_GRACE if self._may_be_woken_from_outside() else 0.0
+        ready = type(self._selector).select(self._selector, grace)
+        if not ready:
+            waiting = sorted(_where(task) for task in asyncio.all_tasks(self))
+            message = f"nothing is ready, no timer is set; waiting: {waiting or 'none'}"
+            raise Deadlock(message)
+        return ready
+
+    def _may_be_woken_from_outside(self) -> bool:
+        sockets = len(self._selector.get_map()) - 1  # less the loop's own self-pipe
+        return sockets > 0 or threading.active_count() > 1
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """The task's name and the innermost line, but for asyncio's own, it waits in."""
+    coroutine: Any = task.get_coro()
+    place = ""
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        file = Path(frame.f_code.co_filename)
+        if file.parent.name != "asyncio":
+            place = f" at {file.name}:{frame.f_lineno}"
+        coroutine = coroutine.cr_await
+    return task.get_name() + place
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` like `asyncio.run`, in virtual time. For use in sync tests."""
+    with asyncio.Runner(debug=True, loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
