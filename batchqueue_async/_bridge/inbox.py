@@ -25,9 +25,17 @@ T = TypeVar("T")
 class ThreadWaiter:
     """A producer that waits in line on a thread of its own."""
 
-    __slots__ = ("_chunk", "_signal", "accepted", "granted", "wants")
+    __slots__ = (
+        "_chunk",
+        "_signal",
+        "accepted",
+        "drain_task",
+        "granted",
+        "wants",
+    )
 
-    def __init__(self, chunk: Sequence[Any]) -> None:
+    def __init__(self, chunk: Sequence[Any], drain_task: int | None) -> None:
+        self.drain_task = drain_task
         self.wants = len(chunk)
         self.granted = 0
         self.accepted = 0
@@ -99,7 +107,7 @@ class Inbox(Generic[T]):
     def _wait_and_put(
         self, partition: Partition[T], chunk: Sequence[T], until: float | None
     ) -> int:
-        waiter = ThreadWaiter(chunk)
+        waiter = ThreadWaiter(chunk, self.port.own_work.drain_task)
         vigil = Vigil(self.name, self.port.loop)
         partition.wait_in_line(waiter)
         try:
@@ -117,7 +125,7 @@ class Inbox(Generic[T]):
         return waiter.accepted
 
     def _refuse_deadlock(self, partition: Partition[T], waiter: ThreadWaiter) -> None:
-        if waiter.granted < waiter.wants and self.port.is_own_work(partition):
+        if waiter.granted < waiter.wants and self.port.own_work.includes(partition):
             msg = (
                 f"a handler of {self.name!r} waits on a thread for room in partition "
                 f"{partition.index}, which only its own drain task empties"

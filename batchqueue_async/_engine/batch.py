@@ -70,11 +70,11 @@ class Batch(Generic[T]):
     def hold(self) -> None:
         """Keep further items of these partitions back until `release`."""
         for partition, _ in self.shares:
-            partition.holds += 1
+            partition.hold()
 
     def release(self) -> None:
         for partition, _ in self.shares:
-            partition.holds -= 1
+            partition.release()
 
     def pieces(self, most: int | None) -> Iterator[Batch[T]]:
         """Split into batches of at most `most` items, in order."""

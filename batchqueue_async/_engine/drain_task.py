@@ -173,7 +173,7 @@ class DrainTask(Generic[T]):
         return [
             partition
             for partition in self._share.partitions_of(self.index)
-            if partition.items and not partition.holds
+            if partition.items and not partition.is_held
         ]
 
     def _has_waiting(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import countOf
 from typing import Generic, TypeVar
 
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import SelectorPlacement, TypePlacement
 from batchqueue_async._engine.waiting_line import LoopWaiter
@@ -25,13 +26,13 @@ class Intake(Generic[T]):
         placement: TypePlacement[T] | SelectorPlacement[T],
         when_full: WhenFull,
         notice: Callable[[Partition[T]], None],
-        is_own_work: Callable[[Partition[T]], bool],
+        own_work: OwnWork,
     ) -> None:
         self._name = name
         self._placement = placement
         self._waits = when_full is WhenFull.WAIT
         self._notice = notice
-        self._is_own_work = is_own_work
+        self._own_work = own_work
 
     def put_now(self, item: T) -> bool:
         """Accept the item if there is room at once; else it counts as rejected."""
@@ -76,7 +77,9 @@ class Intake(Generic[T]):
         return accepted
 
     async def _wait_and_put(self, partition: Partition[T], chunk: Sequence[T]) -> int:
-        waiter = LoopWaiter(asyncio.get_running_loop(), len(chunk))
+        waiter = LoopWaiter(
+            asyncio.get_running_loop(), len(chunk), self._own_work.drain_task
+        )
         partition.wait_in_line(waiter)
         accepted = 0
         try:
@@ -93,7 +96,7 @@ class Intake(Generic[T]):
         return accepted
 
     def _refuse_deadlock(self, partition: Partition[T], waiter: LoopWaiter) -> None:
-        if waiter.granted < waiter.wants and self._is_own_work(partition):
+        if waiter.granted < waiter.wants and self._own_work.includes(partition):
             msg = (
                 f"a handler of {self._name!r} waits for room in partition "
                 f"{partition.index}, which only its own drain task empties"

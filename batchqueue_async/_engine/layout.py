@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.grouping import Grouping
 from batchqueue_async._engine.handlers import Handlers
-from batchqueue_async._engine.ownership import IN_HANDOFF, Ownership
+from batchqueue_async._engine.loads import Loads
+from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement, placement_for
 from batchqueue_async._engine.registration import Registration
@@ -37,6 +38,8 @@ class Layout(Generic[T]):
         self._guard: AbstractContextManager[Any] | None = None
         self._is_open = False
         self.partitions: list[Partition[T]] = []
+        measure = config.rebalancing.measure if config.rebalancing else "items"
+        self.loads = Loads(self.partitions, measure)
         self.handlers = Handlers(config.consumer)
         self.placement = placement_for(config.selector, self.partitions, self.handlers)
         self._hooked: dict[int, list[Registration]] = {}
@@ -57,7 +60,7 @@ class Layout(Generic[T]):
                 self._declared,
                 count,
             )
-        self.ownership = Ownership(min(count, self._declared), 0)
+        self.ownership = Ownership(min(count, self._declared))
         self._grow(count)
 
     def open(self) -> None:
@@ -139,8 +142,8 @@ class Layout(Generic[T]):
         return Grouping(self.handlers, self.placement.types_in)
 
     def owner_of(self, partition: Partition[T]) -> int | None:
-        owner = self.ownership.owner_of(partition.index)
-        return None if owner == IN_HANDOFF else owner
+        """Return the drain task that may take from it, or None in a handoff."""
+        return self.ownership.owner_of(partition.index)
 
     def _home(self, registration: Registration) -> int:
         if isinstance(self.placement, TypePlacement):
@@ -160,8 +163,7 @@ class Layout(Generic[T]):
             if self._is_open:
                 partition.open()
             self.partitions.append(partition)
-        if count > len(self.ownership.snapshot()):
-            self.ownership.grow(count)
+        self.ownership.grow(len(self.partitions))
 
     def _new_partition(self, index: int) -> Partition[T]:
         size = self._config.buffer_size

@@ -15,7 +15,9 @@ from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.keeper import Keeper, Kept
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import handler_call, outside
+from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 
@@ -55,6 +57,8 @@ class Lifecycle(Generic[T]):
         self._delivery = Delivery(queue, name, config, failures, self.wake)
         self._running: dict[DrainTask[T], asyncio.Task[None]] = {}
         self.drain_tasks: list[DrainTask[T]] = []
+        self._rebalancer: Rebalancer[T] | None = None
+        self._rebalancing: asyncio.Task[None] | None = None
         self._closing: Closing[T] | None = None
         self._closing_task: asyncio.Task[None] | None = None
         self._left: list[T] = []
@@ -62,6 +66,10 @@ class Lifecycle(Generic[T]):
     @property
     def is_running(self) -> bool:
         return self.state is State.RUNNING
+
+    @property
+    def last_round(self) -> RebalancingRound | None:
+        return None if self._rebalancer is None else self._rebalancer.last_round
 
     @property
     def is_over(self) -> bool:
@@ -89,6 +97,7 @@ class Lifecycle(Generic[T]):
             self.drain_tasks.append(drain_task)
             self._run(drain_task)
         self._layout.open()
+        self._start_rebalancing()
         await Keeper.of(self.loop).keep(self._queue)
 
     def admits(self) -> bool:
@@ -164,6 +173,7 @@ class Lifecycle(Generic[T]):
             assert self.loop is not None
             self.state = State.CLOSING
             self._layout.close()
+            self._stop_rebalancing()
             self._closing = Closing(self._name)
             self._closing_task = outside(self.loop.create_task, self._close())
             for drain_task, task in list(self._running.items()):
@@ -185,8 +195,27 @@ class Lifecycle(Generic[T]):
             self.hooks,
             self._failures,
         )
+        if self._rebalancing is not None:
+            await asyncio.wait({self._rebalancing})
         self.state = State.CLOSED
         await Keeper.of(self.loop).release(self._queue)
+
+    def _start_rebalancing(self) -> None:
+        rebalancing, count = self._config.rebalancing, len(self.drain_tasks)
+        if rebalancing is None or count == 1:
+            return
+        assert self.loop is not None
+        self._rebalancer = Rebalancer(
+            self._name, rebalancing, self._layout, self.drain_tasks, self.notice
+        )
+        self._rebalancing = outside(self.loop.create_task, self._rebalancer.run())
+        self._rebalancing.add_done_callback(self._task_ended)
+
+    def _stop_rebalancing(self) -> None:
+        if self._rebalancer is not None and self._rebalancing is not None:
+            # Before any drain task sees that it is closing, all has an owner again.
+            self._rebalancer.stop()
+            self._rebalancing.cancel()
 
     def _run(self, drain_task: DrainTask[T]) -> None:
         assert self.loop is not None
@@ -198,13 +227,14 @@ class Lifecycle(Generic[T]):
             drain_task.run(),
             self.loop,
         )
-        task.add_done_callback(self._drain_task_ended)
+        task.add_done_callback(self._task_ended)
         self._running[drain_task] = task
 
-    def _drain_task_ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             logger.critical(
-                "%s: a drain task ended with an error; its partitions are stuck",
+                "%s: %s ended with an error, and its work is left undone",
                 self._name,
+                task.get_name(),
                 exc_info=task.exception(),
             )

@@ -1,59 +1,70 @@
 """Which drain task may take from which partition: the only record of it.
 
-Invariant (promise E4): every partition has one owner or is in a handoff. Partition p
-starts with drain task p % drain_tasks; growth keeps all owners. What each drain task
-owns is derived from this record, never stored beside it.
+Invariant (promise E4): every partition has one owner or is in a handoff, and one in a
+handoff has the owner that it leaves. Partition p starts with drain task
+p % drain_tasks; growth keeps all owners. What each drain task owns is derived from
+this record, never stored beside it.
 """
 
 from __future__ import annotations
-
-IN_HANDOFF = -1
 
 
 class Ownership:
     """Owner of each partition, by index."""
 
-    __slots__ = ("_derived", "_owners", "drain_tasks", "version")
+    __slots__ = ("_derived", "_owners", "_revoked", "drain_tasks", "version")
 
-    def __init__(self, drain_tasks: int, partitions: int) -> None:
+    def __init__(self, drain_tasks: int) -> None:
         self.drain_tasks = drain_tasks
+        # Who owns it, or while it is in a handoff, who owned it.
         self._owners: list[int] = []
+        self._revoked: set[int] = set()
         self._derived: list[tuple[int, ...]] | None = None
+        # Grows with each change, so that what is derived can be cached.
         self.version = 0
-        self.grow(partitions)
 
     def grow(self, partitions: int) -> None:
         """Give each new partition an owner; the others keep theirs."""
         for index in range(len(self._owners), partitions):
             self._owners.append(index % self.drain_tasks)
-        self._changed()
+            self._changed()
 
-    def owner_of(self, partition: int) -> int:
-        """Return the drain task, or `IN_HANDOFF`."""
-        return self._owners[partition]
+    def owner_of(self, partition: int) -> int | None:
+        """Return the drain task, or None in a handoff."""
+        return None if partition in self._revoked else self._owners[partition]
 
     def owned_by(self, drain_task: int) -> tuple[int, ...]:
         """Return the indexes of the drain task's partitions, ascending."""
         if self._derived is None:
             owned: list[list[int]] = [[] for _ in range(self.drain_tasks)]
             for partition, owner in enumerate(self._owners):
-                if owner != IN_HANDOFF:
+                if partition not in self._revoked:
                     owned[owner].append(partition)
             self._derived = [tuple(each) for each in owned]
         return self._derived[drain_task]
 
-    def snapshot(self) -> list[int]:
+    def last_owners(self) -> list[int]:
+        """Return each partition's owner, the old one for those in a handoff."""
         return list(self._owners)
+
+    def depends_on(self, partition: int, drain_task: int) -> bool:
+        """Whether the partition waits for this drain task: to take, or to let go."""
+        return self._owners[partition] == drain_task
 
     def revoke(self, partition: int) -> None:
         """Begin a handoff: nobody may take from the partition."""
-        self._owners[partition] = IN_HANDOFF
+        self._revoked.add(partition)
         self._changed()
 
     def grant(self, partition: int, drain_task: int) -> None:
         """End a handoff."""
+        self._revoked.discard(partition)
         self._owners[partition] = drain_task
         self._changed()
+
+    def restore(self, partition: int) -> None:
+        """Call a handoff off: the old owner goes on."""
+        self.grant(partition, self._owners[partition])
 
     def _changed(self) -> None:
         self._derived = None

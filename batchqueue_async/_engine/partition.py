@@ -43,8 +43,8 @@ class Partition(asyncio.Queue[T]):
         self.line = WaitingLine()
         self.accounts = Accounts()
         self.is_closed = False
-        # Batches of this partition that are parked or cannot be stopped: no take.
-        self.holds = 0
+        self._holds = 0
+        self._freed: list[asyncio.Future[None]] = []
         # Seconds that handlers have spent on this partition's items.
         self.busy = 0.0
         # When the oldest waiting item was first seen by the loop.
@@ -150,6 +150,32 @@ class Partition(asyncio.Queue[T]):
             self.accounts.remove_waiting("returned", len(left))
         self._tell_watchers()
         return left
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a batch is parked, or cannot be stopped: no take meanwhile."""
+        return self._holds > 0
+
+    def hold(self) -> None:
+        """Keep the waiting items back, until as many `release`."""
+        self._holds += 1
+
+    def release(self) -> None:
+        self._holds -= 1
+        if not self._holds:
+            for free in self._freed:
+                if not free.done():
+                    free.set_result(None)
+            self._freed.clear()
+
+    def freed(self) -> asyncio.Future[None]:
+        """Return a future that is done when nothing holds the partition."""
+        free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._holds:
+            self._freed.append(free)
+        else:
+            free.set_result(None)
+        return free
 
     def watch(self, watcher: Watcher) -> bool:
         """Tell `watcher` once when all that is accepted by now is settled.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.failure_log import FailureLog
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 
 T = TypeVar("T")
@@ -24,8 +25,8 @@ class Port(Generic[T]):
     """Read by other threads for types whose partition is settled."""
     runs: Callable[[Sequence[T]], list[tuple[Partition[T], Sequence[T]]]]
     """Sorts a chunk by partition; safe under the shared guard."""
-    is_own_work: Callable[[Partition[T]], bool]
-    """Whether the calling handler's own drain task empties the partition."""
+    own_work: OwnWork
+    """What the calling handler's own drain task has to do, if a handler calls."""
     is_over: Callable[[], bool]
     """Whether shutdown has begun."""
     notice: Callable[[Partition[T]], None]

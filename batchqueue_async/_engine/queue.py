@@ -14,9 +14,8 @@ from batchqueue_async._engine.flushing import Flush, call_on_flush, raise_failur
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.lifecycle import Lifecycle
-from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.port import Port
-from batchqueue_async._engine.reentrancy import handler_call
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.buffering import WhenFull
@@ -51,12 +50,13 @@ class BatchQueue(Generic[T]):
         self._log = self._failures.open()
         self._layout = Layout(name, config, partial(self._failures.add, "dropped"))
         self._lifecycle = Lifecycle(self, name, config, self._layout, self._failures)
+        self._own_work = OwnWork(self, self._layout.ownership)
         self._intake = Intake(
             name,
             self._layout.placement,
             config.when_full,
             self._lifecycle.notice,
-            self._is_own_work,
+            self._own_work,
         )
         self._port: Port[T] | None = None
         self._routes = self._layout.placement.routes
@@ -235,7 +235,7 @@ class BatchQueue(Generic[T]):
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now, whatever its state."""
-        return snapshot(self._name, self._layout, self._lifecycle.drain_tasks)
+        return snapshot(self._name, self._layout, self._lifecycle)
 
     def count_left(self) -> int:
         """Return how many items are waiting or in flight."""
@@ -259,7 +259,7 @@ class BatchQueue(Generic[T]):
                 waits_when_full=self._config.when_full is WhenFull.WAIT,
                 routes=self._routes,
                 runs=self._intake.runs,
-                is_own_work=self._is_own_work,
+                own_work=self._own_work,
                 is_over=lambda: self._lifecycle.is_over,
                 notice=self._lifecycle.notice,
                 share=self._layout.share,
@@ -287,19 +287,12 @@ class BatchQueue(Generic[T]):
             msg = f"queue {self._name!r} is shut down, so it takes no handlers"
             raise BatchQueueError(msg)
 
-    def _is_own_work(self, partition: Partition[T]) -> bool:
-        call = handler_call(self)
-        return call is not None and self._layout.owner_of(partition) == call.drain_task
-
     async def _flush(self, timeout: float | None, log: FailureLog) -> None:
         self._lifecycle.require_own_loop()
-        call = handler_call(self)
-        own = None if call is None else call.drain_task
+        own = self._own_work.drain_task
         layout, hooks = self._layout, self._lifecycle.hooks
         partitions = [
-            each
-            for each in layout.partitions
-            if own is None or layout.owner_of(each) != own
+            each for each in layout.partitions if not self._own_work.includes(each)
         ]
         async with asyncio.timeout(timeout):
             await Flush[T]().settle(partitions, self._lifecycle.notice)

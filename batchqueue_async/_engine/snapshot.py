@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
@@ -29,20 +30,22 @@ _SUMMED = (
 
 
 def snapshot(
-    name: str, layout: Layout[Any], drain_tasks: Iterable[DrainTask[Any]]
+    name: str, layout: Layout[Any], lifecycle: Lifecycle[Any]
 ) -> BatchQueueStats:
     """Return the statistics of one moment: nothing runs while they are collected."""
     partitions = tuple(
         _partition(partition, layout.owner_of(partition))
         for partition in layout.partitions
     )
+    loads = layout.loads.now()
     return BatchQueueStats(
         name=name,
         partitions=partitions,
         drain_tasks=tuple(
-            _drain_task(each, layout.ownership.owned_by(each.index), partitions)
-            for each in drain_tasks
+            _drain_task(each, layout.ownership.owned_by(each.index), loads)
+            for each in lifecycle.drain_tasks
         ),
+        last_round=lifecycle.last_round,
         **{field: sum(getattr(p, field) for p in partitions) for field in _SUMMED},
     )
 
@@ -69,12 +72,12 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
 def _drain_task(
     drain_task: DrainTask[Any],
     owned: tuple[int, ...],
-    partitions: Sequence[PartitionStats],
+    loads: Sequence[float],
 ) -> DrainTaskStats:
     return DrainTaskStats(
         index=drain_task.index,
         partitions=owned,
         cycles=drain_task.cycles,
         busy=drain_task.busy,
-        load=sum(partitions[p].accepted + partitions[p].rejected for p in owned),
+        load=sum(loads[p] for p in owned),
     )

@@ -58,8 +58,23 @@ class DrainTaskStats:
     """Cycles in which it delivered something."""
     busy: float
     """Seconds it has spent in cycles."""
-    load: int
-    """Items offered to its partitions since the last rebalancing round."""
+    load: float
+    """What its partitions were asked to carry since the last round of rebalancing:
+    items offered to them, or seconds in handlers, as its balancer measures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalancingRound:
+    """What the last round of rebalancing found and did."""
+
+    number: int
+    """Rounds so far, this one included."""
+    moved: int
+    """Partitions that changed their drain task."""
+    ratio_before: float
+    """Load of the most loaded drain task by that of the least loaded one."""
+    ratio_after: float
+    """The same loads under the owners after the round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +87,8 @@ class BatchQueueStats(Totals):
     """Each partition, by index."""
     drain_tasks: tuple[DrainTaskStats, ...]
     """Each drain task, by index."""
+    last_round: RebalancingRound | None
+    """The last round of rebalancing; None before the first, and without it."""
 
     @property
     def total_used(self) -> int:

@@ -22,6 +22,8 @@ class Waiter(Protocol):
     """Slots that it has not filled yet."""
     granted: int
     """Of these, the ones that are reserved for it."""
+    drain_task: int | None
+    """The drain task whose handler waits; None for producers outside of handlers."""
 
     def wake(self) -> None:
         """Let the producer look again; harmless when it is awake already."""
@@ -38,10 +40,13 @@ class Waiter(Protocol):
 class LoopWaiter:
     """A producer that waits on the event loop."""
 
-    __slots__ = ("_loop", "_signal", "granted", "wants")
+    __slots__ = ("_loop", "_signal", "drain_task", "granted", "wants")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, wants: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, wants: int, drain_task: int | None
+    ) -> None:
         self.wants = wants
+        self.drain_task = drain_task
         self.granted = 0
         self._loop = loop
         self._signal: asyncio.Future[None] = loop.create_future()
@@ -82,6 +87,10 @@ class WaitingLine:
     @property
     def head(self) -> Waiter | None:
         return self._waiters[0] if self._waiters else None
+
+    def has_handler_of(self, drain_task: int) -> bool:
+        """Whether a handler of this drain task is one of those who wait."""
+        return any(waiter.drain_task == drain_task for waiter in self._waiters)
 
     def join(self, waiter: Waiter) -> None:
         self._waiters.append(waiter)
