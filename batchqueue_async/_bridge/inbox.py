@@ -113,11 +113,12 @@ class Inbox(Generic[T]):
         try:
             self._refuse_deadlock(partition, waiter)
             self.post(partition)
-            while waiter.wants and not partition.is_closed:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                vigil.keep(waiter.wait, left)
+            with self.port.own_work.waiting():
+                while waiter.wants and not partition.is_closed:
+                    left = None if until is None else until - time.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    vigil.keep(waiter.wait, left)
         finally:
             # Late or refused, it may still have been served in the meantime.
             partition.leave_line(waiter)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._engine.attempt import Unstoppable, attempt
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.failure_log import FailureLogs
-from batchqueue_async._engine.reentrancy import Inside
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._policies.config import BatchQueueConfig
 
@@ -26,13 +26,13 @@ class Delivery(Generic[T]):
 
     def __init__(
         self,
-        queue: object,
+        own_work: OwnWork,
         name: str,
         config: BatchQueueConfig[T],
         failures: FailureLogs,
         on_release: Callable[[], None],
     ) -> None:
-        self._queue = queue
+        self._own_work = own_work
         self._name = name
         self._retry = config.retry
         self._timeout = config.handler_timeout
@@ -78,7 +78,7 @@ class Delivery(Generic[T]):
         survives = False
         started, clock = loop.time(), time.perf_counter()
         try:
-            with Inside(self._queue, drain_task):
+            with self._own_work.inside(drain_task):
                 error = await attempt(
                     registration.consume, list(batch.items), timeout=self._timeout
                 )
@@ -128,7 +128,7 @@ class Delivery(Generic[T]):
                     exc_info=error,
                 )
             else:
-                with Inside(self._queue, drain_task):
+                with self._own_work.inside(drain_task):
                     await self.tell(list(batch.items), error)
         finally:
             self._failures.add("failed", batch.items, error)

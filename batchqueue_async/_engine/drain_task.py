@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -54,6 +55,16 @@ class Pace:
     is_one_batch: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Work(Generic[T]):
+    """What a drain task works with."""
+
+    delivery: Delivery[T]
+    hooks: Hooks
+    permit: AbstractAsyncContextManager[object]
+    """Held during a cycle: the capacity that queues share, or nothing at all."""
+
+
 class DrainTask(Generic[T]):
     """Empties the partitions that it owns; `run` is the task's body."""
 
@@ -62,8 +73,7 @@ class DrainTask(Generic[T]):
         index: int,
         share: Share[T],
         pace: Pace,
-        delivery: Delivery[T],
-        hooks: Hooks,
+        work: Work[T],
     ) -> None:
         self.index = index
         self.cycles = 0
@@ -72,8 +82,9 @@ class DrainTask(Generic[T]):
         self.is_in_cycle = False
         self._share = share
         self._pace = pace
-        self._delivery = delivery
-        self._hooks = hooks
+        self._delivery = work.delivery
+        self._hooks = work.hooks
+        self._permit = work.permit
         self._open: deque[Batch[T]] = deque()
         self._parked: list[Batch[T]] = []
         self._loop = asyncio.get_running_loop()
@@ -85,12 +96,13 @@ class DrainTask(Generic[T]):
         empty_cycles = 0
         now = self._loop.time()
         while True:
-            started = now
-            self.is_in_cycle = True
-            try:
-                found = await self._cycle(now)
-            finally:
-                self._end_cycle()
+            async with self._permit:
+                started = now = max(now, self._loop.time())
+                self.is_in_cycle = True
+                try:
+                    found = await self._cycle(now)
+                finally:
+                    self._end_cycle()
             if self._is_finished():
                 return
             if found:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable
 
 from batchqueue_async._engine.attempt import attempt
-from batchqueue_async._engine.reentrancy import Inside
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.registration import Hook, Registration
 
 FlushAnswer = asyncio.Future[BaseException | None]
@@ -21,8 +21,8 @@ logger = logging.getLogger("batchqueue_async")
 class Hooks:
     """The hooks of one queue's handlers."""
 
-    def __init__(self, queue: object, name: str, shortest_idle: float) -> None:
-        self._queue = queue
+    def __init__(self, own_work: OwnWork, name: str, shortest_idle: float) -> None:
+        self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
         self._flushes: dict[Registration, list[FlushAnswer]] = {}
@@ -98,7 +98,7 @@ class Hooks:
     async def _call(
         self, hook: Hook, name: str, registration: Registration, drain_task: int | None
     ) -> BaseException | None:
-        with Inside(self._queue, drain_task):
+        with self._own_work.inside(drain_task):
             error = await attempt(hook)
         if error is not None:
             logger.error(

@@ -84,12 +84,13 @@ class Intake(Generic[T]):
         accepted = 0
         try:
             self._refuse_deadlock(partition, waiter)
-            while not partition.is_closed:
-                self._notice(partition)
-                accepted += partition.offer_in_turn(waiter, chunk[accepted:])
-                if accepted == len(chunk):
-                    return accepted
-                await waiter.wait()
+            with self._own_work.waiting():
+                while not partition.is_closed:
+                    self._notice(partition)
+                    accepted += partition.offer_in_turn(waiter, chunk[accepted:])
+                    if accepted == len(chunk):
+                        break
+                    await waiter.wait()
         finally:
             partition.leave_line(waiter)
             self._notice(partition)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from enum import Enum
 from typing import Generic, TypeVar
 
+from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.closing import Closing
 from batchqueue_async._engine.delivery import Delivery
-from batchqueue_async._engine.drain_task import DrainTask, Pace
+from batchqueue_async._engine.drain_task import DrainTask, Pace, Work
 from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.keeper import Keeper, Kept
 from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import handler_call, outside
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")
@@ -53,10 +57,13 @@ class Lifecycle(Generic[T]):
         self._failures = failures
         self.state = State.NEW
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.hooks = Hooks(queue, name, config.idle.shortest)
-        self._delivery = Delivery(queue, name, config, failures, self.wake)
+        self.own_work = OwnWork(queue, layout.ownership)
+        self.hooks = Hooks(self.own_work, name, config.idle.shortest)
+        self._delivery = Delivery(self.own_work, name, config, failures, self.wake)
         self._running: dict[DrainTask[T], asyncio.Task[None]] = {}
         self.drain_tasks: list[DrainTask[T]] = []
+        # The manager's, set before the start.
+        self.capacities: Capacities | None = None
         self._rebalancer: Rebalancer[T] | None = None
         self._rebalancing: asyncio.Task[None] | None = None
         self._closing: Closing[T] | None = None
@@ -84,16 +91,16 @@ class Lifecycle(Generic[T]):
             raise BatchQueueError(msg)
         self.loop = asyncio.get_running_loop()
         self.state = State.RUNNING
+        self._join_capacity()
         pace = Pace(
             self._config.idle,
             self._config.linger,
             self._config.max_batch,
             self._config.consumer is not None,
         )
+        work = Work(self._delivery, self.hooks, self.own_work.capacity or nullcontext())
         for index in range(self._layout.ownership.drain_tasks):
-            drain_task = DrainTask(
-                index, self._layout, pace, self._delivery, self.hooks
-            )
+            drain_task = DrainTask(index, self._layout, pace, work)
             self.drain_tasks.append(drain_task)
             self._run(drain_task)
         self._layout.open()
@@ -198,7 +205,17 @@ class Lifecycle(Generic[T]):
         if self._rebalancing is not None:
             await asyncio.wait({self._rebalancing})
         self.state = State.CLOSED
+        if self.own_work.capacity is not None:
+            self.own_work.capacity.leave()
         await Keeper.of(self.loop).release(self._queue)
+
+    def _join_capacity(self) -> None:
+        shared = self._config.drain_tasks
+        if isinstance(shared, SharedDrainTasks):
+            # Outside of a manager there is nobody to share with.
+            capacity = (self.capacities or Capacities()).of(shared)
+            capacity.join()
+            self.own_work.capacity = capacity
 
     def _start_rebalancing(self) -> None:
         rebalancing, count = self._config.rebalancing, len(self.drain_tasks)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
@@ -28,6 +29,7 @@ class BatchQueueManager:
         # In order of creation, which shutdown reverses.
         self._queues: dict[str, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
+        self._capacities = Capacities()
 
     async def __aenter__(self) -> Self:
         return self
@@ -52,6 +54,7 @@ class BatchQueueManager:
             msg = f"name must be unique in its manager, got {name!r} twice"
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
+        queue.share_drain_tasks(self._capacities)
         self._queues[name] = queue
         try:
             await queue.start()

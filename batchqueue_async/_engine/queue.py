@@ -9,12 +9,12 @@ from itertools import islice
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.failure_log import FailureLog, FailureLogs
 from batchqueue_async._engine.flushing import Flush, call_on_flush, raise_failures
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.lifecycle import Lifecycle
-from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
@@ -50,7 +50,7 @@ class BatchQueue(Generic[T]):
         self._log = self._failures.open()
         self._layout = Layout(name, config, partial(self._failures.add, "dropped"))
         self._lifecycle = Lifecycle(self, name, config, self._layout, self._failures)
-        self._own_work = OwnWork(self, self._layout.ownership)
+        self._own_work = self._lifecycle.own_work
         self._intake = Intake(
             name,
             self._layout.placement,
@@ -243,6 +243,10 @@ class BatchQueue(Generic[T]):
             len(each.items) + each.accounts.in_flight
             for each in self._layout.partitions
         )
+
+    def share_drain_tasks(self, capacities: Capacities) -> None:
+        """Let it share drain capacity with its manager's other queues."""
+        self._lifecycle.capacities = capacities
 
     def port(self) -> Port[T]:
         """Return what `SyncBatchQueue` needs; not meant for anybody else.

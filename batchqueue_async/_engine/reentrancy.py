@@ -17,10 +17,14 @@ R = TypeVar("R")
 class Inside:
     """A call of a handler (or hook, or `on_error`) by one drain task of one queue."""
 
-    __slots__ = ("_reset", "drain_task", "is_over", "queue")
+    __slots__ = ("_reset", "capacity", "drain_task", "is_over", "queue")
 
-    def __init__(self, queue: object, drain_task: int | None) -> None:
+    def __init__(
+        self, queue: object, drain_task: int | None, capacity: object | None
+    ) -> None:
         self.queue = queue
+        # The shared drain capacity of which the call holds a permit.
+        self.capacity = capacity
         # None where no drain task is at work: `on_close`.
         self.drain_task = drain_task
         self.is_over = False
@@ -44,12 +48,16 @@ class Inside:
 _inside: ContextVar[Inside | None] = ContextVar("inside_handler", default=None)
 
 
+def current_call() -> Inside | None:
+    """Return the call of any queue's handler that the caller is part of."""
+    call = _inside.get()
+    return None if call is None or call.is_over else call
+
+
 def handler_call(queue: object) -> Inside | None:
     """Return the call of one of this queue's handlers that the caller is part of."""
-    call = _inside.get()
-    if call is None or call.is_over or call.queue is not queue:
-        return None
-    return call
+    call = current_call()
+    return call if call is not None and call.queue is queue else None
 
 
 def outside(function: Callable[..., R], *args: object) -> R:

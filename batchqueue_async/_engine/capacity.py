@@ -1,0 +1,97 @@
+"""Drain capacity: how many cycles may run at once, for queues that share it.
+
+A queue holds one permit for one cycle, and permits go round in order of asking: a busy
+queue is behind all others again after each of its cycles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from batchqueue_async._engine.reentrancy import Inside
+from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from batchqueue_async._policies.errors import WouldDeadlock
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class Capacity:
+    """Permits of one `SharedDrainTasks`, counted for the queues that use them."""
+
+    def __init__(self, permits: int, on_unused: Callable[[], None]) -> None:
+        self.permits = permits
+        self._semaphore = asyncio.Semaphore(permits)
+        self._on_unused = on_unused
+        self._users = 0
+        self._waiting: Counter[Inside] = Counter()
+
+    def join(self) -> None:
+        """One more queue uses it."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """A queue has ended; with the last one the capacity ends, too."""
+        self._users -= 1
+        if not self._users:
+            self._on_unused()
+
+    async def __aenter__(self) -> None:
+        await self._semaphore.acquire()
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._semaphore.release()
+
+    @contextlib.contextmanager
+    def waited_for_by(self, call: Inside) -> Iterator[None]:
+        """A handler that holds a permit waits for a queue that needs one.
+
+        Raises:
+            WouldDeadlock: All permits are held by handlers that wait so.
+        """
+        self._waiting[call] += 1
+        try:
+            if len(self._waiting) >= self.permits:
+                msg = (
+                    f"all {self.permits} shared drain tasks are held by handlers that "
+                    "wait for a queue which needs one of them"
+                )
+                raise WouldDeadlock(msg)
+            yield
+        finally:
+            self._waiting[call] -= 1
+            if not self._waiting[call]:
+                del self._waiting[call]
+
+
+class Capacities:
+    """The shared capacities of one manager, by name."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, tuple[DrainTaskPolicy, Capacity]] = {}
+        self._warned: set[str] = set()
+
+    def of(self, shared: SharedDrainTasks) -> Capacity:
+        """Return the capacity of this name; the first policy holds."""
+        name = shared.name
+        if name not in self._shared:
+            self._warned.discard(name)
+            capacity = Capacity(shared.policy.resolve(), partial(self._forget, name))
+            self._shared[name] = (shared.policy, capacity)
+        policy, capacity = self._shared[name]
+        if policy != shared.policy and name not in self._warned:
+            self._warned.add(name)
+            logger.warning(
+                "shared drain tasks %r exist with %r, which stays (not %r)",
+                name,
+                policy,
+                shared.policy,
+            )
+        return capacity
+
+    def _forget(self, name: str) -> None:
+        self._shared.pop(name, None)
