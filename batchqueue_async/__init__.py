@@ -14,10 +14,12 @@ from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.in_thread import in_thread
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.signals import drain_on_signals
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
     DrainTaskStats,
     PartitionStats,
+    RebalancingRound,
 )
 from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
@@ -69,6 +71,7 @@ __all__ = [
     "PartitionSelector",
     "PartitionStats",
     "Rebalancing",
+    "RebalancingRound",
     "Retry",
     "SharedDrainTasks",
     "SyncBatchQueue",
@@ -77,6 +80,7 @@ __all__ = [
     "WouldDeadlock",
     "by_key",
     "by_type",
+    "drain_on_signals",
     "in_thread",
     "round_robin",
 ]

@@ -70,6 +70,7 @@ class Inbox(Generic[T]):
 
     def put(self, chunk: Sequence[T], timeout: float | None) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
+        self.port.refuse_fork()
         if self.port.loop.is_closed() and not self.port.is_over():
             msg = f"the loop of queue {self.name!r} is closed"
             raise BatchQueueError(msg)

@@ -110,6 +110,7 @@ class SyncBatchQueue(Generic[T]):
             BatchQueueError: On the loop's own thread, or the loop is dead.
         """
         self._refuse_own_thread()
+        self._port.refuse_fork()
         self._on_loop(self._port.flush(timeout, self._log))
 
     def stats(self) -> BatchQueueStats:

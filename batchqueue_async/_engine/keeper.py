@@ -51,10 +51,13 @@ class Keeper:
             await anext(self._sentinel)
 
     async def release(self, queue: Kept) -> None:
-        self._queues.pop(id(queue), None)
+        self.forget(queue)
         if not self._queues and self._sentinel is not None:
             sentinel, self._sentinel = self._sentinel, None
             await sentinel.aclose()
+
+    def forget(self, queue: Kept) -> None:
+        self._queues.pop(id(queue), None)
 
     def __del__(self) -> None:
         self._warn()

@@ -73,6 +73,13 @@ class Layout(Generic[T]):
         for partition in self.partitions:
             partition.close()
 
+    def disown(self) -> None:
+        """Empty all, without a look at locks: this is a forked child."""
+        # Without routes the hot paths, on the loop and on threads, find nothing.
+        self.placement.routes.clear()
+        for partition in self.partitions:
+            partition.disown()
+
     def share(self, guard: AbstractContextManager[Any]) -> None:
         """Other threads put, too, under `guard`."""
         self._guard = guard

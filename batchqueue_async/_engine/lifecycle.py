@@ -13,6 +13,7 @@ from batchqueue_async._engine.closing import Closing
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.drain_task import DrainTask, Pace, Work
 from batchqueue_async._engine.failure_log import FailureLogs
+from batchqueue_async._engine.forking import disown_after_fork
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.keeper import Keeper, Kept
 from batchqueue_async._engine.layout import Layout
@@ -37,6 +38,7 @@ class State(Enum):
     RUNNING = "running"
     CLOSING = "closing"
     CLOSED = "closed"
+    INHERITED = "inherited by a forked child"
 
 
 class Lifecycle(Generic[T]):
@@ -80,7 +82,7 @@ class Lifecycle(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        return self.state in (State.CLOSING, State.CLOSED)
+        return self.state not in (State.NEW, State.RUNNING)
 
     async def start(self) -> None:
         if self.state is State.RUNNING:
@@ -105,6 +107,7 @@ class Lifecycle(Generic[T]):
             self._run(drain_task)
         self._layout.open()
         self._start_rebalancing()
+        disown_after_fork(self)
         await Keeper.of(self.loop).keep(self._queue)
 
     def admits(self) -> bool:
@@ -119,7 +122,21 @@ class Lifecycle(Generic[T]):
         if self.state is State.NEW:
             msg = f"queue {self._name!r} is not started"
             raise BatchQueueError(msg)
+        self.refuse_fork()
         return False
+
+    def refuse_fork(self) -> None:
+        """Refuse to be used in a forked child.
+
+        Raises:
+            BatchQueueError: This is one, and the queue is its parent's.
+        """
+        if self.state is State.INHERITED:
+            msg = (
+                f"queue {self._name!r} is its parent process's: a forked child makes "
+                "queues of its own"
+            )
+            raise BatchQueueError(msg)
 
     def require_own_loop(self) -> None:
         """Refuse callers from other threads and loops.
@@ -131,7 +148,9 @@ class Lifecycle(Generic[T]):
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
-        if running is not self.loop and self.state is not State.CLOSED:
+        if self.state not in (State.RUNNING, State.CLOSING):
+            return
+        if running is not self.loop:
             msg = (
                 f"queue {self._name!r} was used from outside of its event loop; "
                 "other threads go through a SyncBatchQueue"
@@ -146,6 +165,14 @@ class Lifecycle(Generic[T]):
         if owner is not None:
             self.drain_tasks[owner].notice(partition)
 
+    def disown(self) -> None:
+        """Become unusable and empty: this is a forked child."""
+        if self.state is not State.CLOSED:
+            self.state = State.INHERITED
+        self._layout.disown()
+        if self.loop is not None:
+            Keeper.of(self.loop).forget(self._queue)
+
     def wake(self) -> None:
         """Let every drain task look at its share again."""
         for drain_task in self.drain_tasks:
@@ -158,6 +185,7 @@ class Lifecycle(Generic[T]):
         if self.state is State.NEW:
             self.state = State.CLOSED
             self._layout.close()
+        if self.state is State.INHERITED:
             return []
         self.require_own_loop()
         task = self._begin_closing(timeout)
@@ -166,6 +194,10 @@ class Lifecycle(Generic[T]):
         await asyncio.shield(task)
         left, self._left = self._left, []
         return left
+
+    def hurry(self) -> None:
+        if self._closing is not None:
+            self._closing.end_within(0)
 
     async def close(self, timeout: float | None) -> None:
         """Shut down; leftovers are logged and passed on, so none is silent."""

@@ -29,6 +29,8 @@ class BatchQueueManager:
         # In order of creation, which shutdown reverses.
         self._queues: dict[str, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
+        self._closing: BatchQueue[Any] | None = None
+        self._is_hurried = False
         self._capacities = Capacities()
 
     async def __aenter__(self) -> Self:
@@ -115,6 +117,12 @@ class BatchQueueManager:
         """Shut all queues down; leftovers are logged and passed to `on_error`."""
         await self._each_in_turn(BatchQueue.close, timeout)
 
+    def hurry(self) -> None:
+        """End the wait of shutdowns that are under way: their deadline is now."""
+        self._is_hurried = True
+        if self._closing is not None:
+            self._closing.hurry()
+
     async def _each_in_turn(
         self,
         end: Callable[[BatchQueue[Any], float | None], Awaitable[None]],
@@ -125,6 +133,9 @@ class BatchQueueManager:
         while self._queues:
             name, queue = self._queues.popitem()
             left = None if deadline is None else max(0.0, deadline - loop.time())
+            if self._is_hurried:
+                left = 0.0
+            self._closing = queue
             try:
                 await end(queue, left)
             except Exception:

@@ -89,6 +89,16 @@ class Partition(asyncio.Queue[T]):
             self._set_limits()
             self.line.wake_all()
 
+    def disown(self) -> None:
+        """Empty it, in a forked child: its items are the parent's."""
+        self._guard = _UNGUARDED
+        self.is_closed = True
+        self.limit = self.guarded_limit = 0
+        self.items = type(self.items)()
+        self.line = WaitingLine()
+        self.accounts = Accounts()
+        self._watchers = []
+
     def share(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
         with guard:

@@ -29,6 +29,8 @@ class Port(Generic[T]):
     """What the calling handler's own drain task has to do, if a handler calls."""
     is_over: Callable[[], bool]
     """Whether shutdown has begun."""
+    refuse_fork: Callable[[], None]
+    """Raises in a forked child, where the queue is not usable."""
     notice: Callable[[Partition[T]], None]
     """On the loop: items, or waiting producers, came to a partition."""
     share: Callable[[AbstractContextManager[Any]], None]

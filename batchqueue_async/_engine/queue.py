@@ -244,6 +244,10 @@ class BatchQueue(Generic[T]):
             for each in self._layout.partitions
         )
 
+    def hurry(self) -> None:
+        """Let the deadline of a shutdown that is under way be now."""
+        self._lifecycle.hurry()
+
     def share_drain_tasks(self, capacities: Capacities) -> None:
         """Let it share drain capacity with its manager's other queues."""
         self._lifecycle.capacities = capacities
@@ -265,6 +269,7 @@ class BatchQueue(Generic[T]):
                 runs=self._intake.runs,
                 own_work=self._own_work,
                 is_over=lambda: self._lifecycle.is_over,
+                refuse_fork=self._lifecycle.refuse_fork,
                 notice=self._lifecycle.notice,
                 share=self._layout.share,
                 open_log=self._failures.open,
