@@ -7,11 +7,11 @@ import concurrent.futures
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._bridge.inbox import inbox_of
 from batchqueue_async._bridge.vigil import SLICE, Vigil
+from batchqueue_async._engine.chunks import chunks
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.errors import BatchQueueError
@@ -20,8 +20,6 @@ from batchqueue_async._policies.handlers import HandlerLike
 T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
-
-_CHUNK = 10_000
 
 
 class SyncBatchQueue(Generic[T]):
@@ -84,19 +82,14 @@ class SyncBatchQueue(Generic[T]):
         """
         self._refuse_own_thread()
         until = None if timeout is None else time.monotonic() + timeout
-        iterator = iter(items)
         accepted = 0
-        while True:
-            chunk: list[T] = []
-            try:
-                # On an error `extend` keeps what came before: that is placed, too.
-                chunk.extend(islice(iterator, _CHUNK))
-            finally:
-                left = None if until is None else max(0.0, until - time.monotonic())
-                placed = self._inbox.put(chunk, left)
-                accepted += placed
-            if placed < len(chunk) or len(chunk) < _CHUNK:
-                return accepted
+        for chunk in chunks(items):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            placed = self._inbox.put(chunk, left)
+            accepted += placed
+            if placed < len(chunk):
+                break
+        return accepted
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.

@@ -9,12 +9,14 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.attempt import GRACE
 from batchqueue_async._engine.drain_task import DrainTask
-from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.hooks import Hooks
+from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.partition import Partition
 
 T = TypeVar("T")
+
+Running = dict[DrainTask[T], asyncio.Task[None]]
 
 logger = logging.getLogger("batchqueue_async")
 
@@ -34,12 +36,7 @@ class Closing(Generic[T]):
             self._timers.append(self._loop.call_later(timeout, self._expire))
 
     async def run(
-        self,
-        running: dict[DrainTask[T], asyncio.Task[None]],
-        partitions: Sequence[Partition[T]],
-        handlers: Handlers,
-        hooks: Hooks,
-        failures: FailureLogs,
+        self, running: Running[T], layout: Layout[T], hooks: Hooks
     ) -> list[T]:
         """Drain until done or until the deadline.
 
@@ -49,12 +46,10 @@ class Closing(Generic[T]):
         try:
             await self._wait_for(set(running.values()))
             if not self._deadline.done():
-                await self._close_handlers(handlers, hooks)
+                await self._close_handlers(layout.handlers, hooks)
             hooks.forget_flushes()
             await self._stop(running)
-            left = self._leftovers(running, partitions)
-            failures.add("returned", left)
-            return left
+            return _leftovers(running, layout.partitions)
         finally:
             for timer in self._timers:
                 timer.cancel()
@@ -76,7 +71,7 @@ class Closing(Generic[T]):
                 await self._cancel(task, f"on_close of {registration.label}")
                 return
 
-    async def _stop(self, running: dict[DrainTask[T], asyncio.Task[None]]) -> None:
+    async def _stop(self, running: Running[T]) -> None:
         for task in running.values():
             task.cancel()
         for drain_task, task in running.items():
@@ -95,20 +90,17 @@ class Closing(Generic[T]):
         elif not task.cancelled() and task.exception() is not None:
             logger.error("%s: %s failed", self._name, what, exc_info=task.exception())
 
-    def _leftovers(
-        self,
-        running: dict[DrainTask[T], asyncio.Task[None]],
-        partitions: Sequence[Partition[T]],
-    ) -> list[T]:
-        left: list[T] = []
-        for drain_task in running:
-            for batch in drain_task.unsettled():
-                left.extend(batch.items)
-                batch.settle("returned")
-        for partition in partitions:
-            left.extend(partition.withdraw())
-        return left
-
     def _expire(self) -> None:
         if not self._deadline.done():
             self._deadline.set_result(None)
+
+
+def _leftovers(running: Running[T], partitions: Sequence[Partition[T]]) -> list[T]:
+    left: list[T] = []
+    for drain_task in running:
+        for batch in drain_task.unsettled():
+            left.extend(batch.items)
+            batch.settle("returned")
+    for partition in partitions:
+        left.extend(partition.withdraw())
+    return left

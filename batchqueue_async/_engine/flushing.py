@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from batchqueue_async._engine.failure_log import FailureLog
 from batchqueue_async._engine.hooks import Hooks
+from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._policies.errors import DeliveryError
@@ -15,39 +17,43 @@ from batchqueue_async._policies.errors import DeliveryError
 T = TypeVar("T")
 
 
-class Flush(Generic[T]):
-    """One caller's flush of one queue."""
+class _Settling:
+    """One caller's wait for the positions that it saw."""
 
     def __init__(self) -> None:
-        self._partitions: list[Partition[T]] = []
-        self._missing = 0
-        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def settle(
-        self,
-        partitions: Iterable[Partition[T]],
-        notice: Callable[[Partition[T]], None],
-    ) -> None:
-        """Wait for the items that the partitions have accepted by now."""
-        for partition in partitions:
-            if partition.watch(self):
-                self._partitions.append(partition)
-                self._missing += 1
-        if not self._missing:
-            return
-        for partition in self._partitions:
-            notice(partition)
-        try:
-            await self._settled
-        finally:
-            for partition in self._partitions:
-                partition.unwatch(self)
+        self.missing = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def reached(self) -> None:
-        """A partition has settled what was waited for."""
-        self._missing -= 1
-        if not self._missing and not self._settled.done():
-            self._settled.set_result(None)
+        self.missing -= 1
+        if not self.missing and not self.done.done():
+            self.done.set_result(None)
+
+
+async def settle_all(
+    layout: Layout[T], own_work: OwnWork, notice: Callable[[Partition[T]], None]
+) -> None:
+    """Wait until all that is accepted by now is settled.
+
+    What the calling handler's own drain task has to do is left out: it would wait for
+    the handler.
+    """
+    settling = _Settling()
+    watched = [
+        partition
+        for partition in layout.partitions
+        if not own_work.includes(partition) and partition.watch(settling)
+    ]
+    if not watched:
+        return
+    settling.missing = len(watched)
+    for partition in watched:
+        notice(partition)
+    try:
+        await settling.done
+    finally:
+        for partition in watched:
+            partition.unwatch(settling)
 
 
 async def call_on_flush(

@@ -59,9 +59,10 @@ class Intake(Generic[T]):
                 accepted += await self._put_rest(partition, run[placed:])
         return accepted
 
-    def refuse(self, item: T) -> None:
-        """Count an item that came after closing."""
-        self._placement.partition_of(item).reject(1)
+    def refuse(self, chunk: Sequence[T]) -> None:
+        """Count items that came after closing."""
+        for item in chunk:
+            self._placement.partition_of(item).reject(1)
 
     def _offer(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         placed = partition.offer(chunk)

@@ -1,4 +1,4 @@
-"""From start to shutdown: the drain tasks of one queue and its state."""
+"""From start to shutdown: the state of one queue, and who may use it when."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.closing import Closing
+from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.delivery import Delivery
-from batchqueue_async._engine.drain_task import DrainTask, Pace, Work
+from batchqueue_async._engine.drain_task import DrainTask, Work
 from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.forking import disown_after_fork
 from batchqueue_async._engine.hooks import Hooks
@@ -19,7 +20,6 @@ from batchqueue_async._engine.keeper import Keeper, Kept
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import handler_call, outside
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.config import BatchQueueConfig
@@ -42,49 +42,47 @@ class State(Enum):
 
 
 class Lifecycle(Generic[T]):
-    """Owns the drain tasks and the state of a queue."""
+    """The state of a queue, and its tasks while it has any."""
 
     def __init__(
         self,
         queue: Kept,
-        name: str,
         config: BatchQueueConfig[T],
         layout: Layout[T],
         failures: FailureLogs,
     ) -> None:
         self._queue = queue
-        self._name = name
+        self._name = queue.name
         self._config = config
         self._layout = layout
         self._failures = failures
         self.state = State.NEW
         self.loop: asyncio.AbstractEventLoop | None = None
         self.own_work = OwnWork(queue, layout.ownership)
-        self.hooks = Hooks(self.own_work, name, config.idle.shortest)
-        self._delivery = Delivery(self.own_work, name, config, failures, self.wake)
-        self._running: dict[DrainTask[T], asyncio.Task[None]] = {}
-        self.drain_tasks: list[DrainTask[T]] = []
-        # The manager's, set before the start.
-        self.capacities: Capacities | None = None
-        self._rebalancer: Rebalancer[T] | None = None
-        self._rebalancing: asyncio.Task[None] | None = None
+        self.hooks = Hooks(self.own_work, self._name, config.idle.shortest)
+        self.delivery = Delivery(
+            self.own_work, self._name, config, failures, on_release=self.wake
+        )
+        self._crew: Crew[T] | None = None
         self._closing: Closing[T] | None = None
         self._closing_task: asyncio.Task[None] | None = None
         self._left: list[T] = []
 
     @property
-    def is_running(self) -> bool:
-        return self.state is State.RUNNING
+    def is_over(self) -> bool:
+        """Whether shutdown has begun, or the queue is not this process's."""
+        return self.state not in (State.NEW, State.RUNNING)
+
+    @property
+    def drain_tasks(self) -> list[DrainTask[T]]:
+        return [] if self._crew is None else self._crew.drain_tasks
 
     @property
     def last_round(self) -> RebalancingRound | None:
-        return None if self._rebalancer is None else self._rebalancer.last_round
+        rebalancer = None if self._crew is None else self._crew.rebalancer
+        return None if rebalancer is None else rebalancer.last_round
 
-    @property
-    def is_over(self) -> bool:
-        return self.state not in (State.NEW, State.RUNNING)
-
-    async def start(self) -> None:
+    async def start(self, capacities: Capacities) -> None:
         if self.state is State.RUNNING:
             self.require_own_loop()
             return
@@ -93,22 +91,23 @@ class Lifecycle(Generic[T]):
             raise BatchQueueError(msg)
         self.loop = asyncio.get_running_loop()
         self.state = State.RUNNING
-        self._join_capacity()
-        pace = Pace(
-            self._config.idle,
-            self._config.linger,
-            self._config.max_batch,
-            self._config.consumer is not None,
-        )
-        work = Work(self._delivery, self.hooks, self.own_work.capacity or nullcontext())
-        for index in range(self._layout.ownership.drain_tasks):
-            drain_task = DrainTask(index, self._layout, pace, work)
-            self.drain_tasks.append(drain_task)
-            self._run(drain_task)
+        if isinstance(self._config.drain_tasks, SharedDrainTasks):
+            self.own_work.capacity = capacities.of(self._config.drain_tasks)
+            self.own_work.capacity.join()
+        permit = self.own_work.capacity or nullcontext()
+        work = Work(self.delivery, self.hooks, permit)
+        self._crew = Crew(self._name, self._config, self._layout, work)
         self._layout.open()
-        self._start_rebalancing()
         disown_after_fork(self)
         await Keeper.of(self.loop).keep(self._queue)
+
+    def notice(self, partition: Partition[T]) -> None:
+        if self._crew is not None:
+            self._crew.notice(partition)
+
+    def wake(self) -> None:
+        if self._crew is not None:
+            self._crew.wake()
 
     def admits(self) -> bool:
         """Whether items may come in now; False once shutdown has begun.
@@ -139,31 +138,23 @@ class Lifecycle(Generic[T]):
             raise BatchQueueError(msg)
 
     def require_own_loop(self) -> None:
-        """Refuse callers from other threads and loops.
+        """Refuse callers from other threads and loops, while that matters.
 
         Raises:
             BatchQueueError: The running loop is not the queue's.
         """
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
         if self.state not in (State.RUNNING, State.CLOSING):
             return
-        if running is not self.loop:
+        try:
+            is_own = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            is_own = False
+        if not is_own:
             msg = (
                 f"queue {self._name!r} was used from outside of its event loop; "
                 "other threads go through a SyncBatchQueue"
             )
             raise BatchQueueError(msg)
-
-    def notice(self, partition: Partition[T]) -> None:
-        """Something came to a partition: its owner must not sleep through it."""
-        if partition.since is None and self._config.linger and self.loop is not None:
-            partition.since = self.loop.time()
-        owner = self._layout.owner_of(partition)
-        if owner is not None:
-            self.drain_tasks[owner].notice(partition)
 
     def disown(self) -> None:
         """Become unusable and empty: this is a forked child."""
@@ -173,22 +164,14 @@ class Lifecycle(Generic[T]):
         if self.loop is not None:
             Keeper.of(self.loop).forget(self._queue)
 
-    def wake(self) -> None:
-        """Let every drain task look at its share again."""
-        for drain_task in self.drain_tasks:
-            drain_task.wake()
-
-    def reported_again(self, item_type: type) -> None:
-        self._delivery.report_again(item_type)
-
     async def shutdown(self, timeout: float | None) -> list[T]:
         if self.state is State.NEW:
             self.state = State.CLOSED
             self._layout.close()
-        if self.state is State.INHERITED:
-            return []
         self.require_own_loop()
-        task = self._begin_closing(timeout)
+        if self._crew is None or self.state is State.INHERITED:
+            return []
+        task = self._begin_closing(self._crew, timeout)
         if handler_call(self._queue) is not None:
             return []
         await asyncio.shield(task)
@@ -196,6 +179,7 @@ class Lifecycle(Generic[T]):
         return left
 
     def hurry(self) -> None:
+        """Let the deadline of a shutdown that is under way be now."""
         if self._closing is not None:
             self._closing.end_within(0)
 
@@ -205,85 +189,26 @@ class Lifecycle(Generic[T]):
         if left:
             msg = f"{len(left)} items of {self._name!r} were left at shutdown"
             logger.error(msg)
-            await self._delivery.tell(left, BatchQueueError(msg))
+            await self.delivery.tell(left, BatchQueueError(msg))
 
-    def _begin_closing(self, timeout: float | None) -> asyncio.Task[None]:
+    def _begin_closing(
+        self, crew: Crew[T], timeout: float | None
+    ) -> asyncio.Task[None]:
         if self._closing_task is None or self._closing is None:
-            assert self.loop is not None
             self.state = State.CLOSING
             self._layout.close()
-            self._stop_rebalancing()
             self._closing = Closing(self._name)
-            self._closing_task = outside(self.loop.create_task, self._close())
-            for drain_task, task in list(self._running.items()):
-                drain_task.is_closing = True
-                if task.done():
-                    # Somebody cancelled it: what is left needs it again.
-                    self._run(drain_task)
-            self.wake()
+            body = self._close(crew, self._closing)
+            self._closing_task = outside(asyncio.get_running_loop().create_task, body)
+            crew.begin_closing()
         self._closing.end_within(timeout)
         return self._closing_task
 
-    async def _close(self) -> None:
-        assert self._closing is not None
-        assert self.loop is not None
-        self._left = await self._closing.run(
-            self._running,
-            self._layout.partitions,
-            self._layout.handlers,
-            self.hooks,
-            self._failures,
-        )
-        if self._rebalancing is not None:
-            await asyncio.wait({self._rebalancing})
+    async def _close(self, crew: Crew[T], closing: Closing[T]) -> None:
+        self._left = await closing.run(crew.running, self._layout, self.hooks)
+        self._failures.add("returned", self._left)
+        await crew.end()
         self.state = State.CLOSED
         if self.own_work.capacity is not None:
             self.own_work.capacity.leave()
-        await Keeper.of(self.loop).release(self._queue)
-
-    def _join_capacity(self) -> None:
-        shared = self._config.drain_tasks
-        if isinstance(shared, SharedDrainTasks):
-            # Outside of a manager there is nobody to share with.
-            capacity = (self.capacities or Capacities()).of(shared)
-            capacity.join()
-            self.own_work.capacity = capacity
-
-    def _start_rebalancing(self) -> None:
-        rebalancing, count = self._config.rebalancing, len(self.drain_tasks)
-        if rebalancing is None or count == 1:
-            return
-        assert self.loop is not None
-        self._rebalancer = Rebalancer(
-            self._name, rebalancing, self._layout, self.drain_tasks, self.notice
-        )
-        self._rebalancing = outside(self.loop.create_task, self._rebalancer.run())
-        self._rebalancing.add_done_callback(self._task_ended)
-
-    def _stop_rebalancing(self) -> None:
-        if self._rebalancer is not None and self._rebalancing is not None:
-            # Before any drain task sees that it is closing, all has an owner again.
-            self._rebalancer.stop()
-            self._rebalancing.cancel()
-
-    def _run(self, drain_task: DrainTask[T]) -> None:
-        assert self.loop is not None
-        # Not a part of whatever handler may have started this queue.
-        task = outside(
-            lambda coroutine, loop: loop.create_task(
-                coroutine, name=f"{self._name} drain task {drain_task.index}"
-            ),
-            drain_task.run(),
-            self.loop,
-        )
-        task.add_done_callback(self._task_ended)
-        self._running[drain_task] = task
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            logger.critical(
-                "%s: %s ended with an error, and its work is left undone",
-                self._name,
-                task.get_name(),
-                exc_info=task.exception(),
-            )
+        await Keeper.of(asyncio.get_running_loop()).release(self._queue)

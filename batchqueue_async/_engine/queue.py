@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities
+from batchqueue_async._engine.chunks import chunks
 from batchqueue_async._engine.failure_log import FailureLog, FailureLogs
-from batchqueue_async._engine.flushing import Flush, call_on_flush, raise_failures
+from batchqueue_async._engine.flushing import (
+    call_on_flush,
+    raise_failures,
+    settle_all,
+)
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle
+from batchqueue_async._engine.lifecycle import Lifecycle, State
 from batchqueue_async._engine.port import Port
+from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.buffering import WhenFull
@@ -26,9 +31,6 @@ from batchqueue_async._policies.validation import require_instance
 
 T = TypeVar("T")
 S = TypeVar("S")
-
-# Items looked at together by `produce_many`: bounds its memory for any iterable.
-_CHUNK = 10_000
 
 
 class BatchQueue(Generic[T]):
@@ -46,10 +48,12 @@ class BatchQueue(Generic[T]):
         config = BatchQueueConfig() if config is None else config
         self._name = name
         self._config = config
+        # Its own, so shared with nobody, unless a manager says otherwise.
+        self._capacities = Capacities()
         self._failures = FailureLogs()
         self._log = self._failures.open()
         self._layout = Layout(name, config, partial(self._failures.add, "dropped"))
-        self._lifecycle = Lifecycle(self, name, config, self._layout, self._failures)
+        self._lifecycle = Lifecycle(self, config, self._layout, self._failures)
         self._own_work = self._lifecycle.own_work
         self._intake = Intake(
             name,
@@ -72,7 +76,7 @@ class BatchQueue(Generic[T]):
     @property
     def is_running(self) -> bool:
         """Whether it accepts items: from `start` until shutdown begins."""
-        return self._lifecycle.is_running
+        return self._lifecycle.state is State.RUNNING
 
     async def start(self) -> None:
         """Start draining on the running loop; a second call does nothing.
@@ -80,7 +84,7 @@ class BatchQueue(Generic[T]):
         Raises:
             BatchQueueError: It was shut down, or runs on another loop.
         """
-        await self._lifecycle.start()
+        await self._lifecycle.start(self._capacities)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -114,7 +118,7 @@ class BatchQueue(Generic[T]):
         self._require_handler_mode()
         require_instance("item_type", item_type, type, "a class")
         self._layout.register(item_type, handler, weight)
-        self._lifecycle.reported_again(item_type)
+        self._lifecycle.delivery.report_again(item_type)
         self._lifecycle.wake()
 
     def remove_handler(self, item_type: type) -> bool:
@@ -128,7 +132,7 @@ class BatchQueue(Generic[T]):
         """
         self._require_handler_mode()
         removed = self._layout.unregister(item_type)
-        self._lifecycle.reported_again(item_type)
+        self._lifecycle.delivery.report_again(item_type)
         self._lifecycle.wake()
         return removed is not None
 
@@ -150,7 +154,7 @@ class BatchQueue(Generic[T]):
             return True
         if self._lifecycle.admits():
             return await self._intake.put(item)
-        self._intake.refuse(item)
+        self._intake.refuse((item,))
         return False
 
     def produce_nowait(self, item: T) -> bool:
@@ -168,7 +172,7 @@ class BatchQueue(Generic[T]):
             return True
         if self._lifecycle.admits():
             return self._intake.put_now(item)
-        self._intake.refuse(item)
+        self._intake.refuse((item,))
         return False
 
     async def produce_many(self, items: Iterable[T]) -> int:
@@ -181,19 +185,13 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for what only its drain task can do.
         """
-        if type(items) is list and len(items) <= _CHUNK:
-            return await self._produce_chunk(items)
         accepted = 0
-        iterator = iter(items)
-        while True:
-            chunk: list[T] = []
-            try:
-                # On an error `extend` keeps what came before: that is placed, too.
-                chunk.extend(islice(iterator, _CHUNK))
-            finally:
-                accepted += await self._produce_chunk(chunk)
-            if len(chunk) < _CHUNK:
-                return accepted
+        for chunk in chunks(items):
+            if self._lifecycle.admits():
+                accepted += await self._intake.put_many(chunk)
+            else:
+                self._intake.refuse(chunk)
+        return accepted
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
@@ -250,7 +248,7 @@ class BatchQueue(Generic[T]):
 
     def share_drain_tasks(self, capacities: Capacities) -> None:
         """Let it share drain capacity with its manager's other queues."""
-        self._lifecycle.capacities = capacities
+        self._capacities = capacities
 
     def port(self) -> Port[T]:
         """Return what `SyncBatchQueue` needs; not meant for anybody else.
@@ -278,15 +276,8 @@ class BatchQueue(Generic[T]):
         return self._port
 
     def __repr__(self) -> str:
-        state = self._lifecycle.state
+        state = self._lifecycle.state.value
         return f"<BatchQueue {self._name!r} {state} waiting={self.count_left()}>"
-
-    async def _produce_chunk(self, chunk: list[T]) -> int:
-        if self._lifecycle.admits():
-            return await self._intake.put_many(chunk)
-        for item in chunk:
-            self._intake.refuse(item)
-        return 0
 
     def _require_handler_mode(self) -> None:
         if self._config.consumer is not None:
@@ -298,18 +289,17 @@ class BatchQueue(Generic[T]):
 
     async def _flush(self, timeout: float | None, log: FailureLog) -> None:
         self._lifecycle.require_own_loop()
-        own = self._own_work.drain_task
-        layout, hooks = self._layout, self._lifecycle.hooks
-        partitions = [
-            each for each in layout.partitions if not self._own_work.includes(each)
-        ]
         async with asyncio.timeout(timeout):
-            await Flush[T]().settle(partitions, self._lifecycle.notice)
+            await settle_all(self._layout, self._own_work, self._lifecycle.notice)
             if self.is_running:
-                handlers = [
-                    each
-                    for each in layout.handlers
-                    if own is None or not layout.calls(own, each)
-                ]
-                await call_on_flush(handlers, hooks, self._lifecycle.wake, log)
+                await call_on_flush(
+                    [each for each in self._layout.handlers if self._is_others(each)],
+                    self._lifecycle.hooks,
+                    self._lifecycle.wake,
+                    log,
+                )
         raise_failures(self._name, log)
+
+    def _is_others(self, registration: Registration) -> bool:
+        own = self._own_work.drain_task
+        return own is None or not self._layout.calls(own, registration)

@@ -1,0 +1,34 @@
+"""Cuts any iterable into lists of bounded length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Items that are looked at together: what bounds the memory for endless iterables.
+LENGTH = 10_000
+
+
+def chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the items in lists; what came before an error comes out before it."""
+    if type(items) is list and len(items) <= LENGTH:
+        yield items
+        return
+    iterator = iter(items)
+    while True:
+        chunk: list[T] = []
+        error: BaseException | None = None
+        try:
+            # On an error `extend` keeps the items that it has got so far.
+            chunk.extend(islice(iterator, LENGTH))
+        except BaseException as raised:  # noqa: BLE001 - raised again below
+            error = raised
+        if chunk:
+            yield chunk
+        if error is not None:
+            raise error
+        if len(chunk) < LENGTH:
+            return

@@ -1,0 +1,102 @@
+"""The tasks of one started queue: its drain tasks, and the one that rebalances them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.drain_task import DrainTask, Pace, Work
+from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.rebalancer import Rebalancer
+from batchqueue_async._engine.reentrancy import outside
+from batchqueue_async._policies.config import BatchQueueConfig
+
+T = TypeVar("T")
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class Crew(Generic[T]):
+    """Starts the tasks, wakes them, and tells them that the queue closes."""
+
+    def __init__(
+        self, name: str, config: BatchQueueConfig[T], layout: Layout[T], work: Work[T]
+    ) -> None:
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._linger = config.linger
+        self._layout = layout
+        pace = Pace(
+            config.idle,
+            config.linger,
+            config.max_batch,
+            is_one_batch=config.consumer is not None,
+        )
+        self.drain_tasks = [
+            DrainTask(index, layout, pace, work)
+            for index in range(layout.ownership.drain_tasks)
+        ]
+        self.running: dict[DrainTask[T], asyncio.Task[None]] = {}
+        for drain_task in self.drain_tasks:
+            self._run(drain_task)
+        self.rebalancer: Rebalancer[T] | None = None
+        self.rebalancing: asyncio.Task[None] | None = None
+        if config.rebalancing is not None and len(self.drain_tasks) > 1:
+            self.rebalancer = Rebalancer(
+                name, config.rebalancing, layout, self.drain_tasks, self.notice
+            )
+            self.rebalancing = self._task(self.rebalancer.run(), "rebalancing")
+
+    def notice(self, partition: Partition[T]) -> None:
+        """Something came to a partition: its owner must not sleep through it."""
+        if partition.since is None and self._linger:
+            partition.since = self._loop.time()
+        owner = self._layout.owner_of(partition)
+        if owner is not None:
+            self.drain_tasks[owner].notice(partition)
+
+    def wake(self) -> None:
+        """Let every drain task look at its share again."""
+        for drain_task in self.drain_tasks:
+            drain_task.wake()
+
+    def begin_closing(self) -> None:
+        """Let the drain tasks end when all is drained."""
+        if self.rebalancer is not None and self.rebalancing is not None:
+            # Before a drain task sees that it is closing, everything has an owner.
+            self.rebalancer.stop()
+            self.rebalancing.cancel()
+        for drain_task, task in list(self.running.items()):
+            drain_task.is_closing = True
+            if task.done():
+                # Somebody cancelled it: what is left needs it again.
+                self._run(drain_task)
+        self.wake()
+
+    async def end(self) -> None:
+        """Wait for the task that no drain task waits for."""
+        if self.rebalancing is not None:
+            await asyncio.wait({self.rebalancing})
+
+    def _run(self, drain_task: DrainTask[T]) -> None:
+        name = f"drain task {drain_task.index}"
+        self.running[drain_task] = self._task(drain_task.run(), name)
+
+    def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        # Not a part of whatever handler may have started this queue.
+        task = outside(self._loop.create_task, body)
+        task.set_name(f"{self._name}: {name}")
+        task.add_done_callback(_log_error)
+        return task
+
+
+def _log_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical(
+            "%s ended with an error, and its work is left undone",
+            task.get_name(),
+            exc_info=task.exception(),
+        )
