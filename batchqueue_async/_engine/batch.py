@@ -60,7 +60,7 @@ class Batch(Generic[T]):
             return
         self.is_settled = True
         for partition, count in self.shares:
-            partition.settle(outcome, count)
+            partition.accounts.settle(outcome, count)
 
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
@@ -70,11 +70,11 @@ class Batch(Generic[T]):
     def hold(self) -> None:
         """Keep further items of these partitions back until `release`."""
         for partition, _ in self.shares:
-            partition.hold()
+            partition.hold.add()
 
     def release(self) -> None:
         for partition, _ in self.shares:
-            partition.release()
+            partition.hold.remove()
 
     def pieces(self, most: int | None) -> Iterator[Batch[T]]:
         """Split into batches of at most `most` items, in order."""

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._engine.drain_task import DrainTask, Pace, Work
+from batchqueue_async._engine.drain_task import DrainTask, Work
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import outside
+from batchqueue_async._engine.schedule import Pace
 from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")

@@ -14,45 +14,16 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.delivery import Delivery
-from batchqueue_async._engine.grouping import Grouping
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.registration import Registration
-from batchqueue_async._policies.backoff import IdleBackoff
+from batchqueue_async._engine.schedule import Pace, Schedule, Share
 
 T = TypeVar("T")
-
-
-class Share(Protocol[T]):
-    """What a drain task sees of its queue; asked anew in every cycle."""
-
-    def partitions_of(self, drain_task: int) -> list[Partition[T]]:
-        """Return the partitions that it owns now."""
-
-    def handlers_of(self, drain_task: int) -> list[Registration]:
-        """Return the handlers whose hooks it calls now."""
-
-    def retired_of(self, drain_task: int) -> list[Registration]:
-        """Take the handlers that are out of use and owed their `on_close`."""
-
-    def grouping(self) -> Grouping[T]:
-        """Return an empty grouping."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How a drain task batches and naps."""
-
-    idle: IdleBackoff
-    linger: float
-    max_batch: int | None
-    # One batch for all partitions: when one is due, all are.
-    is_one_batch: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +52,8 @@ class DrainTask(Generic[T]):
         self.is_closing = False
         self.is_in_cycle = False
         self._share = share
-        self._pace = pace
+        self._max_batch = pace.max_batch
+        self._schedule = Schedule(share, index, pace)
         self._delivery = work.delivery
         self._hooks = work.hooks
         self._permit = work.permit
@@ -107,9 +79,12 @@ class DrainTask(Generic[T]):
                 return
             if found:
                 empty_cycles = 0
-                now = await self._pause(started + self._pace.idle.shortest)
+                now = await self._gather(started)
             else:
-                now = await self._nap.sleep(self._nap_end(empty_cycles))
+                until = self._schedule.nap_until(
+                    self._parked, empty_cycles, self._loop.time()
+                )
+                now = await self._nap.sleep(until)
                 empty_cycles += 1
 
     def wake(self) -> None:
@@ -118,16 +93,11 @@ class DrainTask(Generic[T]):
 
     def notice(self, partition: Partition[T]) -> None:
         """An item, or a waiting producer, came to one of its partitions."""
-        if not self._nap.is_on:
-            return
-        if partition.is_due:
-            self._nap.wake()
-        elif self._pace.linger and partition.since is not None:
-            self._nap.end_by(partition.since + self._pace.linger)
-        else:
-            # The nap's first part is kept: it is what makes batches under load.
-            shortest = self._pace.idle.shortest
-            self._nap.end_by(max(self._loop.time(), self._nap.started + shortest))
+        if self._nap.is_on:
+            now = self._loop.time()
+            self._nap.end_by(
+                self._schedule.arrival_ends_nap(partition, self._nap.started, now)
+            )
 
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
@@ -158,7 +128,7 @@ class DrainTask(Generic[T]):
                 await self._hooks.close(registration)
         if self._hooks.has_flushes:
             await self._hooks.flush(handlers, self.index)
-        if handlers and not self.is_closing and (found or not self._has_waiting()):
+        if handlers and not self.is_closing and (found or not self._is_waited_for()):
             await self._hooks.idle(handlers, called, self.index)
         self.busy += self._loop.time() - started
         return found
@@ -170,33 +140,12 @@ class DrainTask(Generic[T]):
             self._parked.remove(batch)
             self._open.append(batch)
         grouping = self._share.grouping()
-        for partition in self._due_partitions(now):
-            grouping.add(partition, partition.take(self._pace.max_batch))
-        self._open.extend(grouping.batches(self._pace.max_batch))
+        for partition in self._schedule.due(now):
+            grouping.add(partition, partition.take(self._max_batch))
+        self._open.extend(grouping.batches(self._max_batch))
 
-    def _due_partitions(self, now: float) -> list[Partition[T]]:
-        waiting = self._waiting_partitions()
-        if not self._pace.linger:
-            return waiting
-        due = [each for each in waiting if self._due_at(each, now) <= now]
-        return waiting if due and self._pace.is_one_batch else due
-
-    def _waiting_partitions(self) -> list[Partition[T]]:
-        return [
-            partition
-            for partition in self._share.partitions_of(self.index)
-            if partition.items and not partition.is_held
-        ]
-
-    def _has_waiting(self) -> bool:
-        return bool(self._parked) or bool(self._waiting_partitions())
-
-    def _due_at(self, partition: Partition[T], now: float) -> float:
-        if partition.is_due:
-            return now
-        if partition.since is None:
-            partition.since = now
-        return partition.since + self._pace.linger
+    def _is_waited_for(self) -> bool:
+        return bool(self._parked) or bool(self._schedule.waiting())
 
     async def _deliver(self) -> None:
         while self._open:
@@ -215,34 +164,10 @@ class DrainTask(Generic[T]):
             # Producers, on the loop or on threads, get their turn after every call.
             await asyncio.sleep(0)
 
-    async def _pause(self, until: float) -> float:
-        """Let items gather after a quick cycle, unless something is due.
-
-        Nothing waits longer than the shortest nap for it: what waits now came after
-        the cycle's start. Without it, fast producers on threads get tiny batches.
-        """
-        waiting = self._waiting_partitions()
+    async def _gather(self, started: float) -> float:
         now = self._loop.time()
-        if (
-            not waiting
-            or until <= now
-            or self._pace.linger
-            or any(each.is_due for each in waiting)
-        ):
-            return now
-        return await self._nap.sleep(until)
-
-    def _nap_end(self, empty_cycles: int) -> float | None:
-        now = self._loop.time()
-        ends = [batch.due for batch in self._parked]
-        waiting = self._waiting_partitions()
-        if waiting and self._pace.linger:
-            ends.extend(self._due_at(each, now) for each in waiting)
-        elif waiting:
-            ends.append(now)
-        if any(each.on_idle for each in self._share.handlers_of(self.index)):
-            ends.append(now + self._pace.idle.delay(empty_cycles))
-        return min(ends, default=None)
+        until = self._schedule.gather_until(started, now)
+        return now if until <= now else await self._nap.sleep(until)
 
     def _is_finished(self) -> bool:
         if not self.is_closing or self._parked:

@@ -53,7 +53,7 @@ async def settle_all(
         await settling.done
     finally:
         for partition in watched:
-            partition.unwatch(settling)
+            partition.accounts.unwatch(settling)
 
 
 async def call_on_flush(

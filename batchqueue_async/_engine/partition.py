@@ -15,21 +15,15 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from batchqueue_async._engine.accounts import Accounts, Outcome
+from batchqueue_async._engine.accounts import Accounts, Watcher
+from batchqueue_async._engine.hold import Hold
 from batchqueue_async._engine.waiting_line import Waiter, WaitingLine
 
 T = TypeVar("T")
 
 _UNGUARDED: AbstractContextManager[Any] = nullcontext()
-
-
-class Watcher(Protocol):
-    """Somebody who waits until a position of the partition is settled."""
-
-    def reached(self) -> None:
-        """The position is settled."""
 
 
 class Partition(asyncio.Queue[T]):
@@ -43,8 +37,7 @@ class Partition(asyncio.Queue[T]):
         self.line = WaitingLine()
         self.accounts = Accounts()
         self.is_closed = False
-        self._holds = 0
-        self._freed: list[asyncio.Future[None]] = []
+        self.hold = Hold()
         # Seconds that handlers have spent on this partition's items.
         self.busy = 0.0
         # When the oldest waiting item was first seen by the loop.
@@ -54,8 +47,6 @@ class Partition(asyncio.Queue[T]):
         self.guarded_limit = 0
         self._guard = _UNGUARDED
         self._due_size = min(due_size, buffer_size)
-        self._watchers: list[tuple[int, Watcher]] = []
-        self._unsettled_from = 0
 
     def _init(self, maxsize: int) -> None:
         self.items = []
@@ -74,7 +65,7 @@ class Partition(asyncio.Queue[T]):
         return (
             len(self.items) >= self._due_size
             or self.line.is_short
-            or bool(self._watchers)
+            or self.accounts.is_watched
             or self.is_closed
         )
 
@@ -97,7 +88,6 @@ class Partition(asyncio.Queue[T]):
         self.items = type(self.items)()
         self.line = WaitingLine()
         self.accounts = Accounts()
-        self._watchers = []
 
     def share(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
@@ -136,7 +126,6 @@ class Partition(asyncio.Queue[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self._guard:
-            self._unsettled_from = self.accounts.taken_out
             taken = self._remove(most)
             self.accounts.take(len(taken))
             self._serve_line()
@@ -147,45 +136,13 @@ class Partition(asyncio.Queue[T]):
         with self._guard:
             self.accounts.rejected += count
 
-    def settle(self, outcome: Outcome, count: int) -> None:
-        """`count` of the items in flight have ended."""
-        self.accounts.settle(outcome, count)
-        if self._watchers and not self.accounts.in_flight:
-            self._tell_watchers()
-
     def withdraw(self) -> list[T]:
         """Take every waiting item out, unhandled: the deadline has come."""
         with self._guard:
             left = self._remove(None)
             self.accounts.remove_waiting("returned", len(left))
-        self._tell_watchers()
+        self.accounts.tell_watchers()
         return left
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a batch is parked, or cannot be stopped: no take meanwhile."""
-        return self._holds > 0
-
-    def hold(self) -> None:
-        """Keep the waiting items back, until as many `release`."""
-        self._holds += 1
-
-    def release(self) -> None:
-        self._holds -= 1
-        if not self._holds:
-            for free in self._freed:
-                if not free.done():
-                    free.set_result(None)
-            self._freed.clear()
-
-    def freed(self) -> asyncio.Future[None]:
-        """Return a future that is done when nothing holds the partition."""
-        free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._holds:
-            self._freed.append(free)
-        else:
-            free.set_result(None)
-        return free
 
     def watch(self, watcher: Watcher) -> bool:
         """Tell `watcher` once when all that is accepted by now is settled.
@@ -194,14 +151,7 @@ class Partition(asyncio.Queue[T]):
             False if it is settled already, and nobody will be told.
         """
         with self._guard:
-            position = self.accepted
-        if position <= self._settled_to():
-            return False
-        self._watchers.append((position, watcher))
-        return True
-
-    def unwatch(self, watcher: Watcher) -> None:
-        self._watchers = [each for each in self._watchers if each[1] is not watcher]
+            return self.accounts.watch(self.accepted, watcher)
 
     def _accept(self, chunk: Sequence[T]) -> int:
         room = self.maxsize - len(self.items)
@@ -247,14 +197,3 @@ class Partition(asyncio.Queue[T]):
             limit = self.maxsize - 1
         self.guarded_limit = limit
         self.limit = limit if self._guard is _UNGUARDED else 0
-
-    def _settled_to(self) -> int:
-        accounts = self.accounts
-        return self._unsettled_from if accounts.in_flight else accounts.taken_out
-
-    def _tell_watchers(self) -> None:
-        settled = self._settled_to()
-        told = [each for each in self._watchers if each[0] <= settled]
-        self._watchers = [each for each in self._watchers if each[0] > settled]
-        for _, watcher in told:
-            watcher.reached()

@@ -123,7 +123,7 @@ class Rebalancer(Generic[T]):
         fences = {
             old: self._drain_tasks[old].cycle_end() for old in {m.old for m in moves}
         }
-        freed = [move.partition.freed() for move in moves]
+        freed = [move.partition.hold.lifted() for move in moves]
         await asyncio.wait(
             {*fences.values(), *freed}, timeout=self._rebalancing.interval
         )

@@ -1,0 +1,107 @@
+"""When one drain task takes what, and how long it may sleep in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.grouping import Grouping
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.registration import Registration
+from batchqueue_async._policies.backoff import IdleBackoff
+
+T = TypeVar("T")
+
+
+class Share(Protocol[T]):
+    """What a drain task sees of its queue; asked anew in every cycle."""
+
+    def partitions_of(self, drain_task: int) -> list[Partition[T]]:
+        """Return the partitions that it owns now."""
+
+    def handlers_of(self, drain_task: int) -> list[Registration]:
+        """Return the handlers whose hooks it calls now."""
+
+    def retired_of(self, drain_task: int) -> list[Registration]:
+        """Take the handlers that are out of use and owed their `on_close`."""
+
+    def grouping(self) -> Grouping[T]:
+        """Return an empty grouping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a drain task batches and naps."""
+
+    idle: IdleBackoff
+    linger: float
+    max_batch: int | None
+    # One batch for all partitions: when one is due, all are.
+    is_one_batch: bool
+
+
+class Schedule(Generic[T]):
+    """Looks at the partitions of one drain task, and decides by the clock."""
+
+    def __init__(self, share: Share[T], drain_task: int, pace: Pace) -> None:
+        self._share = share
+        self._drain_task = drain_task
+        self._pace = pace
+
+    def due(self, now: float) -> list[Partition[T]]:
+        """Return the partitions from which this cycle takes."""
+        waiting = self.waiting()
+        if not self._pace.linger:
+            return waiting
+        due = [each for each in waiting if self._due_at(each, now) <= now]
+        return waiting if due and self._pace.is_one_batch else due
+
+    def waiting(self) -> list[Partition[T]]:
+        """Return the partitions from which something might be taken."""
+        return [
+            partition
+            for partition in self._share.partitions_of(self._drain_task)
+            if partition.items and not partition.hold.is_on
+        ]
+
+    def arrival_ends_nap(
+        self, partition: Partition[T], nap_started: float, now: float
+    ) -> float:
+        """Return when a nap has to end for what just came to the partition."""
+        if partition.is_due:
+            return now
+        if self._pace.linger:
+            return self._due_at(partition, now)
+        # A nap's first part is kept: it is what makes batches under load.
+        return max(now, nap_started + self._pace.idle.shortest)
+
+    def gather_until(self, started: float, now: float) -> float:
+        """Return when the next cycle may start after one that delivered.
+
+        Items gather for at most the shortest nap since the last cycle's start, unless
+        something is due: nothing waits longer for it, since it came after that start.
+        Without this, fast producers on threads would get tiny batches.
+        """
+        waiting = self.waiting()
+        if not waiting or self._pace.linger or any(each.is_due for each in waiting):
+            return now
+        return max(now, started + self._pace.idle.shortest)
+
+    def nap_until(
+        self, parked: Sequence[Batch[T]], empty_cycles: int, now: float
+    ) -> float | None:
+        """Return when a nap ends by itself; None where only an arrival ends it."""
+        ends = [batch.due for batch in parked]
+        ends.extend(self._due_at(each, now) for each in self.waiting())
+        if any(each.on_idle for each in self._share.handlers_of(self._drain_task)):
+            ends.append(now + self._pace.idle.delay(empty_cycles))
+        return min(ends, default=None)
+
+    def _due_at(self, partition: Partition[T], now: float) -> float:
+        if partition.is_due or not self._pace.linger:
+            return now
+        if partition.since is None:
+            partition.since = now
+        return partition.since + self._pace.linger
