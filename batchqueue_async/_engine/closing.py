@@ -66,29 +66,31 @@ class Closing(Generic[T]):
 
     async def _close_handlers(self, handlers: Handlers, hooks: Hooks) -> None:
         for registration in handlers.to_close():
-            task = self._loop.create_task(hooks.close(registration))
+            task = self._loop.create_task(
+                hooks.close(registration), name=f"on_close of {registration.label}"
+            )
             if not await self._wait_for({task}):
-                await self._cancel(task, f"on_close of {registration.label}")
+                await self._cancel([task])
                 return
 
     async def _stop(self, running: Running[T]) -> None:
-        for task in running.values():
-            task.cancel()
-        for drain_task, task in running.items():
-            if not task.done():
-                await self._cancel(task, f"drain task {drain_task.index}")
+        for drain_task in running:
+            # A handler may swallow the cancellation: its drain task still stops.
+            drain_task.stop()
+        await self._cancel([task for task in running.values() if not task.done()])
 
-    async def _cancel(self, task: asyncio.Task[None], what: str) -> None:
-        task.cancel()
-        await asyncio.wait({task}, timeout=GRACE)
-        if not task.done():
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        _, survivors = await asyncio.wait(tasks, timeout=GRACE)
+        for task in survivors:
             logger.error(
-                "%s: %s does not stop at the deadline and is left behind",
+                "%s: a handler does not stop at the deadline; %s is left behind",
                 self._name,
-                what,
+                task.get_name(),
             )
-        elif not task.cancelled() and task.exception() is not None:
-            logger.error("%s: %s failed", self._name, what, exc_info=task.exception())
 
     def _expire(self) -> None:
         if not self._deadline.done():

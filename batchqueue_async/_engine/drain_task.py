@@ -57,6 +57,7 @@ class DrainTask(Generic[T]):
         self._delivery = work.delivery
         self._hooks = work.hooks
         self._permit = work.permit
+        self._is_stopped = False
         self._open: deque[Batch[T]] = deque()
         self._parked: list[Batch[T]] = []
         self._loop = asyncio.get_running_loop()
@@ -75,7 +76,7 @@ class DrainTask(Generic[T]):
                     found = await self._cycle(now)
                 finally:
                     self._end_cycle()
-            if self._is_finished():
+            if self._is_stopped or self._is_finished():
                 return
             if found:
                 empty_cycles = 0
@@ -98,6 +99,10 @@ class DrainTask(Generic[T]):
             self._nap.end_by(
                 self._schedule.arrival_ends_nap(partition, self._nap.started, now)
             )
+
+    def stop(self) -> None:
+        """Deliver nothing more: the deadline has come, and all that is left returns."""
+        self._is_stopped = True
 
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
@@ -148,7 +153,7 @@ class DrainTask(Generic[T]):
         return bool(self._parked) or bool(self._schedule.waiting())
 
     async def _deliver(self) -> None:
-        while self._open:
+        while self._open and not self._is_stopped:
             batch = self._open[0]
             rest = await self._delivery.deliver(batch, self.index)
             self._open.popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakSet
 
@@ -39,10 +40,13 @@ class FailureLogs:
 
     def __init__(self) -> None:
         self._logs: WeakSet[FailureLog] = WeakSet()
+        # Threads displace items, too, once the queue is shared with them.
+        self.guard: AbstractContextManager[Any] = nullcontext()
 
     def open(self) -> FailureLog:
         log = FailureLog()
-        self._logs.add(log)
+        with self.guard:
+            self._logs.add(log)
         return log
 
     def add(
@@ -51,5 +55,11 @@ class FailureLogs:
         items: list[Any],
         error: BaseException | None = None,
     ) -> None:
-        for log in self._logs:
-            log.add(outcome, items, error)
+        with self.guard:
+            for log in self._logs:
+                log.add(outcome, items, error)
+
+    def clear(self, log: FailureLog) -> tuple[int, tuple[Failure, ...]]:
+        """Return what one object's log holds, and start it anew."""
+        with self.guard:
+            return log.clear()

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from batchqueue_async._engine.failure_log import FailureLog
-from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.own_work import OwnWork
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.lifecycle import Lifecycle, State
 from batchqueue_async._policies.errors import DeliveryError
 
 T = TypeVar("T")
@@ -30,59 +26,62 @@ class _Settling:
             self.done.set_result(None)
 
 
-async def settle_all(
-    layout: Layout[T], own_work: OwnWork, notice: Callable[[Partition[T]], None]
-) -> None:
-    """Wait until all that is accepted by now is settled.
+class Flusher(Generic[T]):
+    """Flushes one queue, for everybody who asks."""
 
-    What the calling handler's own drain task has to do is left out: it would wait for
-    the handler.
-    """
-    settling = _Settling()
-    watched = [
-        partition
-        for partition in layout.partitions
-        if not own_work.includes(partition) and partition.watch(settling)
-    ]
-    if not watched:
-        return
-    settling.missing = len(watched)
-    for partition in watched:
-        notice(partition)
-    try:
-        await settling.done
-    finally:
+    def __init__(self, layout: Layout[T], lifecycle: Lifecycle[T]) -> None:
+        self._layout = layout
+        self._lifecycle = lifecycle
+        self._own_work = lifecycle.own_work
+
+    async def flush(self, timeout: float | None, log: FailureLog) -> None:
+        """Settle what is accepted by now, call `on_flush`, and raise what `log` says.
+
+        What the calling handler's own drain task has to do is left out: that waits for
+        the handler.
+        """
+        self._lifecycle.require_own_loop()
+        async with asyncio.timeout(timeout):
+            await self._settle()
+            if self._lifecycle.state is State.RUNNING:
+                await self._call_on_flush(log)
+        count, failures = self._layout.failures.clear(log)
+        if count:
+            raise DeliveryError(self._lifecycle.name, count, failures)
+
+    async def _settle(self) -> None:
+        settling = _Settling()
+        watched = [
+            partition
+            for partition in self._layout.partitions
+            if not self._own_work.includes(partition) and partition.watch(settling)
+        ]
+        if not watched:
+            return
+        settling.missing = len(watched)
         for partition in watched:
-            partition.accounts.unwatch(settling)
+            self._lifecycle.notice(partition)
+        try:
+            await settling.done
+        finally:
+            for partition in watched:
+                partition.accounts.unwatch(settling)
 
-
-async def call_on_flush(
-    registrations: Iterable[Registration],
-    hooks: Hooks,
-    wake: Callable[[], None],
-    log: FailureLog,
-) -> None:
-    """Have the drain tasks call `on_flush`; what it raised is a failure."""
-    answers = [
-        hooks.request_flush(registration)
-        for registration in registrations
-        if registration.on_flush is not None
-    ]
-    if not answers:
-        return
-    wake()
-    try:
-        for answer in answers:
-            error = await answer
-            if error is not None:
-                log.add("on_flush", [None], error)
-    finally:
-        for answer in answers:
-            answer.cancel()
-
-
-def raise_failures(name: str, log: FailureLog) -> None:
-    """Raise what the log holds, and start it anew."""
-    count, failures = log.clear()
-    if count:
-        raise DeliveryError(name, count, failures)
+    async def _call_on_flush(self, log: FailureLog) -> None:
+        own = self._own_work.drain_task
+        answers = [
+            self._lifecycle.hooks.request_flush(registration)
+            for registration in self._layout.handlers
+            if registration.on_flush is not None
+            and (own is None or not self._layout.calls(own, registration))
+        ]
+        if answers:
+            self._lifecycle.wake()
+        try:
+            for answer in answers:
+                error = await answer
+                if error is not None:
+                    log.add("on_flush", [None], error)
+        finally:
+            for answer in answers:
+                answer.cancel()

@@ -30,7 +30,7 @@ class Intake(Generic[T]):
     ) -> None:
         self._name = name
         self._placement = placement
-        self._waits = when_full is WhenFull.WAIT
+        self.waits = when_full is WhenFull.WAIT
         self._notice = notice
         self._own_work = own_work
 
@@ -72,7 +72,7 @@ class Intake(Generic[T]):
 
     async def _put_rest(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         accepted = 0
-        if self._waits and not partition.is_closed:
+        if self.waits and not partition.is_closed:
             accepted = await self._wait_and_put(partition, chunk)
         partition.reject(len(chunk) - accepted)
         return accepted

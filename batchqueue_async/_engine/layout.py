@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from fractions import Fraction
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.grouping import Grouping
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.loads import Loads
@@ -29,11 +30,9 @@ logger = logging.getLogger("batchqueue_async")
 class Layout(Generic[T]):
     """Who and what there is; it grows, and never shrinks."""
 
-    def __init__(
-        self, name: str, config: BatchQueueConfig[T], on_drop: Callable[[list[T]], None]
-    ) -> None:
+    def __init__(self, name: str, config: BatchQueueConfig[T]) -> None:
         self._config = config
-        self._on_drop = on_drop
+        self.failures = FailureLogs()
         self._weight = Fraction(0)
         self._guard: AbstractContextManager[Any] | None = None
         self._is_open = False
@@ -84,6 +83,7 @@ class Layout(Generic[T]):
         """Other threads put, too, under `guard`."""
         self._guard = guard
         self.placement.guard = guard
+        self.failures.guard = guard
         for partition in self.partitions:
             partition.share(guard)
 
@@ -176,5 +176,6 @@ class Layout(Generic[T]):
         size = self._config.buffer_size
         due = self._config.max_batch or size
         if self._config.when_full is WhenFull.DROP_OLDEST:
-            return RollingPartition(index, size, due, self._on_drop)
+            on_drop = partial(self.failures.add, "dropped")
+            return RollingPartition(index, size, due, on_drop)
         return Partition(index, size, due)

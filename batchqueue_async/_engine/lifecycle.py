@@ -13,7 +13,6 @@ from batchqueue_async._engine.closing import Closing
 from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.drain_task import DrainTask, Work
-from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.forking import disown_after_fork
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.keeper import Keeper, Kept
@@ -49,19 +48,17 @@ class Lifecycle(Generic[T]):
         queue: Kept,
         config: BatchQueueConfig[T],
         layout: Layout[T],
-        failures: FailureLogs,
     ) -> None:
         self._queue = queue
-        self._name = queue.name
+        self.name = queue.name
         self._config = config
         self._layout = layout
-        self._failures = failures
         self.state = State.NEW
         self.loop: asyncio.AbstractEventLoop | None = None
         self.own_work = OwnWork(queue, layout.ownership)
-        self.hooks = Hooks(self.own_work, self._name, config.idle.shortest)
+        self.hooks = Hooks(self.own_work, self.name, config.idle.shortest)
         self.delivery = Delivery(
-            self.own_work, self._name, config, failures, on_release=self.wake
+            self.own_work, self.name, config, layout.failures, on_release=self.wake
         )
         self._crew: Crew[T] | None = None
         self._closing: Closing[T] | None = None
@@ -87,7 +84,7 @@ class Lifecycle(Generic[T]):
             self.require_own_loop()
             return
         if self.state is not State.NEW:
-            msg = f"queue {self._name!r} was shut down and cannot be started again"
+            msg = f"queue {self.name!r} was shut down and cannot be started again"
             raise BatchQueueError(msg)
         self.loop = asyncio.get_running_loop()
         self.state = State.RUNNING
@@ -96,7 +93,7 @@ class Lifecycle(Generic[T]):
             self.own_work.capacity.join()
         permit = self.own_work.capacity or nullcontext()
         work = Work(self.delivery, self.hooks, permit)
-        self._crew = Crew(self._name, self._config, self._layout, work)
+        self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open()
         disown_after_fork(self)
         await Keeper.of(self.loop).keep(self._queue)
@@ -119,7 +116,7 @@ class Lifecycle(Generic[T]):
             self.require_own_loop()
             return True
         if self.state is State.NEW:
-            msg = f"queue {self._name!r} is not started"
+            msg = f"queue {self.name!r} is not started"
             raise BatchQueueError(msg)
         self.refuse_fork()
         return False
@@ -132,7 +129,7 @@ class Lifecycle(Generic[T]):
         """
         if self.state is State.INHERITED:
             msg = (
-                f"queue {self._name!r} is its parent process's: a forked child makes "
+                f"queue {self.name!r} is its parent process's: a forked child makes "
                 "queues of its own"
             )
             raise BatchQueueError(msg)
@@ -151,7 +148,7 @@ class Lifecycle(Generic[T]):
             is_own = False
         if not is_own:
             msg = (
-                f"queue {self._name!r} was used from outside of its event loop; "
+                f"queue {self.name!r} was used from outside of its event loop; "
                 "other threads go through a SyncBatchQueue"
             )
             raise BatchQueueError(msg)
@@ -187,7 +184,7 @@ class Lifecycle(Generic[T]):
         """Shut down; leftovers are logged and passed on, so none is silent."""
         left = await self.shutdown(timeout)
         if left:
-            msg = f"{len(left)} items of {self._name!r} were left at shutdown"
+            msg = f"{len(left)} items of {self.name!r} were left at shutdown"
             logger.error(msg)
             await self.delivery.tell(left, BatchQueueError(msg))
 
@@ -197,7 +194,7 @@ class Lifecycle(Generic[T]):
         if self._closing_task is None or self._closing is None:
             self.state = State.CLOSING
             self._layout.close()
-            self._closing = Closing(self._name)
+            self._closing = Closing(self.name)
             body = self._close(crew, self._closing)
             self._closing_task = outside(asyncio.get_running_loop().create_task, body)
             crew.begin_closing()
@@ -206,7 +203,7 @@ class Lifecycle(Generic[T]):
 
     async def _close(self, crew: Crew[T], closing: Closing[T]) -> None:
         self._left = await closing.run(crew.running, self._layout, self.hooks)
-        self._failures.add("returned", self._left)
+        self._layout.failures.add("returned", self._left)
         await crew.end()
         self.state = State.CLOSED
         if self.own_work.capacity is not None:

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.failure_log import FailureLog
+from batchqueue_async._engine.flushing import Flusher
+from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 
@@ -39,3 +43,22 @@ class Port(Generic[T]):
     flush: Callable[[float | None, FailureLog], Coroutine[Any, Any, None]]
     inbox: object = None
     """What the bridge keeps with the queue; they live and die together."""
+
+
+def open_port(
+    layout: Layout[T], lifecycle: Lifecycle[T], intake: Intake[T], flusher: Flusher[T]
+) -> Port[T]:
+    """Return the port of a queue that runs on the running loop."""
+    return Port(
+        loop=asyncio.get_running_loop(),
+        waits_when_full=intake.waits,
+        routes=layout.placement.routes,
+        runs=intake.runs,
+        own_work=lifecycle.own_work,
+        is_over=lambda: lifecycle.is_over,
+        refuse_fork=lifecycle.refuse_fork,
+        notice=lifecycle.notice,
+        share=layout.share,
+        open_log=layout.failures.open,
+        flush=flusher.flush,
+    )

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.chunks import chunks
-from batchqueue_async._engine.failure_log import FailureLog, FailureLogs
-from batchqueue_async._engine.flushing import (
-    call_on_flush,
-    raise_failures,
-    settle_all,
-)
+from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.lifecycle import Lifecycle, State
-from batchqueue_async._engine.port import Port
-from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
-from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
@@ -50,10 +41,9 @@ class BatchQueue(Generic[T]):
         self._config = config
         # Its own, so shared with nobody, unless a manager says otherwise.
         self._capacities = Capacities()
-        self._failures = FailureLogs()
-        self._log = self._failures.open()
-        self._layout = Layout(name, config, partial(self._failures.add, "dropped"))
-        self._lifecycle = Lifecycle(self, config, self._layout, self._failures)
+        self._layout = Layout(name, config)
+        self._log = self._layout.failures.open()
+        self._lifecycle = Lifecycle(self, config, self._layout)
         self._own_work = self._lifecycle.own_work
         self._intake = Intake(
             name,
@@ -62,6 +52,7 @@ class BatchQueue(Generic[T]):
             self._lifecycle.notice,
             self._own_work,
         )
+        self._flusher = Flusher(self._layout, self._lifecycle)
         self._port: Port[T] | None = None
         self._routes = self._layout.placement.routes
 
@@ -207,7 +198,7 @@ class BatchQueue(Generic[T]):
             TimeoutError: Not all was settled in time.
             BatchQueueError: Called from another loop or thread.
         """
-        await self._flush(timeout, self._log)
+        await self._flusher.flush(timeout, self._log)
 
     async def shutdown(self, timeout: float | None = 30.0) -> list[T]:
         """Refuse new items, have the waiting ones handled, and stop.
@@ -260,18 +251,8 @@ class BatchQueue(Generic[T]):
             msg = f"queue {self._name!r} is shut down"
             raise BatchQueueError(msg)
         if self._port is None:
-            self._port = Port(
-                loop=asyncio.get_running_loop(),
-                waits_when_full=self._config.when_full is WhenFull.WAIT,
-                routes=self._routes,
-                runs=self._intake.runs,
-                own_work=self._own_work,
-                is_over=lambda: self._lifecycle.is_over,
-                refuse_fork=self._lifecycle.refuse_fork,
-                notice=self._lifecycle.notice,
-                share=self._layout.share,
-                open_log=self._failures.open,
-                flush=self._flush,
+            self._port = open_port(
+                self._layout, self._lifecycle, self._intake, self._flusher
             )
         return self._port
 
@@ -286,20 +267,3 @@ class BatchQueue(Generic[T]):
         if self._lifecycle.is_over:
             msg = f"queue {self._name!r} is shut down, so it takes no handlers"
             raise BatchQueueError(msg)
-
-    async def _flush(self, timeout: float | None, log: FailureLog) -> None:
-        self._lifecycle.require_own_loop()
-        async with asyncio.timeout(timeout):
-            await settle_all(self._layout, self._own_work, self._lifecycle.notice)
-            if self.is_running:
-                await call_on_flush(
-                    [each for each in self._layout.handlers if self._is_others(each)],
-                    self._lifecycle.hooks,
-                    self._lifecycle.wake,
-                    log,
-                )
-        raise_failures(self._name, log)
-
-    def _is_others(self, registration: Registration) -> bool:
-        own = self._own_work.drain_task
-        return own is None or not self._layout.calls(own, registration)
