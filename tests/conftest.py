@@ -18,6 +18,9 @@ from tests.support.leaks import surviving_tasks, surviving_threads
 from tests.support.real_loops import LoopFactory, real_loops
 from tests.support.virtual_loop import VirtualTimeLoop
 
+pytest.register_assert_rewrite("tests.support.oracle")
+pytest_plugins = ["tests.support.postgres", "tests.support.spark"]
+
 # What one example takes depends on the machine; `timeout` bounds the whole test.
 hypothesis.settings.register_profile("no deadline", hypothesis.settings(deadline=None))
 hypothesis.settings.load_profile("no deadline")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.accounts import Outcome
@@ -46,6 +45,8 @@ class Batch(Generic[T]):
         self.give_up_at: float | None = None
         self.is_settled = False
         self.is_parked = False
+        if registration is not None:
+            registration.batches += 1
 
     def __len__(self) -> int:
         return len(self.items)
@@ -58,7 +59,7 @@ class Batch(Generic[T]):
         """Book how the items ended; only the first call counts."""
         if self.is_settled:
             return
-        self.is_settled = True
+        self._end()
         for partition, count in self.shares:
             partition.accounts.settle(outcome, count)
 
@@ -76,15 +77,25 @@ class Batch(Generic[T]):
         for partition, _ in self.shares:
             partition.hold.remove()
 
-    def pieces(self, most: int | None) -> Iterator[Batch[T]]:
-        """Split into batches of at most `most` items, in order."""
+    def pieces(self, most: int | None) -> list[Batch[T]]:
+        """Return batches of at most `most` items, in order, in place of this one."""
         if most is None or len(self.items) <= most:
-            yield self
-            return
+            return [self]
         shares = list(self.shares)
-        for start in range(0, len(self.items), most):
-            items = self.items[start : start + most]
-            yield Batch(self.registration, items, _cut(shares, len(items)))
+        chunks = [
+            self.items[start : start + most]
+            for start in range(0, len(self.items), most)
+        ]
+        self._end()
+        return [
+            Batch(self.registration, chunk, _cut(shares, len(chunk)))
+            for chunk in chunks
+        ]
+
+    def _end(self) -> None:
+        self.is_settled = True
+        if self.registration is not None:
+            self.registration.batches -= 1
 
 
 def _cut(

@@ -121,16 +121,15 @@ class DrainTask(Generic[T]):
     async def _cycle(self, now: float) -> bool:
         """Do one round; returns whether anything was delivered."""
         started = self._loop.time()
-        handlers = self._share.handlers_of(self.index)
         self._collect(now)
         found = bool(self._open)
         called = {batch.registration for batch in self._open}
         if found:
             await self._deliver()
             self.cycles += 1
-        if not self._parked:
-            for registration in self._share.retired_of(self.index):
-                await self._hooks.close(registration)
+        for registration in self._share.take_retired():
+            await self._hooks.close(registration)
+        handlers = self._share.handlers_of(self.index)
         if self._hooks.has_flushes:
             await self._hooks.flush(handlers, self.index)
         if handlers and not self.is_closing and (found or not self._is_waited_for()):

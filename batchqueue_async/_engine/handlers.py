@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from batchqueue_async._engine.registration import Registration
 
@@ -13,6 +13,8 @@ class Handlers:
     def __init__(self, consumer: object | None) -> None:
         self._consumer = None if consumer is None else Registration(consumer)
         self._by_type: dict[type, Registration] = {}
+        # The last one of each type, also after its removal.
+        self._former: dict[type, Registration] = {}
         self._resolved: dict[type, Registration | None] = {}
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: list[Registration] = []
@@ -31,6 +33,11 @@ class Handlers:
     def add(self, registration: Registration) -> Registration | None:
         """Register; returns the registration that it replaces."""
         assert registration.item_type is not None
+        former = self._former.get(registration.item_type)
+        if former is not None and former.handler is registration.handler:
+            # It may be at work for its former registration: still not twice at once.
+            registration.gate = former.gate
+        self._former[registration.item_type] = registration
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
@@ -65,14 +72,14 @@ class Handlers:
         if gone is not None and gone.on_close is not None:
             self.retired.append(gone)
 
-    def take_retired(
-        self, is_mine: Callable[[Registration], bool]
-    ) -> list[Registration]:
-        """Take those that are gone for good: no other type uses their handler."""
-        mine = [each for each in self.retired if is_mine(each)]
-        self.retired = [each for each in self.retired if each not in mine]
+    def take_retired(self) -> list[Registration]:
+        """Take those that got their last batch, and that no other type uses."""
+        if not self.retired:
+            return []
+        done = [each for each in self.retired if not each.batches]
+        self.retired = [each for each in self.retired if each.batches]
         in_use = {id(each.handler) for each in (*self.retired, *self)}
-        distinct = {id(each.handler): each for each in mine}
+        distinct = {id(each.handler): each for each in done}
         return [each for key, each in distinct.items() if key not in in_use]
 
     def to_close(self) -> list[Registration]:

@@ -41,7 +41,7 @@ class Hooks:
         loop = asyncio.get_running_loop()
         for registration in registrations:
             hook = registration.on_idle
-            if hook is None or registration in busy:
+            if hook is None or registration.is_closed or registration in busy:
                 continue
             now = loop.time()
             # A handler that is at work elsewhere is not idle.
@@ -90,6 +90,7 @@ class Hooks:
         """Call `on_close`, once for each handler; what it raises is logged."""
         if registration.on_close is not None:
             await registration.gate.enter(alone=True)
+            registration.is_closed = True
             try:
                 await self._call(registration.on_close, "on_close", registration, None)
             finally:

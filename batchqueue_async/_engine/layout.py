@@ -133,11 +133,8 @@ class Layout(Generic[T]):
             ]
         return self._hooked[drain_task]
 
-    def retired_of(self, drain_task: int) -> list[Registration]:
-        """Take the replaced and removed handlers whose home it owns."""
-        if not self.handlers.retired:
-            return []
-        return self.handlers.take_retired(lambda each: self.calls(drain_task, each))
+    def take_retired(self) -> list[Registration]:
+        return self.handlers.take_retired()
 
     def calls(self, drain_task: int, registration: Registration) -> bool:
         """Whether the drain task calls this handler's hooks."""

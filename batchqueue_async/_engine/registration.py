@@ -18,9 +18,11 @@ class Registration:
 
     __slots__ = (
         "alone",
+        "batches",
         "consume",
         "gate",
         "handler",
+        "is_closed",
         "item_type",
         "next_idle",
         "on_close",
@@ -52,6 +54,10 @@ class Registration:
         self.on_close = _hook(handler, "on_close")
         self.gate = Gate()
         self.next_idle = 0.0
+        # Batches that were taken for it and are not settled.
+        self.batches = 0
+        # After `on_close` nothing of it is called any more.
+        self.is_closed = False
 
     @property
     def label(self) -> str:

@@ -24,7 +24,7 @@ class Share(Protocol[T]):
     def handlers_of(self, drain_task: int) -> list[Registration]:
         """Return the handlers whose hooks it calls now."""
 
-    def retired_of(self, drain_task: int) -> list[Registration]:
+    def take_retired(self) -> list[Registration]:
         """Take the handlers that are out of use and owed their `on_close`."""
 
     def grouping(self) -> Grouping[T]:

@@ -35,6 +35,9 @@ class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         # The empty cycles before each jump are for code that needs sockets.
         super().__init__(noop_cycles=0)
+        # looptime counts microseconds. At asyncio's nanosecond, a timer that is due
+        # would look as if it weren't once the clock is at 10**7, and spin for ever.
+        self._clock_resolution = 1e-6
         self._jump = self._selector.select
         self._selector.select = self._select  # type: ignore[method-assign]
 
@@ -50,6 +53,10 @@ class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
             message = f"nothing is ready, no timer is set; waiting: {waiting or 'none'}"
             raise Deadlock(message)
         return ready
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait without `timeout`: it would be over before the threads are."""
+        await super().shutdown_default_executor()
 
     def _may_be_woken_from_outside(self) -> bool:
         sockets = len(self._selector.get_map()) - 1  # less the loop's own self-pipe

@@ -1,0 +1,19 @@
+"""Waits that mean the same in virtual time and on uvloop."""
+
+import asyncio
+from collections.abc import Callable
+
+
+async def until(condition: Callable[[], object], patience: float = 5.0) -> None:
+    """Let the loop run until the condition holds; fail if it never does."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + patience
+    while not condition():
+        assert loop.time() < end, "it never happened"
+        await asyncio.sleep(0.001)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the loop turn so often: enough for whatever needs no timer."""
+    for _ in range(count):
+        await asyncio.sleep(0)

@@ -1,0 +1,134 @@
+"""Runs each small example as its docstring says."""
+
+import asyncio
+import itertools
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PYTHON = [sys.executable, "-W", "error"]
+
+
+def run(name: str) -> str:
+    """Return what an example prints; it must end well and print no error."""
+    command = [*PYTHON, str(EXAMPLES / name)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+    return ended.stdout
+
+
+def test_quickstart() -> None:
+    assert run("quickstart.py").splitlines() == [
+        "9901 clicks in one batch, from /page/0 on",
+        "99 orders, 4851 euros",
+        "51 orders, 6324 euros",
+        "5099 clicks in one batch, from /page/9901 on",
+        "15150 of 15150 items were handled",
+    ]
+
+
+def test_the_exporter_slows_its_producer_down() -> None:
+    output = run("exporter.py")
+
+    assert "5000 items were confirmed by the receiver" in output
+    assert "at most 200 of them waited at the same time" in output
+    taken = re.search(r"producing took (\S+) s", output)
+    assert taken is not None
+    # The receiver takes 10 ms for 100 items, and the last 300 are taken afterwards.
+    assert float(taken[1]) >= 0.46
+
+
+def test_threads_get_a_receipt() -> None:
+    output = run("from_threads.py")
+
+    assert "handled: {0: 25000, 1: 25000, 2: 25000, 3: 25000}" in output
+    batches = re.search(r"(\d+) batches took them all", output)
+    assert batches is not None
+    assert int(batches[1]) >= 100, "no batch exceeds the 1000 that may wait"
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+async def test_the_service_keeps_every_row_that_it_accepted(
+    tmp_path: Path, sign: signal.Signals
+) -> None:
+    database, port = tmp_path / "visits.db", free_port()
+    accepted: list[str] = []
+    unanswered: list[str] = []
+
+    with started_service(database, port) as service:
+        async with aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{port}/visits"
+            await answering(session, url)
+            enough = asyncio.Event()
+
+            async def visit(pages: Iterator[str]) -> None:
+                for page in pages:
+                    try:
+                        async with session.post(url, data={"page": page}) as response:
+                            await response.read()
+                    except aiohttp.ClientError:
+                        unanswered.append(page)
+                        return
+                    assert response.status == 202
+                    accepted.append(page)
+                    if len(accepted) == 500:
+                        enough.set()
+
+            pages = map("/page/{}".format, itertools.count())
+            async with asyncio.TaskGroup() as visitors:
+                for _ in range(8):
+                    visitors.create_task(visit(pages))
+                await enough.wait()
+                # In the middle of the traffic.
+                service.send_signal(sign)
+        assert await asyncio.to_thread(service.wait, 20) == 0
+
+    connection = sqlite3.connect(database)
+    rows = [page for (page,) in connection.execute("SELECT page FROM visits")]
+    connection.close()
+    assert len(set(rows)) == len(rows)
+    assert set(accepted) <= set(rows)
+    assert set(rows) <= {*accepted, *unanswered}
+
+
+@contextmanager
+def started_service(database: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    # No `-W error`: the service is the example's, its libraries are not.
+    command = [sys.executable, str(EXAMPLES / "service.py"), str(database), str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as service:
+        try:
+            yield service
+        finally:
+            service.kill()
+
+
+async def answering(session: aiohttp.ClientSession, url: str) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                async with session.get(url) as response:
+                    assert response.status == 405
+                    return
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

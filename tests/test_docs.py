@@ -1,0 +1,112 @@
+"""The documentation says what is so: its code runs, its links and tests exist."""
+
+import ast
+import asyncio
+import re
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
+TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+CODE_FILE = re.compile(r"`((?:_policies|_engine|_bridge)/\w+\.py)`")
+
+
+def blocks(page: Path) -> list[str]:
+    return BLOCK.findall(page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_the_code_of_a_guide_runs(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(run_in_order(compiled_blocks(guide)))
+
+
+def compiled_blocks(page: Path) -> list[CodeType]:
+    """Compile a page's blocks, which may await at their top level."""
+    text = page.read_text("utf-8")
+    top_level_await = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    codes = []
+    for match in BLOCK.finditer(text):
+        # Blank lines in front: an error shows the page's line.
+        source = "\n" * text[: match.start(1)].count("\n") + match[1]
+        codes.append(compile(source, str(page), "exec", flags=top_level_await))
+    return codes
+
+
+async def run_in_order(codes: list[CodeType]) -> None:
+    """Run blocks as one program."""
+    namespace: dict[str, Any] = {"__name__": "guide"}
+    for code in codes:
+        result = eval(code, namespace)
+        if result is not None:
+            await result
+
+
+def test_the_readme_shows_the_quickstart() -> None:
+    program = (ROOT / "examples" / "quickstart.py").read_text("utf-8")
+
+    assert program in blocks(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text("utf-8")):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as they are linked to."""
+    outside_of_code = re.sub(
+        r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    headings = re.findall(r"^#+ (.*)$", outside_of_code, re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+
+    for path in set(TEST_FILE.findall(text)):
+        assert (ROOT / path).exists(), f"{page.name}: {path}"
+    for path in set(CODE_FILE.findall(text)):
+        assert (ROOT / "batchqueue_async" / path).exists(), f"{page.name}: {path}"
+    for path, name in TEST_NAME.findall(text):
+        assert name in tests_of(ROOT / path), f"{page.name}: {path}::{name}"
+
+
+def tests_of(file: Path) -> set[str]:
+    """The names of a file's tests, those in classes and state machines included."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test")
+    }
+
+
+def test_each_of_the_originals_tests_has_one_row() -> None:
+    page = (ROOT / "docs" / "from_skywalking.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(test\w+)` \|", page, re.MULTILINE)
+
+    assert len(rows) == 80
