@@ -53,6 +53,12 @@ class Intake(Generic[T]):
         """Accept a chunk, partition by partition; returns how many were accepted."""
         accepted = 0
         for partition, run in self.runs(chunk):
+            waiting = partition.items
+            if 0 < len(waiting) <= partition.limit - len(run):
+                # As in the hot path for one item: no edge is met.
+                waiting.extend(run)
+                accepted += len(run)
+                continue
             placed = self._offer(partition, run)
             accepted += placed
             if placed < len(run):
