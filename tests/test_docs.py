@@ -14,6 +14,7 @@ GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -61,7 +62,7 @@ def test_the_readme_shows_the_quickstart() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in LINK.findall(page.read_text("utf-8")):
+    for link in LINK.findall(prose(page)):
         if "://" in link:
             continue
         path, _, anchor = link.partition("#")
@@ -73,14 +74,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def anchors(page: Path) -> set[str]:
     """The headings of a page as they are linked to."""
-    outside_of_code = re.sub(
-        r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
-    )
-    headings = re.findall(r"^#+ (.*)$", outside_of_code, re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in headings
     }
+
+
+def prose(page: Path) -> str:
+    """A page without its code."""
+    return FENCED.sub("", page.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -92,10 +95,10 @@ def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
     for path in set(CODE_FILE.findall(text)):
         assert (ROOT / "batchqueue_async" / path).exists(), f"{page.name}: {path}"
     for path, name in TEST_NAME.findall(text):
-        assert name in tests_of(ROOT / path), f"{page.name}: {path}::{name}"
+        assert name in names_of_tests(ROOT / path), f"{page.name}: {path}::{name}"
 
 
-def tests_of(file: Path) -> set[str]:
+def names_of_tests(file: Path) -> set[str]:
     """The names of a file's tests, those in classes and state machines included."""
     return {
         node.name

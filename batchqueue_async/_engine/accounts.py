@@ -22,7 +22,7 @@ class Accounts:
     """Running totals of one partition; `waiting` is the length of its buffer."""
 
     __slots__ = (
-        "_unsettled_from",
+        "_unsettled",
         "_watchers",
         "dropped",
         "failed",
@@ -44,7 +44,8 @@ class Accounts:
         self.returned = 0
         # Items that have left the buffer, in order: the position of its first item.
         self.taken_out = 0
-        self._unsettled_from = 0
+        # First positions of what was taken and is not settled.
+        self._unsettled: list[int] = []
         self._watchers: list[tuple[int, Watcher]] = []
 
     @property
@@ -52,17 +53,24 @@ class Accounts:
         return bool(self._watchers)
 
     def take(self, count: int) -> None:
-        """Items left the buffer for a handler; those of the take before are settled."""
-        self._unsettled_from = self.taken_out
+        """Items left the buffer for their handlers."""
         self.taken_out += count
         self.in_flight += count
 
-    def settle(self, outcome: Outcome, count: int) -> None:
-        """Items that were in flight have ended."""
+    def open(self, first: int) -> None:
+        """Items from position `first` on are on their way, as one share of a batch."""
+        self._unsettled.append(first)
+
+    def close(self, first: int) -> None:
+        """The share is settled, or others stand for it now."""
+        self._unsettled.remove(first)
+
+    def settle(self, outcome: Outcome, count: int, first: int) -> None:
+        """A share of a batch, items that were in flight, has ended."""
         self.in_flight -= count
         self._end(outcome, count)
-        if not self.in_flight:
-            self.tell_watchers()
+        self.close(first)
+        self.tell_watchers()
 
     def remove_waiting(self, outcome: Outcome, count: int) -> None:
         """Items ended while they waited: displaced, or left at the deadline."""
@@ -94,8 +102,7 @@ class Accounts:
             watcher.reached()
 
     def _settled_to(self) -> int:
-        # One take at a time: until it is settled as a whole, its start counts.
-        return self._unsettled_from if self.in_flight else self.taken_out
+        return min(self._unsettled, default=self.taken_out)
 
     def _end(self, outcome: Outcome, count: int) -> None:
         setattr(self, outcome, getattr(self, outcome) + count)

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any, NoReturn
 
+from batchqueue_async._engine.doom import is_doomed, survive
+
 # How long a cancelled handler may take to clean up before it counts as unstoppable.
 GRACE = 0.1
 
@@ -29,6 +31,7 @@ async def attempt(
     timeout: float | None = None,
 ) -> BaseException | None:
     """Call, await where needed, and return what it raised, if anything."""
+    task = asyncio.current_task()
     try:
         result = call(*arguments)
         if result is not None and isawaitable(result):
@@ -37,15 +40,18 @@ async def attempt(
             else:
                 await _within(timeout, result)
     except asyncio.CancelledError as error:
-        if _is_being_cancelled():
+        if is_doomed():
             raise
+        survive()
         return error
     except (KeyboardInterrupt, SystemExit) as error:
         # The program is to end, but not by way of a dead drain task.
         asyncio.get_running_loop().call_soon(_raise, error)
         return error
-    except GeneratorExit:
-        raise
+    except GeneratorExit as error:
+        if not _is_running(task):
+            raise
+        return error
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
         return error
     return None
@@ -60,6 +66,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
         # Whoever cancels decides how long to wait for a handler that goes on.
         task.cancel()
         await asyncio.wait({task})
+        _forget_error(task)
         raise
     if task.done():
         task.result()
@@ -68,13 +75,23 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     await asyncio.wait({task}, timeout=GRACE)
     message = f"no answer within handler_timeout={timeout}"
     if task.done():
+        _forget_error(task)
         raise TimeoutError(message)
     raise Unstoppable(message, task)
 
 
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _is_running(task: asyncio.Task[Any] | None) -> bool:
+    # Otherwise the coroutine is being closed from outside, and has to let it.
+    try:
+        return task is not None and asyncio.current_task() is task
+    except RuntimeError:
+        return False
+
+
+def _forget_error(task: asyncio.Future[Any]) -> None:
+    # The cancellation is what counts; nobody will ask what the cleaning up raised.
+    if not task.cancelled():
+        task.exception()
 
 
 def _raise(error: BaseException) -> NoReturn:

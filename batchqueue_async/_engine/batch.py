@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.accounts import Outcome
@@ -9,6 +11,16 @@ from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Generic[T]):
+    """The part of a batch that came from one partition."""
+
+    partition: Partition[T]
+    count: int
+    first: int
+    """No item of it has an earlier position in the partition."""
 
 
 class Batch(Generic[T]):
@@ -33,12 +45,14 @@ class Batch(Generic[T]):
         self,
         registration: Registration | None,
         items: list[T],
-        shares: list[tuple[Partition[T], int]],
+        shares: list[Share[T]],
     ) -> None:
         self.registration = registration
         self.items = items
-        # In the order of the items: (partition, how many of them are its).
+        # In the order of the items.
         self.shares = shares
+        for share in shares:
+            share.partition.accounts.open(share.first)
         self.attempts = 0
         # While parked: when the next attempt is due, and when retrying ends.
         self.due = 0.0
@@ -51,46 +65,50 @@ class Batch(Generic[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def add(self, partition: Partition[T], items: list[T]) -> None:
+    def add(self, share: Share[T], items: list[T]) -> None:
         self.items.extend(items)
-        self.shares.append((partition, len(items)))
+        self.shares.append(share)
+        share.partition.accounts.open(share.first)
 
     def settle(self, outcome: Outcome) -> None:
         """Book how the items ended; only the first call counts."""
         if self.is_settled:
             return
         self._end()
-        for partition, count in self.shares:
-            partition.accounts.settle(outcome, count)
+        for share in self.shares:
+            share.partition.accounts.settle(outcome, share.count, share.first)
 
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
-        for partition, count in self.shares:
-            partition.busy += seconds * count / len(self.items)
+        for share in self.shares:
+            share.partition.busy += seconds * share.count / len(self.items)
 
     def hold(self) -> None:
         """Keep further items of these partitions back until `release`."""
-        for partition, _ in self.shares:
-            partition.hold.add()
+        for share in self.shares:
+            share.partition.hold.add()
 
     def release(self) -> None:
-        for partition, _ in self.shares:
-            partition.hold.remove()
+        for share in self.shares:
+            share.partition.hold.remove()
 
     def pieces(self, most: int | None) -> list[Batch[T]]:
         """Return batches of at most `most` items, in order, in place of this one."""
         if most is None or len(self.items) <= most:
             return [self]
-        shares = list(self.shares)
+        shares = deque(self.shares)
         chunks = [
             self.items[start : start + most]
             for start in range(0, len(self.items), most)
         ]
-        self._end()
-        return [
+        pieces = [
             Batch(self.registration, chunk, _cut(shares, len(chunk)))
             for chunk in chunks
         ]
+        for share in self.shares:
+            share.partition.accounts.close(share.first)
+        self._end()
+        return pieces
 
     def _end(self) -> None:
         self.is_settled = True
@@ -98,15 +116,14 @@ class Batch(Generic[T]):
             self.registration.batches -= 1
 
 
-def _cut(
-    shares: list[tuple[Partition[T], int]], n: int
-) -> list[tuple[Partition[T], int]]:
-    """Remove the shares of the first `n` items from the front of `shares`."""
+def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
+    """Take the shares of the first `n` items off the front of `shares`."""
     front = []
     while n:
-        partition, count = shares.pop(0)
-        if count > n:
-            shares.insert(0, (partition, count - n))
-        front.append((partition, min(count, n)))
-        n -= min(count, n)
+        share = shares.popleft()
+        count = min(share.count, n)
+        if count < share.count:
+            shares.appendleft(replace(share, count=share.count - count))
+        front.append(replace(share, count=count))
+        n -= count
     return front

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.attempt import GRACE
-from batchqueue_async._engine.drain_task import DrainTask
+from batchqueue_async._engine.crew import Crew
+from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.partition import Partition
 
 T = TypeVar("T")
-
-Running = dict[DrainTask[T], asyncio.Task[None]]
 
 logger = logging.getLogger("batchqueue_async")
 
@@ -35,26 +34,28 @@ class Closing(Generic[T]):
         if timeout is not None and not self._deadline.done():
             self._timers.append(self._loop.call_later(timeout, self._expire))
 
-    async def run(
-        self, running: Running[T], layout: Layout[T], hooks: Hooks
-    ) -> list[T]:
+    async def run(self, crew: Crew[T], layout: Layout[T], hooks: Hooks) -> list[T]:
         """Drain until done or until the deadline.
 
         Returns:
             What was not handled: what was in flight first, then what waited.
         """
         try:
-            await self._wait_for(set(running.values()))
+            await self._wait_for(crew.running.values())
+            while not self._deadline.done() and crew.revive():
+                await self._wait_for(crew.running.values())
+            await self._wait_for(hooks.flushing)
             if not self._deadline.done():
                 await self._close_handlers(layout.handlers, hooks)
-            hooks.forget_flushes()
-            await self._stop(running)
-            return _leftovers(running, layout.partitions)
+            await self._stop(crew, hooks)
+            return _leftovers(crew, layout.partitions)
         finally:
+            # No later call may set a timer any more.
+            self._expire()
             for timer in self._timers:
                 timer.cancel()
 
-    async def _wait_for(self, tasks: set[asyncio.Task[None]]) -> bool:
+    async def _wait_for(self, tasks: Iterable[asyncio.Task[Any]]) -> bool:
         """Wait for the tasks; False if the deadline came first."""
         pending = {task for task in tasks if not task.done()}
         while pending and not self._deadline.done():
@@ -73,17 +74,18 @@ class Closing(Generic[T]):
                 await self._cancel([task])
                 return
 
-    async def _stop(self, running: Running[T]) -> None:
-        for drain_task in running:
+    async def _stop(self, crew: Crew[T], hooks: Hooks) -> None:
+        for drain_task in crew.running:
             # A handler may swallow the cancellation: its drain task still stops.
             drain_task.stop()
-        await self._cancel([task for task in running.values() if not task.done()])
+        tasks = (*crew.running.values(), *hooks.flushing)
+        await self._cancel([each for each in tasks if not each.done()])
 
-    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async def _cancel(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if not tasks:
             return
         for task in tasks:
-            task.cancel()
+            doom(task)
         _, survivors = await asyncio.wait(tasks, timeout=GRACE)
         for task in survivors:
             logger.error(
@@ -97,9 +99,9 @@ class Closing(Generic[T]):
             self._deadline.set_result(None)
 
 
-def _leftovers(running: Running[T], partitions: Sequence[Partition[T]]) -> list[T]:
+def _leftovers(crew: Crew[T], partitions: Sequence[Partition[T]]) -> list[T]:
     left: list[T] = []
-    for drain_task in running:
+    for drain_task in crew.running:
         for batch in drain_task.unsettled():
             left.extend(batch.items)
             batch.settle("returned")

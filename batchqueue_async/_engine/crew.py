@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.drain_task import DrainTask, Work
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.partition import Partition
@@ -53,8 +54,8 @@ class Crew(Generic[T]):
 
     def notice(self, partition: Partition[T]) -> None:
         """Something came to a partition: its owner must not sleep through it."""
-        if partition.since is None and self._linger:
-            partition.since = self._loop.time()
+        if self._linger:
+            partition.oldest(self._loop.time())
         owner = self._layout.owner_of(partition)
         if owner is not None:
             self.drain_tasks[owner].notice(partition)
@@ -69,13 +70,22 @@ class Crew(Generic[T]):
         if self.rebalancer is not None and self.rebalancing is not None:
             # Before a drain task sees that it is closing, everything has an owner.
             self.rebalancer.stop()
-            self.rebalancing.cancel()
-        for drain_task, task in list(self.running.items()):
+            doom(self.rebalancing)
+        for drain_task in self.drain_tasks:
             drain_task.is_closing = True
-            if task.done():
-                # Somebody cancelled it: what is left needs it again.
-                self._run(drain_task)
+        self.revive()
         self.wake()
+
+    def revive(self) -> bool:
+        """Start the drain tasks again that ended too early; whether there were any."""
+        dead = [
+            drain_task
+            for drain_task, task in self.running.items()
+            if task.done() and not drain_task.is_finished
+        ]
+        for drain_task in dead:
+            self._run(drain_task)
+        return bool(dead)
 
     async def end(self) -> None:
         """Wait for the task that no drain task waits for."""

@@ -74,11 +74,15 @@ class Delivery(Generic[T]):
         loop = asyncio.get_running_loop()
         if batch.give_up_at is None and self._retry.deadline is not None:
             batch.give_up_at = loop.time() + self._retry.deadline
-        await registration.gate.enter(alone=registration.alone)
+        self._own_work.at_gate[drain_task] = registration.gate
+        try:
+            await registration.gate.enter(registration.slot)
+        finally:
+            del self._own_work.at_gate[drain_task]
         survives = False
         started, clock = loop.time(), time.perf_counter()
         try:
-            with self._own_work.inside(drain_task):
+            with self._own_work.inside(drain_task, registration.gate):
                 error = await attempt(
                     registration.consume, list(batch.items), timeout=self._timeout
                 )
@@ -88,7 +92,7 @@ class Delivery(Generic[T]):
             return error
         finally:
             if not survives:
-                registration.gate.leave()
+                registration.gate.leave(registration.slot)
             # uvloop's clock stands still within one turn, and a test's virtual clock
             # is not the machine's: the larger of both is the time that passed.
             spent = max(loop.time() - started, time.perf_counter() - clock)
@@ -175,7 +179,7 @@ class Delivery(Generic[T]):
         def ended(_: asyncio.Future[Any]) -> None:
             task.cancelled() or task.exception()
             batch.release()
-            registration.gate.leave()
+            registration.gate.leave(registration.slot)
             self._on_release()
 
         task.add_done_callback(ended)

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.delivery import Delivery
+from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.partition import Partition
@@ -51,6 +52,8 @@ class DrainTask(Generic[T]):
         self.busy = 0.0
         self.is_closing = False
         self.is_in_cycle = False
+        # Whether `run` came to its end by itself, and was not just cancelled.
+        self.is_finished = False
         self._share = share
         self._max_batch = pace.max_batch
         self._schedule = Schedule(share, index, pace)
@@ -66,6 +69,16 @@ class DrainTask(Generic[T]):
 
     async def run(self) -> None:
         """Drain until the queue closes and nothing of it is left here."""
+        while not self.is_finished:
+            try:
+                await self._drain()
+            except asyncio.CancelledError:
+                if self._is_stopped or is_doomed():
+                    raise
+                # What was taken is still known, so draining just goes on.
+                survive()
+
+    async def _drain(self) -> None:
         empty_cycles = 0
         now = self._loop.time()
         while True:
@@ -76,7 +89,8 @@ class DrainTask(Generic[T]):
                     found = await self._cycle(now)
                 finally:
                     self._end_cycle()
-            if self._is_stopped or self._is_finished():
+            self.is_finished = self._is_stopped or self._has_drained()
+            if self.is_finished:
                 return
             if found:
                 empty_cycles = 0
@@ -128,12 +142,15 @@ class DrainTask(Generic[T]):
             await self._deliver()
             self.cycles += 1
         for registration in self._share.take_retired():
-            await self._hooks.close(registration)
+            await self._hooks.close(registration, self.index)
         handlers = self._share.handlers_of(self.index)
-        if self._hooks.has_flushes:
-            await self._hooks.flush(handlers, self.index)
         if handlers and not self.is_closing and (found or not self._is_waited_for()):
-            await self._hooks.idle(handlers, called, self.index)
+            idle = [
+                each
+                for each in handlers
+                if each not in called and not self._share.lingers_for(each)
+            ]
+            await self._hooks.idle(idle, max(now, self._loop.time()), self.index)
         self.busy += self._loop.time() - started
         return found
 
@@ -144,9 +161,13 @@ class DrainTask(Generic[T]):
             self._parked.remove(batch)
             self._open.append(batch)
         grouping = self._share.grouping()
-        for partition in self._schedule.due(now):
+        due = self._schedule.due(now)
+        for partition in due:
             grouping.add(partition, partition.take(self._max_batch))
         self._open.extend(grouping.batches(self._max_batch))
+        for partition in due:
+            # Items may have been displaced on a thread, which must not tell.
+            partition.accounts.tell_watchers()
 
     def _is_waited_for(self) -> bool:
         return bool(self._parked) or bool(self._schedule.waiting())
@@ -173,7 +194,7 @@ class DrainTask(Generic[T]):
         until = self._schedule.gather_until(started, now)
         return now if until <= now else await self._nap.sleep(until)
 
-    def _is_finished(self) -> bool:
+    def _has_drained(self) -> bool:
         if not self.is_closing or self._parked:
             return False
         return not any(

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from batchqueue_async._engine.failure_log import FailureLog
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.lifecycle import Lifecycle, State
+from batchqueue_async._engine.registration import Registration
 from batchqueue_async._policies.errors import DeliveryError
 
 T = TypeVar("T")
@@ -42,9 +43,10 @@ class Flusher(Generic[T]):
         """
         self._lifecycle.require_own_loop()
         async with asyncio.timeout(timeout):
-            await self._settle()
-            if self._lifecycle.state is State.RUNNING:
-                await self._call_on_flush(log)
+            with self._own_work.flushing():
+                await self._settle()
+                if self._lifecycle.state is State.RUNNING:
+                    await self._call_on_flush(log)
         count, failures = self._layout.failures.clear(log)
         if count:
             raise DeliveryError(self._lifecycle.name, count, failures)
@@ -54,7 +56,8 @@ class Flusher(Generic[T]):
         watched = [
             partition
             for partition in self._layout.partitions
-            if not self._own_work.includes(partition) and partition.watch(settling)
+            if not self._own_work.blocks_flush(self._layout.last_owner(partition))
+            and partition.watch(settling)
         ]
         if not watched:
             return
@@ -68,20 +71,21 @@ class Flusher(Generic[T]):
                 partition.accounts.unwatch(settling)
 
     async def _call_on_flush(self, log: FailureLog) -> None:
-        own = self._own_work.drain_task
-        answers = [
-            self._lifecycle.hooks.request_flush(registration)
-            for registration in self._layout.handlers
+        """Call it for all together; what it raised is a failure."""
+        handlers, hooks = self._layout.handlers, self._lifecycle.hooks
+        calls = [
+            hooks.flush(registration, self._layout.home_owner(registration))
+            for registration in (*handlers, *handlers.retired)
             if registration.on_flush is not None
-            and (own is None or not self._layout.calls(own, registration))
+            and not self._is_in_the_way(registration)
         ]
-        if answers:
-            self._lifecycle.wake()
-        try:
-            for answer in answers:
-                error = await answer
-                if error is not None:
-                    log.add("on_flush", [None], error)
-        finally:
-            for answer in answers:
-                answer.cancel()
+        for call in calls:
+            error = await asyncio.shield(call)
+            if error is not None:
+                log.add("on_flush", [None], error)
+
+    def _is_in_the_way(self, registration: Registration) -> bool:
+        if registration.item_type is None:
+            # A flush from the consumer: it is inside of itself.
+            return self._own_work.drain_task is not None
+        return self._own_work.blocks_flush(self._layout.home_owner(registration))

@@ -1,67 +1,88 @@
 """Keeps calls into one handler apart where ownership alone does not.
 
 A handler whose items live in one partition is entered by that partition's owner only.
-Where they may live in several (a consumer, a custom selector), `on_idle`, `on_flush`
-and a handler that must be alone are kept apart from `consume` here. First come, first
-served, so that a busy `consume` cannot starve an `on_flush`.
+But its items may live in several (a consumer, a custom selector, two types), and its
+hooks may be called by another drain task. First come, first served, so that a busy
+`consume` cannot starve an `on_flush`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Hashable
+
+ALONE = "alone"
+"""The slot of hooks: nobody else is inside."""
+TOGETHER = "together"
+"""The slot of a `consume` that may run several times at once."""
 
 
 class Gate:
-    """Many may be inside together, or one alone."""
+    """Lets callers with different slots in together, and one of each at a time."""
 
-    __slots__ = ("_alone", "_inside", "_waiting")
+    __slots__ = ("_inside", "_waiting")
 
     def __init__(self) -> None:
-        self._inside = 0
-        self._alone = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._inside: Counter[Hashable] = Counter()
+        self._waiting: deque[tuple[Hashable, asyncio.Future[None]]] = deque()
 
     @property
     def is_free(self) -> bool:
-        return not self._inside
+        return not self._inside and not self._waiting
 
-    def try_enter(self, *, alone: bool) -> bool:
+    def try_enter(self, slot: Hashable) -> bool:
         """Enter if that needs no waiting, and overtakes nobody who waits."""
-        if self._waiting or not self._has_room(alone=alone):
+        if self._waiting or not self._has_room(slot):
             return False
-        self._admit(alone=alone)
+        self._inside[slot] += 1
         return True
 
-    async def enter(self, *, alone: bool) -> None:
+    async def enter(self, slot: Hashable) -> None:
         """Enter, in order of arrival; a cancelled wait leaves nothing behind."""
-        if self.try_enter(alone=alone):
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        if not self.try_enter(slot):
+            await self.admitted(slot, self.ask(slot))
+
+    def ask(self, slot: Hashable) -> asyncio.Future[None]:
+        """Take a place in the order of arrival, for `admitted` to wait on."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.try_enter(slot):
+            answer.set_result(None)
+        else:
+            self._waiting.append((slot, answer))
+        return answer
+
+    async def admitted(self, slot: Hashable, answer: asyncio.Future[None]) -> None:
+        """Wait until one is inside."""
         try:
-            while self._waiting[0] is not turn or not self._has_room(alone=alone):
-                await turn
-                self._waiting[self._waiting.index(turn)] = turn = (
-                    asyncio.get_running_loop().create_future()
-                )
-            self._admit(alone=alone)
-        finally:
-            self._waiting.remove(turn)
-            self._wake_next()
+            await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                self._waiting.remove((slot, answer))
+                self._admit_next()
+            else:
+                self.leave(slot)
+            raise
 
-    def leave(self) -> None:
-        self._inside -= 1
-        self._alone = False
-        self._wake_next()
+    def leave(self, slot: Hashable) -> None:
+        self._inside[slot] -= 1
+        if not self._inside[slot]:
+            del self._inside[slot]
+        self._admit_next()
 
-    def _has_room(self, *, alone: bool) -> bool:
-        return not self._inside if alone else not self._alone
+    def _has_room(self, slot: Hashable) -> bool:
+        if slot == ALONE:
+            return not self._inside
+        return ALONE not in self._inside and (
+            slot == TOGETHER or slot not in self._inside
+        )
 
-    def _admit(self, *, alone: bool) -> None:
-        self._inside += 1
-        self._alone = alone
-
-    def _wake_next(self) -> None:
-        if self._waiting and not self._waiting[0].done():
-            self._waiting[0].set_result(None)
+    def _admit_next(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            slot, admitted = self._waiting[0]
+            if admitted.cancelled():
+                # It is about to take itself out.
+                return
+            self._waiting.popleft()
+            self._inside[slot] += 1
+            admitted.set_result(None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import countOf
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.batch import Batch, Share
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
@@ -40,8 +40,8 @@ class Grouping(Generic[T]):
         by_handler: _ByHandler[T] = _ByHandler(self._handlers)
         for item in items:
             by_handler[type(item)].append(item)
-        for registration, share in by_handler.lists.items():
-            self._give(registration, partition, share)
+        for registration, own in by_handler.lists.items():
+            self._give(registration, partition, own, _offset(partition, items, own))
 
     def batches(self, most: int | None) -> list[Batch[T]]:
         """Return the batches, those of more than `most` items in pieces."""
@@ -51,14 +51,26 @@ class Grouping(Generic[T]):
         return [piece for batch in whole for piece in batch.pieces(most)]
 
     def _give(
-        self, registration: Registration | None, partition: Partition[T], items: list[T]
+        self,
+        registration: Registration | None,
+        partition: Partition[T],
+        items: list[T],
+        offset: int = 0,
     ) -> None:
+        share = Share(partition, len(items), partition.taken_from + offset)
         batch = self._batches.get(registration)
         if batch is None:
-            shares = [(partition, len(items))]
-            self._batches[registration] = Batch(registration, items, shares)
+            self._batches[registration] = Batch(registration, items, [share])
         else:
-            batch.add(partition, items)
+            batch.add(share, items)
+
+
+def _offset(partition: Partition[T], items: list[T], own: list[T]) -> int:
+    """Return where in the take a handler's first item is, if somebody waits for it."""
+    if not partition.accounts.is_watched:
+        return 0
+    first = own[0]
+    return next(index for index, item in enumerate(items) if item is first)
 
 
 class _ByHandler(dict[type, list[T]]):

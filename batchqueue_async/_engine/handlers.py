@@ -13,8 +13,8 @@ class Handlers:
     def __init__(self, consumer: object | None) -> None:
         self._consumer = None if consumer is None else Registration(consumer)
         self._by_type: dict[type, Registration] = {}
-        # The last one of each type, also after its removal.
-        self._former: dict[type, Registration] = {}
+        # One registration of each handler, by identity; it keeps the handler alive.
+        self._gated: dict[int, Registration] = {}
         self._resolved: dict[type, Registration | None] = {}
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: list[Registration] = []
@@ -33,11 +33,7 @@ class Handlers:
     def add(self, registration: Registration) -> Registration | None:
         """Register; returns the registration that it replaces."""
         assert registration.item_type is not None
-        former = self._former.get(registration.item_type)
-        if former is not None and former.handler is registration.handler:
-            # It may be at work for its former registration: still not twice at once.
-            registration.gate = former.gate
-        self._former[registration.item_type] = registration
+        self._share_gate(registration)
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
@@ -58,6 +54,19 @@ class Handlers:
             found = self._nearest(item_type)
             self._resolved[item_type] = found
             return found
+
+    def _share_gate(self, registration: Registration) -> None:
+        """Let one handler have one gate, for all its types, also when it comes back."""
+        if len(self._gated) > 2 * len(self._by_type):
+            # Amortised: what is registered, or still at work, is less than half.
+            in_use = {id(each.gate) for each in self}
+            self._gated = {
+                key: each
+                for key, each in self._gated.items()
+                if id(each.gate) in in_use or each.batches or not each.gate.is_free
+            }
+        known = self._gated.setdefault(id(registration.handler), registration)
+        registration.gate = known.gate
 
     def _nearest(self, item_type: type) -> Registration | None:
         # `__mro__` only: a virtual ABC has no distance, so "nearest" has no meaning.

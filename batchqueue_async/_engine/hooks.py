@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from batchqueue_async._engine.attempt import attempt
+from batchqueue_async._engine.gate import ALONE
 from batchqueue_async._engine.own_work import OwnWork
+from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.registration import Hook, Registration
-
-FlushAnswer = asyncio.Future[BaseException | None]
 
 logger = logging.getLogger("batchqueue_async")
 
@@ -25,81 +25,87 @@ class Hooks:
         self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
-        self._flushes: dict[Registration, list[FlushAnswer]] = {}
-
-    @property
-    def has_flushes(self) -> bool:
-        return bool(self._flushes)
+        # Calls of `on_flush` that run; the shutdown waits for them.
+        self.flushing: set[asyncio.Task[BaseException | None]] = set()
 
     async def idle(
         self,
         registrations: Iterable[Registration],
-        busy: Collection[Registration | None],
+        now: float,
         drain_task: int,
     ) -> None:
         """Tell the handlers that got nothing, each at most once per shortest nap."""
-        loop = asyncio.get_running_loop()
         for registration in registrations:
             hook = registration.on_idle
-            if hook is None or registration.is_closed or registration in busy:
+            if hook is None or registration.is_closed or now < registration.next_idle:
                 continue
-            now = loop.time()
             # A handler that is at work elsewhere is not idle.
-            if now < registration.next_idle or not registration.gate.try_enter(
-                alone=True
-            ):
+            if not registration.gate.try_enter(ALONE):
                 continue
             registration.next_idle = now + self._shortest_idle
             try:
                 await self._call(hook, "on_idle", registration, drain_task)
             finally:
-                registration.gate.leave()
+                registration.gate.leave(ALONE)
             await asyncio.sleep(0)
 
-    def request_flush(self, registration: Registration) -> FlushAnswer:
-        """Ask the drain task that owns the handler to call `on_flush`, in between."""
-        done: FlushAnswer = asyncio.get_running_loop().create_future()
-        self._flushes.setdefault(registration, []).append(done)
-        return done
+    def flush(
+        self, registration: Registration, drain_task: int | None
+    ) -> asyncio.Task[BaseException | None]:
+        """Call `on_flush` on a task of its own, which a cancelled flush leaves running.
 
-    async def flush(self, owned: Iterable[Registration], drain_task: int) -> None:
-        """Call the `on_flush` that were asked for, and tell who asked."""
-        for registration in [each for each in owned if each in self._flushes]:
-            waiting = self._flushes.pop(registration)
-            if registration.on_flush is None or all(map(_is_done, waiting)):
-                continue
-            error: BaseException | None = asyncio.CancelledError()
-            try:
-                await registration.gate.enter(alone=True)
-                try:
-                    error = await self._call(
-                        registration.on_flush, "on_flush", registration, drain_task
-                    )
-                finally:
-                    registration.gate.leave()
-            finally:
-                _answer(waiting, error)
+        Returns:
+            A task; its result is what `on_flush` raised, if anything.
+        """
+        # Asked for at once: the drain task's next batch comes after it.
+        answer = registration.gate.ask(ALONE)
+        task = outside(
+            asyncio.get_running_loop().create_task,
+            self._flush(registration, drain_task, answer),
+        )
+        task.set_name(f"{self._name}: on_flush of {registration.label}")
+        self.flushing.add(task)
+        task.add_done_callback(self.flushing.discard)
+        return task
 
-    def forget_flushes(self) -> None:
-        """Nobody will call them any more: `on_close` has taken their place."""
-        for waiting in self._flushes.values():
-            _answer(waiting, None)
-        self._flushes.clear()
+    async def _flush(
+        self,
+        registration: Registration,
+        drain_task: int | None,
+        answer: asyncio.Future[None],
+    ) -> BaseException | None:
+        hook = registration.on_flush
+        await registration.gate.admitted(ALONE, answer)
+        try:
+            if hook is None or registration.is_closed:
+                return None
+            return await self._call(hook, "on_flush", registration, drain_task)
+        finally:
+            registration.gate.leave(ALONE)
 
-    async def close(self, registration: Registration) -> None:
-        """Call `on_close`, once for each handler; what it raises is logged."""
+    async def close(
+        self, registration: Registration, drain_task: int | None = None
+    ) -> None:
+        """Call `on_close`, once for each handler; what it raises is logged.
+
+        Args:
+            registration: The handler.
+            drain_task: Who calls, when the queue goes on.
+        """
         if registration.on_close is not None:
-            await registration.gate.enter(alone=True)
+            await registration.gate.enter(ALONE)
             registration.is_closed = True
             try:
-                await self._call(registration.on_close, "on_close", registration, None)
+                await self._call(
+                    registration.on_close, "on_close", registration, drain_task
+                )
             finally:
-                registration.gate.leave()
+                registration.gate.leave(ALONE)
 
     async def _call(
         self, hook: Hook, name: str, registration: Registration, drain_task: int | None
     ) -> BaseException | None:
-        with self._own_work.inside(drain_task):
+        with self._own_work.inside(drain_task, registration.gate):
             error = await attempt(hook)
         if error is not None:
             logger.error(
@@ -110,13 +116,3 @@ class Hooks:
                 exc_info=error,
             )
         return error
-
-
-def _is_done(answer: FlushAnswer) -> bool:
-    return answer.done()
-
-
-def _answer(waiting: Iterable[FlushAnswer], error: BaseException | None) -> None:
-    for each in waiting:
-        if not each.done():
-            each.set_result(error)

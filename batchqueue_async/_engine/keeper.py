@@ -12,6 +12,8 @@ import warnings
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
+from batchqueue_async._engine.reentrancy import outside
+
 _ATTRIBUTE = "_batchqueue_async_keeper"
 
 
@@ -32,6 +34,7 @@ class Keeper:
     def __init__(self) -> None:
         self._queues: dict[int, Kept] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
+        self._canary: asyncio.Task[None] | None = None
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> Keeper:
@@ -43,8 +46,17 @@ class Keeper:
         assert isinstance(keeper, Keeper)
         return keeper
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether all tasks of the loop are being cancelled, as at its end."""
+        canary = self._canary
+        return canary is not None and (canary.done() or canary.cancelling() > 0)
+
     async def keep(self, queue: Kept) -> None:
         self._queues[id(queue)] = queue
+        if self._canary is None or self._canary.done():
+            self._canary = outside(asyncio.get_running_loop().create_task, _sing())
+            self._canary.set_name("batchqueue_async canary")
         if self._sentinel is None:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
@@ -52,9 +64,15 @@ class Keeper:
 
     async def release(self, queue: Kept) -> None:
         self.forget(queue)
-        if not self._queues and self._sentinel is not None:
-            sentinel, self._sentinel = self._sentinel, None
+        if self._queues:
+            return
+        sentinel, self._sentinel = self._sentinel, None
+        canary, self._canary = self._canary, None
+        if sentinel is not None:
             await sentinel.aclose()
+        if canary is not None:
+            canary.cancel()
+            await asyncio.wait({canary})
 
     def forget(self, queue: Kept) -> None:
         self._queues.pop(id(queue), None)
@@ -78,3 +96,8 @@ class Keeper:
                 ResourceWarning,
                 stacklevel=2,
             )
+
+
+async def _sing() -> None:
+    # A task that nobody cancels but those who cancel all.
+    await asyncio.get_running_loop().create_future()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.failure_log import FailureLogs
+from batchqueue_async._engine.gate import TOGETHER
 from batchqueue_async._engine.grouping import Grouping
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.loads import Loads
@@ -36,6 +38,7 @@ class Layout(Generic[T]):
         self._weight = Fraction(0)
         self._guard: AbstractContextManager[Any] | None = None
         self._is_open = False
+        self._clock: Callable[[], float | None] | None = None
         self.partitions: list[Partition[T]] = []
         measure = config.rebalancing.measure if config.rebalancing else "items"
         self.loads = Loads(self.partitions, measure)
@@ -62,11 +65,16 @@ class Layout(Generic[T]):
         self.ownership = Ownership(min(count, self._declared))
         self._grow(count)
 
-    def open(self) -> None:
-        """Let producers in, now and into what grows later."""
+    def open(self, clock: Callable[[], float | None]) -> None:
+        """Let producers in, now and into what grows later.
+
+        Args:
+            clock: Tells the loop's time; None on other threads.
+        """
+        self._clock = clock if self._config.linger else None
         self._is_open = True
         for partition in self.partitions:
-            partition.open()
+            self._open(partition)
 
     def close(self) -> None:
         for partition in self.partitions:
@@ -98,7 +106,7 @@ class Layout(Generic[T]):
             item_type=item_type,
             weight=exact,
             order=self._registered,
-            alone=by_type,
+            slot=item_type if by_type else TOGETHER,
         )
         self._registered += 1
         replaced = self.handlers.add(registration)
@@ -142,6 +150,24 @@ class Layout(Generic[T]):
             return True
         return self.ownership.owner_of(self._home(registration)) == drain_task
 
+    def last_owner(self, partition: Partition[T]) -> int:
+        """Return the drain task that owns it, or did before its handoff."""
+        return self.ownership.last_owner(partition.index)
+
+    def home_owner(self, registration: Registration) -> int | None:
+        """Return the drain task that calls the handler's hooks; None for a consumer."""
+        if registration.item_type is None:
+            return None
+        return self.ownership.last_owner(self._home(registration))
+
+    def lingers_for(self, registration: Registration) -> bool:
+        """Whether items that may be for the handler wait for their batch to fill."""
+        if not self._config.linger:
+            return False
+        if isinstance(self.placement, TypePlacement) and registration.item_type:
+            return bool(self.partitions[self._home(registration)].items)
+        return any(partition.items for partition in self.partitions)
+
     def grouping(self) -> Grouping[T]:
         return Grouping(self.handlers, self.placement.types_in)
 
@@ -165,9 +191,13 @@ class Layout(Generic[T]):
             if self._guard is not None:
                 partition.share(self._guard)
             if self._is_open:
-                partition.open()
+                self._open(partition)
             self.partitions.append(partition)
         self.ownership.grow(len(self.partitions))
+
+    def _open(self, partition: Partition[T]) -> None:
+        partition.ages.clock = self._clock
+        partition.open()
 
     def _new_partition(self, index: int) -> Partition[T]:
         size = self._config.buffer_size

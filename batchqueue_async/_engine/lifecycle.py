@@ -94,9 +94,16 @@ class Lifecycle(Generic[T]):
         permit = self.own_work.capacity or nullcontext()
         work = Work(self.delivery, self.hooks, permit)
         self._crew = Crew(self.name, self._config, self._layout, work)
-        self._layout.open()
+        self._layout.open(self._time_here)
         disown_after_fork(self)
         await Keeper.of(self.loop).keep(self._queue)
+
+    def _time_here(self) -> float | None:
+        """Return the loop's time; None on other threads, where it may be an old one."""
+        loop = self.loop
+        if loop is None or asyncio._get_running_loop() is not loop:  # noqa: SLF001
+            return None
+        return loop.time()
 
     def notice(self, partition: Partition[T]) -> None:
         if self._crew is not None:
@@ -191,7 +198,11 @@ class Lifecycle(Generic[T]):
     def _begin_closing(
         self, crew: Crew[T], timeout: float | None
     ) -> asyncio.Task[None]:
-        if self._closing_task is None or self._closing is None:
+        if (
+            self._closing is None
+            or self._closing_task is None
+            or self._closing_task.cancelled()
+        ):
             self.state = State.CLOSING
             self._layout.close()
             self._closing = Closing(self.name)
@@ -202,7 +213,7 @@ class Lifecycle(Generic[T]):
         return self._closing_task
 
     async def _close(self, crew: Crew[T], closing: Closing[T]) -> None:
-        self._left = await closing.run(crew.running, self._layout, self.hooks)
+        self._left = await closing.run(crew, self._layout, self.hooks)
         self._layout.failures.add("returned", self._left)
         await crew.end()
         self.state = State.CLOSED

@@ -12,7 +12,15 @@ import asyncio
 class Nap:
     """Sleep until a time or until woken, whichever comes first."""
 
-    __slots__ = ("_loop", "_sleeper", "_slept_until", "_timer", "_until", "started")
+    __slots__ = (
+        "_is_called",
+        "_loop",
+        "_sleeper",
+        "_slept_until",
+        "_timer",
+        "_until",
+        "started",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -20,6 +28,7 @@ class Nap:
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
         self._slept_until = 0.0
+        self._is_called = False
         self.started = 0.0
 
     @property
@@ -34,6 +43,9 @@ class Nap:
             although the loop may fire a timer a clock tick early.
         """
         self.started = self._loop.time()
+        if self._is_called:
+            self._is_called = False
+            return self.started
         self._sleeper = self._loop.create_future()
         self._until = None
         self._slept_until = 0.0
@@ -58,8 +70,10 @@ class Nap:
             self._timer = self._loop.call_at(when, self._timer_fired)
 
     def wake(self) -> None:
-        """End the nap now; without a nap there is nothing to end."""
-        if self._sleeper is not None and not self._sleeper.done():
+        """End the nap now, or else the next one before it begins."""
+        if self._sleeper is None:
+            self._is_called = True
+        elif not self._sleeper.done():
             self._sleeper.set_result(None)
 
     def _timer_fired(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from batchqueue_async._engine.capacity import Capacity
+from batchqueue_async._engine.gate import Gate
 from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.reentrancy import Inside, current_call, handler_call
@@ -19,13 +20,17 @@ from batchqueue_async._engine.reentrancy import Inside, current_call, handler_ca
 class OwnWork:
     """What the calling handler's own drain task has to do, if a handler calls."""
 
-    __slots__ = ("_ownership", "_queue", "capacity")
+    __slots__ = ("_flushing", "_ownership", "_queue", "at_gate", "capacity")
 
     def __init__(self, queue: object, ownership: Ownership) -> None:
         self._queue = queue
         self._ownership = ownership
         # Drain capacity that the queue shares with others.
         self.capacity: Capacity | None = None
+        # Drain tasks whose handlers wait for a flush: they wait for each other.
+        # Drain tasks that wait to enter a handler.
+        self.at_gate: dict[int, Gate] = {}
+        self._flushing: set[int] = set()
 
     @property
     def drain_task(self) -> int | None:
@@ -33,9 +38,9 @@ class OwnWork:
         call = handler_call(self._queue)
         return None if call is None else call.drain_task
 
-    def inside(self, drain_task: int | None) -> Inside:
+    def inside(self, drain_task: int | None, gate: Gate | None = None) -> Inside:
         """Mark a call of user code by a drain task; None where none is at work."""
-        return Inside(self._queue, drain_task, self.capacity)
+        return Inside(self._queue, drain_task, self.capacity, gate)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -53,6 +58,34 @@ class OwnWork:
                 yield
 
     def includes(self, partition: Partition[Any]) -> bool:
-        """Whether the caller's drain task is the one that the partition waits for."""
+        """Whether the partition waits for the caller's drain task.
+
+        Or for one that the caller keeps out of the handler which it is in.
+        """
+        call = handler_call(self._queue)
+        if call is None or call.drain_task is None:
+            return False
+        owner = self._ownership.last_owner(partition.index)
+        kept_out = call.gate is not None and self.at_gate.get(owner) is call.gate
+        return owner == call.drain_task or kept_out
+
+    @contextlib.contextmanager
+    def flushing(self) -> Iterator[None]:
+        """Mark that the caller flushes, if a handler calls."""
         own = self.drain_task
-        return own is not None and self._ownership.depends_on(partition.index, own)
+        if own is None or own in self._flushing:
+            yield
+            return
+        self._flushing.add(own)
+        try:
+            yield
+        finally:
+            self._flushing.discard(own)
+
+    def blocks_flush(self, drain_task: int | None) -> bool:
+        """Whether a flush by the caller must not wait for this drain task.
+
+        It is the caller's own, or its handler waits for a flush, too: they would wait
+        for each other.
+        """
+        return self.drain_task is not None and drain_task in self._flushing

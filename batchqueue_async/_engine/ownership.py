@@ -47,9 +47,9 @@ class Ownership:
         """Return each partition's owner, the old one for those in a handoff."""
         return list(self._owners)
 
-    def depends_on(self, partition: int, drain_task: int) -> bool:
-        """Whether the partition waits for this drain task: to take, or to let go."""
-        return self._owners[partition] == drain_task
+    def last_owner(self, partition: int) -> int:
+        """Return whom the partition waits for: to take, or in a handoff to let go."""
+        return self._owners[partition]
 
     def revoke(self, partition: int) -> None:
         """Begin a handoff: nobody may take from the partition."""

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.accounts import Accounts, Watcher
+from batchqueue_async._engine.ages import Ages
 from batchqueue_async._engine.hold import Hold
 from batchqueue_async._engine.waiting_line import Waiter, WaitingLine
 
@@ -40,8 +41,9 @@ class Partition(asyncio.Queue[T]):
         self.hold = Hold()
         # Seconds that handlers have spent on this partition's items.
         self.busy = 0.0
-        # When the oldest waiting item was first seen by the loop.
-        self.since: float | None = None
+        self.ages = Ages()
+        # The position of the first item of the last take.
+        self.taken_from = 0
         self.limit = 0
         # The same bound for other threads, which hold the guard.
         self.guarded_limit = 0
@@ -126,10 +128,11 @@ class Partition(asyncio.Queue[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self._guard:
+            self.taken_from = self.accounts.taken_out
             taken = self._remove(most)
             self.accounts.take(len(taken))
             self._serve_line()
-            return taken
+        return taken
 
     def reject(self, count: int) -> None:
         """Count refusals that were returned."""
@@ -143,6 +146,11 @@ class Partition(asyncio.Queue[T]):
             self.accounts.remove_waiting("returned", len(left))
         self.accounts.tell_watchers()
         return left
+
+    def oldest(self, now: float) -> float:
+        """Return when the oldest waiting item came; called on the loop, with linger."""
+        with self._guard:
+            return self.ages.oldest(self.accounts.taken_out, now)
 
     def watch(self, watcher: Watcher) -> bool:
         """Tell `watcher` once when all that is accepted by now is settled.
@@ -161,8 +169,7 @@ class Partition(asyncio.Queue[T]):
         return len(chunk)
 
     def _append(self, chunk: Sequence[T]) -> None:
-        if not self.items:
-            self.since = None
+        self.ages.note(self.accepted)
         self.items.extend(chunk)
         self._set_limits()
 

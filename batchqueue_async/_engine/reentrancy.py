@@ -6,6 +6,7 @@ returned, so that a task which outlives its handler is outside again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextvars import ContextVar, Token, copy_context
 from types import TracebackType
@@ -17,12 +18,18 @@ R = TypeVar("R")
 class Inside:
     """A call of a handler (or hook, or `on_error`) by one drain task of one queue."""
 
-    __slots__ = ("_reset", "capacity", "drain_task", "is_over", "queue")
+    __slots__ = ("_reset", "capacity", "drain_task", "gate", "is_over", "queue")
 
     def __init__(
-        self, queue: object, drain_task: int | None, capacity: object | None
+        self,
+        queue: object,
+        drain_task: int | None,
+        capacity: object | None,
+        gate: object | None,
     ) -> None:
         self.queue = queue
+        # The gate of the handler that is entered; None for `on_error`.
+        self.gate = gate
         # The shared drain capacity of which the call holds a permit.
         self.capacity = capacity
         # None where no drain task is at work: `on_close`.
@@ -42,7 +49,9 @@ class Inside:
     ) -> None:
         self.is_over = True
         if self._reset is not None:
-            _inside.reset(self._reset)
+            # A coroutine that is thrown away is closed in a strange context.
+            with contextlib.suppress(ValueError):
+                _inside.reset(self._reset)
 
 
 _inside: ContextVar[Inside | None] = ContextVar("inside_handler", default=None)

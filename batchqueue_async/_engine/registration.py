@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from fractions import Fraction
 from typing import Any, cast
 
-from batchqueue_async._engine.gate import Gate
+from batchqueue_async._engine.gate import TOGETHER, Gate
 from batchqueue_async._policies.handlers import require_handler
 
 Consume = Callable[[list[Any]], Awaitable[None] | None]
@@ -17,7 +17,6 @@ class Registration:
     """A handler under its item type, or the queue's single consumer (no type)."""
 
     __slots__ = (
-        "alone",
         "batches",
         "consume",
         "gate",
@@ -29,6 +28,7 @@ class Registration:
         "on_flush",
         "on_idle",
         "order",
+        "slot",
         "weight",
     )
 
@@ -39,15 +39,15 @@ class Registration:
         item_type: type | None = None,
         weight: Fraction = Fraction(1),
         order: int = 0,
-        alone: bool = False,
+        slot: Hashable = TOGETHER,
     ) -> None:
         self.handler = handler
         self.item_type = item_type
         self.weight = weight
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
-        # Whether `consume` must be alone in the handler.
-        self.alone = alone
+        # Which other calls of `consume` may be inside of the handler with one.
+        self.slot = slot
         self.consume = consume_of(handler)
         self.on_idle = _hook(handler, "on_idle")
         self.on_flush = _hook(handler, "on_flush")

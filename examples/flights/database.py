@@ -29,6 +29,11 @@ class Run:
     cancellations: int = 0
     observations: int = 0
 
+    @property
+    def events(self) -> int:
+        """How many events it produced."""
+        return self.departures + self.arrivals + self.cancellations + self.observations
+
 
 class Database(Protocol):
     """An open connection."""
@@ -70,7 +75,6 @@ class DatabaseWriter:
         self._database: Database | None = None
 
     async def consume(self, batch: list[Window | TopDelay]) -> None:
-        """Write a batch in one transaction."""
         if self._database is None:
             self._database = await self._connect()
         await self._database.write(_metric_rows(batch), _top_rows(batch))

@@ -16,17 +16,13 @@ class JsonLines:
         self._file = path.open("w", encoding="utf-8")
 
     def consume(self, batch: list[Cancellation]) -> None:
-        """Write a batch."""
         self._file.writelines(f"{json.dumps(asdict(event))}\n" for event in batch)
 
     def on_idle(self) -> None:
-        """Let readers of the file see what has been written."""
         self._file.flush()
 
     def on_flush(self) -> None:
-        """Let readers of the file see what has been written."""
         self._file.flush()
 
     def on_close(self) -> None:
-        """Close the file."""
         self._file.close()

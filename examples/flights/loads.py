@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
 
@@ -27,7 +27,7 @@ class Load:
 class LoadRecorder:
     """Takes the statistics of every queue at regular intervals, on its own thread."""
 
-    def __init__(self, queues: Mapping[str, SyncBatchQueue]) -> None:
+    def __init__(self, queues: Mapping[str, SyncBatchQueue[Any]]) -> None:
         self._queues = queues
         self._started = monotonic()
         self._interval = _INTERVAL
@@ -58,6 +58,10 @@ class LoadRecorder:
         )
         handled = now.queues[name].handled - before.queues[name].handled
         return handled / (now.at - before.at) if now.at > before.at else 0.0
+
+    def peak(self, name: str) -> int:
+        """Return how many items waited in a queue at most, as far as was seen."""
+        return max(load.queues[name].waiting for load in self.loads)
 
     def _record(self) -> None:
         while not self._stopped.wait(self._interval):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from time import monotonic
 
 from batchqueue_async import BatchQueue, BatchQueueError
 
@@ -39,33 +39,30 @@ class WindowMerger:
         self._every = every
         self._at_most = at_most
         self._windows: Windows = {}
-        self._passed_on = monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._passed_on = self._loop.time()
 
     async def consume(self, batch: list[Window]) -> None:
-        """Merge a batch; pass the windows on if it is time or there are many."""
         merge_into(self._windows, batch)
         if self._is_due() or len(self._windows) >= self._at_most:
             await self._pass_on()
 
     async def on_idle(self) -> None:
-        """Pass on what is due although nothing new came."""
         if self._is_due():
             await self._pass_on()
 
     async def on_flush(self) -> None:
-        """Pass everything on."""
         await self._pass_on()
 
     async def on_close(self) -> None:
-        """Pass everything on; the next stage closes later."""
         await self._pass_on()
 
     def _is_due(self) -> bool:
-        return monotonic() - self._passed_on >= self._every
+        return self._loop.time() - self._passed_on >= self._every
 
     async def _pass_on(self) -> None:
         windows, self._windows = self._windows, {}
-        self._passed_on = monotonic()
+        self._passed_on = self._loop.time()
         accepted = await self._downstream.produce_many(windows.values())
         if accepted < len(windows):
             msg = f"{self._downstream.name} closed before the stage that feeds it"

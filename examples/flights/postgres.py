@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple
 from typing import Self
-from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -31,7 +31,7 @@ _PAGE = 10_000
 
 
 class PostgresDatabase:
-    """A connection to a PostgreSQL server."""
+    """A `Database` on a PostgreSQL server."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -39,58 +39,64 @@ class PostgresDatabase:
     @classmethod
     async def connect(cls, url: str) -> Self:
         """Connect to the server that the URL names."""
-        try:
+        with _told_in_a_line():
+            settings = {"search_path": _SCHEMA, "application_name": "flights demo"}
             connection = await asyncpg.connect(
-                url, timeout=10, server_settings={"search_path": _SCHEMA}
+                url, timeout=10, server_settings=settings
             )
-        except (OSError, ValueError, asyncpg.PostgresError) as error:
-            server = urlsplit(url).hostname or "the server"
-            msg = f"cannot connect to PostgreSQL at {server}: {first_line(error)}"
-            raise Problem(msg) from error
-        except asyncpg.InterfaceError as error:
-            msg = f"not a usable PostgreSQL URL: {first_line(error)}"
-            raise Problem(msg) from error
         return cls(connection)
 
     async def reset(self) -> None:
-        """Begin afresh: replace the tables of an earlier run by empty ones."""
-        try:
+        with _told_in_a_line():
             async with self._connection.transaction():
                 await self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
                 for table in TABLES:
                     await self._connection.execute(f"DROP TABLE IF EXISTS {table}")
                 for statement in create_tables(_WORDS):
                     await self._connection.execute(statement)
-        except asyncpg.PostgresError as error:
-            msg = f"cannot create tables in PostgreSQL: {first_line(error)}"
-            raise Problem(msg) from error
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:
-        """Add windows to those that exist, and replace top delays: all or nothing."""
-        async with self._connection.transaction():
-            if windows:
-                await self._connection.execute(_WRITE_METRICS, *_columns(windows))
-            if top_delays:
-                await self._connection.execute(_WRITE_TOP_DELAYS, *_columns(top_delays))
+        with _told_in_a_line():
+            async with self._connection.transaction():
+                if windows:
+                    await self._connection.execute(_WRITE_METRICS, *_columns(windows))
+                if top_delays:
+                    columns = _columns(top_delays)
+                    await self._connection.execute(_WRITE_TOP_DELAYS, *columns)
 
     async def record(self, run: Run) -> None:
-        """Say what is in the tables."""
-        async with self._connection.transaction():
-            await self._connection.execute("DELETE FROM runs")
-            await self._connection.execute(
-                "INSERT INTO runs VALUES ($1, $2, $3, $4, $5, $6, $7)", *astuple(run)
-            )
+        with _told_in_a_line():
+            async with self._connection.transaction():
+                await self._connection.execute("DELETE FROM runs")
+                await self._connection.execute(
+                    "INSERT INTO runs VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                    *astuple(run),
+                )
 
     async def rows(self, query: str) -> AsyncIterator[Row]:
-        """Return the rows of a query without holding all of them."""
-        async with self._connection.transaction():
-            async for record in self._connection.cursor(query, prefetch=_PAGE):
-                yield tuple(record)
+        with _told_in_a_line():
+            async with self._connection.transaction():
+                async for record in self._connection.cursor(query, prefetch=_PAGE):
+                    yield tuple(record)
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._connection.close()
 
 
 def _columns(rows: list[Row]) -> list[Row]:
     return list(zip(*rows, strict=True))
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    try:
+        yield
+    except (
+        OSError,
+        ValueError,
+        asyncpg.InterfaceError,
+        asyncpg.PostgresError,
+    ) as error:
+        # Without the URL, which may hold a password.
+        msg = f"PostgreSQL cannot be used: {first_line(error)}"
+        raise Problem(msg) from error

@@ -1,10 +1,14 @@
-"""What a user can put right: told in one line, never as a traceback."""
+"""What ends the demo with one line instead of a traceback."""
 
 from __future__ import annotations
 
 
-class Problem(Exception):  # noqa: N818 - it is the user's to solve, not a defect
+class Problem(Exception):
     """The demo cannot do what it was asked to, and its text says why."""
+
+
+class ItemsLost(Exception):
+    """Events were accepted and did not end in the database or the file."""
 
 
 def first_line(error: BaseException) -> str:

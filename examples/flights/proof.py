@@ -13,22 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .database import Connect, Row, connected
+from .answers import (
+    CANCELLATION,
+    KEYS,
+    WEATHER,
+    cancellations_query,
+    metrics_query,
+    numbers,
+    rows,
+    top_delays_query,
+)
+from .database import Connect, Row, Run, connected
 from .problems import Problem, first_line
-from .reading import arrow_batches
 from .schema import METRIC_COLUMNS, TOP_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_KEYS = {"Carrier": "carrier", "Origin": "origin", "Route": "origin || '-' || dest"}
-_FLIGHT_EVENTS = {
-    "Departure": ("departed", "dep_delay"),
-    "Arrival": ("arrived", "arr_delay"),
-    "Cancellation": ("NOT departed", "INT(NULL)"),
-}
-_WEATHER = ("temperature", "precipitation", "visibility")
-_CANCELLATION = ("carrier", "flight", "origin", "dest", "day", "hour")
+_METRICS = f"SELECT {', '.join(METRIC_COLUMNS)} FROM metrics ORDER BY {numbers(3)}"
+_TOP_DELAYS = f"SELECT {', '.join(TOP_COLUMNS)} FROM top_delays ORDER BY {numbers(3)}"
 _EXAMPLES = 3
 
 
@@ -69,25 +72,45 @@ async def prove(
     try:
         async with connected(connect) as database:
             return [
-                *await _check_metrics(spark, database.rows(_ours("metrics", 3))),
+                *await _check_metrics(spark, database.rows(_METRICS)),
                 await _check_list(
                     "top delays",
-                    _rows(spark, _top_query(top_size)),
-                    database.rows(_ours("top_delays", 3)),
+                    rows(spark, top_delays_query(top_size)),
+                    database.rows(_TOP_DELAYS),
+                    key=3,
                 ),
                 await _check_list(
-                    export.name, _rows(spark, _export_query()), _exported(export)
+                    export.name,
+                    rows(spark, cancellations_query()),
+                    _exported(export),
+                    key=None,
                 ),
             ]
     finally:
         spark.catalog.uncacheTable("flights")
 
 
-async def _check_metrics(
-    spark: SparkSession, ours: AsyncIterator[Row]
-) -> list[Check]:
+async def holds_all_of(run: Run, connect: Connect) -> bool:
+    """Tell whether every metric has exactly the events that a run has produced."""
+    expected = {
+        f"{dimension}{event}": produced
+        for event, produced in (
+            ("Departure", run.departures),
+            ("Arrival", run.arrivals),
+            ("Cancellation", run.cancellations),
+        )
+        for dimension in KEYS
+    }
+    expected |= {f"Origin{value.title()}": run.observations for value in WEATHER}
+    query = "SELECT metric, SUM(count) FROM metrics GROUP BY metric"
+    async with connected(connect) as database:
+        actual = {metric: int(count) async for metric, count in database.rows(query)}
+    return actual == {metric: count for metric, count in expected.items() if count}
+
+
+async def _check_metrics(spark: SparkSession, ours: AsyncIterator[Row]) -> list[Check]:
     checks: dict[str, Check] = {}
-    async for left, right in _in_step(_rows(spark, _metrics_query()), ours, key=3):
+    async for left, right in _in_step(rows(spark, metrics_query()), ours, key=3):
         metric, _, _, count, _, total, *_ = left or right or ()
         check = checks.get(metric) or checks.setdefault(metric, Check(metric, total=0))
         check.compare(left, right)
@@ -98,10 +121,10 @@ async def _check_metrics(
 
 
 async def _check_list(
-    name: str, spark: Iterator[Row], ours: AsyncIterator[Row]
+    name: str, spark: Iterator[Row], ours: AsyncIterator[Row], key: int | None
 ) -> Check:
     check = Check(name)
-    async for left, right in _in_step(spark, ours, key=None):
+    async for left, right in _in_step(spark, ours, key):
         check.compare(left, right)
     check.count = check.rows
     return check
@@ -124,71 +147,17 @@ async def _in_step(
             left, right = next(expected, None), await anext(actual, None)
 
 
-def _rows(spark: SparkSession, query: str) -> Iterator[Row]:
-    for batch in arrow_batches(spark.sql(query)):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _ours(table: str, key: int) -> str:
-    columns = METRIC_COLUMNS if table == "metrics" else TOP_COLUMNS
-    return f"SELECT {', '.join(columns)} FROM {table} ORDER BY {_numbers(key)}"
-
-
 async def _exported(path: Path) -> AsyncIterator[Row]:
     try:
         with path.open(encoding="utf-8") as lines:
-            rows = [tuple(map(json.loads(line).get, _CANCELLATION)) for line in lines]
-    except (OSError, ValueError) as error:
+            exported = sorted(map(_cancellation, lines))
+    except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"cannot read the export: {first_line(error)}"
         raise Problem(msg) from error
-    for row in sorted(rows):
+    for row in exported:
         yield row
 
 
-def _metrics_query() -> str:
-    groups = [
-        _group(f"{dimension}{event}", key, value, f"flights WHERE {condition}")
-        for event, (condition, value) in _FLIGHT_EVENTS.items()
-        for dimension, key in _KEYS.items()
-    ]
-    groups += [
-        _group(f"Origin{value.title()}", "origin", value, "weather")
-        for value in _WEATHER
-    ]
-    return f"{' UNION ALL '.join(groups)} ORDER BY {_numbers(3)}"
-
-
-def _group(metric: str, key: str, value: str, source: str) -> str:
-    return f"""
-        SELECT '{metric}', {key}, hour, COUNT(*), COUNT({value}),
-            COALESCE(SUM({value}), 0), MIN({value}), MAX({value})
-        FROM {source} GROUP BY {key}, hour"""
-
-
-def _top_query(size: int) -> str:
-    kinds = " UNION ALL ".join(
-        f"""
-        SELECT '{kind}' AS kind, day, {delay} AS delay, hour, carrier, flight, origin,
-            dest
-        FROM flights WHERE {condition} AND {delay} IS NOT NULL"""
-        for kind, (condition, delay) in _FLIGHT_EVENTS.items()
-        if kind != "Cancellation"
-    )
-    return f"""
-        SELECT {', '.join(TOP_COLUMNS)} FROM (
-            SELECT *, ROW_NUMBER() OVER (
-                PARTITION BY kind, day
-                ORDER BY delay DESC, hour DESC, carrier DESC, flight DESC, origin DESC,
-                    dest DESC
-            ) AS rank FROM ({kinds})
-        ) WHERE rank <= {size} ORDER BY {_numbers(3)}"""
-
-
-def _export_query() -> str:
-    columns = _numbers(len(_CANCELLATION))
-    fields = ", ".join(_CANCELLATION)
-    return f"SELECT {fields} FROM flights WHERE NOT departed ORDER BY {columns}"
-
-
-def _numbers(columns: int) -> str:
-    return ", ".join(str(number) for number in range(1, columns + 1))
+def _cancellation(line: str) -> Row:
+    fields = json.loads(line)
+    return tuple(fields[name] for name in CANCELLATION)

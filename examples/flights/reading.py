@@ -9,21 +9,19 @@ rows, and memory is bound by two partitions, whatever the size of the input.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from .data import InputFiles
 from .events import Arrival, Cancellation, Departure, Event, Observation
 from .problems import Problem, first_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from .data import InputFiles
 
 # Small splits of the input: the first events arrive early, and two are little memory.
 _SPLIT = "4m"
@@ -58,8 +56,8 @@ def open_tables(spark: SparkSession, files: InputFiles) -> None:
             _read_csv(spark, path).createOrReplaceTempView(f"{name}_csv")
             spark.sql(query).createOrReplaceTempView(name)
         except PySparkException as error:
-            reason = first_line(error)
-            raise Problem(f"{path.name} is not as expected: {reason}") from error
+            msg = f"{path.name} is not as expected: {first_line(error)}"
+            raise Problem(msg) from error
 
 
 def read_airlines(path: Path) -> dict[str, str]:
@@ -70,29 +68,31 @@ def read_airlines(path: Path) -> dict[str, str]:
 
 def read_events(spark: SparkSession) -> Iterator[list[Event]]:
     """Return everything that happened, in lists of a few thousand events."""
-    for batch in arrow_batches(spark.table("weather")):
-        yield list(_observations(batch))
     for batch in arrow_batches(spark.table("flights")):
         yield list(_flight_events(batch))
+    for batch in arrow_batches(spark.table("weather")):
+        yield list(_observations(batch))
 
 
 def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     """Return the frame's rows in their order, column by column, in bounded memory."""
 
-    # Nested, so that it travels to the executors by value: they needn't find `examples`.
+    # Nested, so that it travels by value: executors needn't find `examples`.
     def to_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             stream = pa.BufferOutputStream()
             with pa.ipc.new_stream(stream, batch.schema) as writer:
                 writer.write_batch(batch)
-            yield pa.RecordBatch.from_pydict({"arrow": [stream.getvalue().to_pybytes()]})
+            arrow = stream.getvalue().to_pybytes()
+            yield pa.RecordBatch.from_pydict({"arrow": [arrow]})
 
     packed = frame.mapInArrow(to_bytes, "arrow BINARY")
     try:
         for row in packed.toLocalIterator(prefetchPartitions=True):
             yield from pa.ipc.open_stream(row.arrow)
     except (Py4JJavaError, PySparkException) as error:
-        raise Problem(f"Spark cannot read the data: {_root_cause(error)}") from error
+        msg = f"Spark cannot read the data: {_root_cause(error)}"
+        raise Problem(msg) from error
 
 
 def _read_csv(spark: SparkSession, path: Path) -> DataFrame:

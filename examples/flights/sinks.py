@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .database import Connect
 from .problems import Problem
-
-if TYPE_CHECKING:
-    from .database import Connect
 
 
 def sink_for(url: str | None, out: Path) -> Connect:
-    """Return what connects to the sink; imports only the client that it needs."""
-    scheme, separator, rest = (url or f"sqlite:///{out / 'flights.db'}").partition(
-        "://"
-    )
-    if separator and scheme == "sqlite" and rest.startswith("/") and rest != "/":
-        from .sqlite import SqliteDatabase
+    """Return what connects to the sink."""
+    # Each client is imported when it is needed: no sink needs the other's.
+    url = url or f"sqlite:///{out / 'flights.db'}"
+    path = url.removeprefix("sqlite:///")
+    if path not in {url, ""}:
+        from .sqlite import SqliteDatabase  # noqa: PLC0415
 
-        return partial(SqliteDatabase.connect, Path(rest[1:]))
-    if separator and url and scheme in {"postgresql", "postgres"}:
-        from .postgres import PostgresDatabase
+        return partial(SqliteDatabase.connect, Path(path))
+    if url.startswith(("postgresql://", "postgres://")):
+        from .postgres import PostgresDatabase  # noqa: PLC0415
 
         return partial(PostgresDatabase.connect, url)
     msg = f"--sink must be postgresql://... or sqlite:///path, got {url!r}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Self
@@ -36,7 +36,7 @@ _PAGE = 10_000
 
 
 class SqliteDatabase:
-    """A connection to a SQLite file."""
+    """A `Database` in a SQLite file."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
         self._connection = connection
@@ -44,22 +44,22 @@ class SqliteDatabase:
     @classmethod
     async def connect(cls, path: Path) -> Self:
         """Open the file, or create it."""
-        try:
+        with _told_in_a_line():
+            # When aiosqlite fails to open a file, its thread may survive the loop and
+            # complain: what cannot be opened is found out without it.
+            sqlite3.connect(path).close()
             connection = await aiosqlite.connect(path, isolation_level=None)
-        except sqlite3.Error as error:
-            raise _unusable(path, error) from error
-        try:
-            # Others may read while the demo writes.
-            await connection.execute("PRAGMA journal_mode = WAL")
-            await connection.execute("PRAGMA synchronous = NORMAL")
-            await connection.execute("PRAGMA cache_size = -65536")
-        except sqlite3.Error as error:
-            await connection.close()
-            raise _unusable(path, error) from error
+            try:
+                # Others may read while the demo writes.
+                await connection.execute("PRAGMA journal_mode = WAL")
+                await connection.execute("PRAGMA synchronous = NORMAL")
+                await connection.execute("PRAGMA cache_size = -65536")
+            except BaseException:
+                await connection.close()
+                raise
         return cls(connection)
 
     async def reset(self) -> None:
-        """Begin afresh: replace the tables of an earlier run by empty ones."""
         async with self._transaction():
             for table in TABLES:
                 await self._connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -67,13 +67,11 @@ class SqliteDatabase:
                 await self._connection.execute(statement)
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:
-        """Add windows to those that exist, and replace top delays: all or nothing."""
         async with self._transaction():
             await self._connection.executemany(_WRITE_METRICS, windows)
             await self._connection.executemany(_WRITE_TOP_DELAYS, top_delays)
 
     async def record(self, run: Run) -> None:
-        """Say what is in the tables."""
         async with self._transaction():
             await self._connection.execute("DELETE FROM runs")
             await self._connection.execute(
@@ -81,26 +79,32 @@ class SqliteDatabase:
             )
 
     async def rows(self, query: str) -> AsyncIterator[Row]:
-        """Return the rows of a query without holding all of them."""
-        async with self._connection.execute(query) as cursor:
-            while page := await cursor.fetchmany(_PAGE):
-                for row in page:
-                    yield tuple(row)
+        with _told_in_a_line():
+            async with self._connection.execute(query) as cursor:
+                while page := await cursor.fetchmany(_PAGE):
+                    for row in page:
+                        yield tuple(row)
 
     async def close(self) -> None:
-        """Close the connection."""
         await self._connection.close()
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
-        await self._connection.execute("BEGIN")
-        try:
-            yield
-        except BaseException:
-            await self._connection.rollback()
-            raise
-        await self._connection.commit()
+        with _told_in_a_line():
+            # At once: nobody can then make a commit fail that has waited for its turn.
+            await self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                await self._connection.rollback()
+                raise
+            await self._connection.commit()
 
 
-def _unusable(path: Path, error: sqlite3.Error) -> Problem:
-    return Problem(f"cannot use the SQLite file {path}: {first_line(error)}")
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        msg = f"SQLite cannot use the database: {first_line(error)}"
+        raise Problem(msg) from error

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
-from time import monotonic
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from batchqueue_async import BatchQueue, BatchQueueError
 
 from .events import Arrival, Departure
+
+E = TypeVar("E", Departure, Arrival)
 
 # Compared field by field: a total order, so that ties end the same in every run.
 Rank: TypeAlias = tuple[int, int, str, int, str, str]
@@ -32,7 +34,7 @@ class TopDelay:
     dest: str
 
 
-class LongestDelays:
+class LongestDelays(Generic[E]):
     """The handler of one type of event with a delay.
 
     Args:
@@ -51,10 +53,10 @@ class LongestDelays:
         self._every = every
         self._days: defaultdict[int, list[Rank]] = defaultdict(list)
         self._changed: set[int] = set()
-        self._reported = monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._reported = self._loop.time()
 
-    async def consume(self, batch: list[Departure | Arrival]) -> None:
-        """Rank a batch; report if it is time."""
+    async def consume(self, batch: list[E]) -> None:
         for event in batch:
             if event.delay is not None:
                 self._rank(event, event.delay)
@@ -62,19 +64,16 @@ class LongestDelays:
             await self._report()
 
     async def on_idle(self) -> None:
-        """Report what is due although nothing new came."""
         if self._is_due():
             await self._report()
 
     async def on_flush(self) -> None:
-        """Report all that is new."""
         await self._report()
 
     async def on_close(self) -> None:
-        """Report all that is new; the database closes later."""
         await self._report()
 
-    def _rank(self, event: Departure | Arrival, delay: int) -> None:
+    def _rank(self, event: E, delay: int) -> None:
         longest = self._days[event.day]
         rank = (
             delay,
@@ -91,12 +90,12 @@ class LongestDelays:
             self._changed.add(event.day)
 
     def _is_due(self) -> bool:
-        return monotonic() - self._reported >= self._every
+        return self._loop.time() - self._reported >= self._every
 
     async def _report(self) -> None:
         rows = list(self._changed_rows())
         self._changed.clear()
-        self._reported = monotonic()
+        self._reported = self._loop.time()
         if await self._downstream.produce_many(rows) < len(rows):
             msg = f"{self._downstream.name} closed before the stage that feeds it"
             raise BatchQueueError(msg)

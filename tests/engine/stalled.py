@@ -22,6 +22,11 @@ class Stalled:
     gate: asyncio.Event
     waiting: list[asyncio.Task[object]] = field(default_factory=list)
 
+    async def join_the_line(self, *items: int) -> None:
+        """Start one producer that waits, whose answer is of no interest."""
+        task = await self.wait_to_produce(*items)
+        assert not task.done()
+
     async def wait_to_produce(self, *items: int) -> asyncio.Task[bool]:
         """Start one producer that waits in line, with one item or with several."""
         assert items

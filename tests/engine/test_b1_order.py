@@ -37,16 +37,16 @@ async def test_items_keep_their_order_whatever_call_brought_them(
 async def test_waiting_producers_are_served_first_come_first_served() -> None:
     async with stalled_queue(buffer_size=2) as stalled:
         for item in range(3, 30):
-            await stalled.wait_to_produce(item)
+            await stalled.join_the_line(item)
     assert stalled.handler.items == list(range(30))
 
 
 async def test_produce_many_is_not_interleaved_with_who_came_later() -> None:
     """It waits for five slots, which come two at a time."""
     async with stalled_queue(buffer_size=2) as stalled:
-        await stalled.wait_to_produce(3, 4, 5, 6, 7)
-        await stalled.wait_to_produce(8)
-        await stalled.wait_to_produce(9, 10, 11)
+        await stalled.join_the_line(3, 4, 5, 6, 7)
+        await stalled.join_the_line(8)
+        await stalled.join_the_line(9, 10, 11)
     assert stalled.handler.items == list(range(12))
 
 
@@ -90,7 +90,7 @@ async def test_the_order_of_true_answers_is_the_order_of_items() -> None:
 
 async def test_produce_nowait_is_refused_while_somebody_waits() -> None:
     async with stalled_queue() as stalled:
-        await stalled.wait_to_produce(3)
+        await stalled.join_the_line(3)
         assert not stalled.queue.produce_nowait(99)
         assert stalled.queue.stats().rejected == 1
     assert stalled.handler.items == [0, 1, 2, 3]
@@ -177,7 +177,7 @@ async def test_types_that_share_a_handler_keep_their_common_order() -> None:
     class Sub(Base): ...
 
     handler = RecordingHandler[Base]()
-    async with BatchQueue("q") as queue:
+    async with BatchQueue("q", BatchQueueConfig[Base]()) as queue:
         queue.add_handler(Base, handler)
         sent = [(Sub if number % 3 else Base)(number) for number in range(50)]
         assert await queue.produce_many(sent) == 50

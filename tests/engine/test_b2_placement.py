@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def fixed(partitions: int) -> BatchQueue[object]:
     return BatchQueue("q", config)
 
 
-def ignore(_: list[object]) -> None:
+def ignore(_: list[Any]) -> None:
     """Handle a batch."""
 
 
@@ -182,7 +183,7 @@ async def test_an_unregistered_subclass_follows_nobody_once_it_is_placed() -> No
 
     class Item(Near): ...
 
-    far, near = RecordingHandler[object](), RecordingHandler[object]()
+    far, near = RecordingHandler[Any](), RecordingHandler[Any]()
     async with fixed(4) as queue:
         queue.add_handler(Far, far)
         before = home(queue, Item)

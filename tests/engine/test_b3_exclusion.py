@@ -76,10 +76,10 @@ async def test_no_call_meets_another_under_load_growth_and_flushes() -> None:
         max_batch=3,
         idle=QUICK,
     )
-    types: list[Any] = [type(f"Type{number}", (), {}) for number in range(24)]
+    types = [type(f"Type{number}", (), {}) for number in range(24)]
     handlers = {each: Slow(delay=0.001 * (n % 3)) for n, each in enumerate(types)}
 
-    async def produce(item_type: Any) -> None:
+    async def produce(item_type: type) -> None:
         for step in range(12):
             assert await queue.produce(item_type())
             await asyncio.sleep(0.002 * (step % 3))
@@ -181,6 +181,36 @@ async def test_registering_the_same_handler_again_does_not_let_it_in_twice() -> 
         # With another number it idles elsewhere.
         queue.add_handler(str, RecordingHandler())
         queue.add_handler(int, handler, weight=2.0)
+        await asyncio.sleep(0.02)
+        gate.set()
+    assert handler.max_concurrency == 1
+
+
+@every_loop
+async def test_coming_back_after_another_does_not_let_a_handler_in_twice() -> None:
+    gate = asyncio.Event()
+    handler = RecordingHandler[Any](gate=gate)
+    async with two_drain_tasks(to_the_second) as queue:
+        queue.add_handler(int, handler)
+        assert await queue.produce(1)
+        await handler.entered()
+        queue.add_handler(int, RecordingHandler())
+        queue.add_handler(int, handler)
+        await asyncio.sleep(0.02)
+        gate.set()
+    assert handler.max_concurrency == 1
+
+
+@every_loop
+async def test_one_handler_of_two_types_in_one_partition_is_entered_once() -> None:
+    """The other type's registration idles with the other drain task."""
+    gate = asyncio.Event()
+    handler = RecordingHandler[Any](gate=gate)
+    async with two_drain_tasks(to_the_second) as queue:
+        queue.add_handler(str, handler)
+        queue.add_handler(int, handler)
+        assert await queue.produce(1)
+        await handler.entered()
         await asyncio.sleep(0.02)
         gate.set()
     assert handler.max_concurrency == 1

@@ -32,7 +32,9 @@ async def dispatch(
     items: list[Any], *types: type
 ) -> tuple[BatchQueue[Any], dict[type, list[Any]]]:
     """Send the items through a queue with a handler for each of the types."""
-    handlers = {each: RecordingHandler[Any]() for each in types}
+    handlers: dict[type, RecordingHandler[Any]] = {
+        each: RecordingHandler() for each in types
+    }
     async with BatchQueue("q", BatchQueueConfig[Any]()) as queue:
         for item_type, handler in handlers.items():
             queue.add_handler(item_type, handler)
@@ -100,7 +102,7 @@ async def test_virtual_subclasses_do_not_count() -> None:
 
     Registered.register(Stranger)
     queue, got = await dispatch([Stranger(), [1]], Registered, Sized, Hashable)
-    assert got == {Registered: [], Sized: [], Hashable: []}
+    assert not any(got.values())
     assert queue.stats().unhandled == 2
 
 

@@ -186,7 +186,7 @@ async def test_in_flight_items_are_no_longer_waiting() -> None:
     async with stalled_queue(buffer_size=2) as stalled:
         stats = check_accounts(stalled.queue)
         assert (stats.accepted, stats.waiting, stats.in_flight) == (3, 2, 1)
-        assert stats.used_fraction == 1.0
+        assert stalled.queue.stats().used_fraction == 1.0
 
 
 @every_loop

@@ -14,7 +14,7 @@ import pytest
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from tests.engine.every_loop import every_loop
 from tests.engine.stalled import stalled_queue
-from tests.engine.until import turns
+from tests.engine.until import turns, until_soon
 from tests.support.oracle import check_accounts, check_settled
 from tests.support.recording_handler import RecordingHandler
 
@@ -162,8 +162,7 @@ async def test_what_produce_many_had_placed_stays_when_it_is_cancelled() -> None
         waiter = await stalled.wait_to_produce(3, 4, 5, 6, 7)
         gate.set()
         # Two of its items come in with the next take, and then it is stopped.
-        while stalled.queue.stats().accepted < 5:
-            await asyncio.sleep(0)
+        await until_soon(lambda: stalled.queue.stats().accepted >= 5)
         waiter.cancel()
         await asyncio.wait({waiter})
         placed = stalled.queue.stats().accepted - 3

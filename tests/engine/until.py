@@ -17,3 +17,13 @@ async def turns(count: int = 20) -> None:
     """Let the loop turn so often: enough for whatever needs no timer."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def until_soon(condition: Callable[[], object], most: int = 10_000) -> None:
+    """The same under a load that never pauses: there, virtual time stands still."""
+    for _ in range(most):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    message = f"it has not happened in {most} turns of the loop"
+    raise AssertionError(message)

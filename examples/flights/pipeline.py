@@ -1,0 +1,107 @@
+"""The queues between Spark and the database, and how they are chained.
+
+    events ─┬─ METRICS_L1_AGGREGATION ── METRICS_L2_PERSISTENCE ─┬─ JDBC_BATCH_...
+            ├─ TOPN_PERSISTENCE ─────────────────────────────────┘
+            └─ CANCELLATION_EXPORTER ── a JSON Lines file
+
+What each of them is made for, and with which settings, stands in `stages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from anyio.from_thread import start_blocking_portal
+
+from batchqueue_async import BatchQueueError, BatchQueueManager, SyncBatchQueue
+
+from .database import Connect
+from .events import Arrival, Cancellation, Departure, Event
+from .metrics import Window, metrics_of
+from .stages import (
+    FirstFailure,
+    open_database,
+    open_exporter,
+    open_l1,
+    open_l2,
+    open_topn,
+)
+from .topn import TopDelay
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The queues as the synchronous side sees them."""
+
+    l1: SyncBatchQueue[Window]
+    l2: SyncBatchQueue[Window]
+    topn: SyncBatchQueue[Departure | Arrival]
+    exporter: SyncBatchQueue[Cancellation]
+    database: SyncBatchQueue[Window | TopDelay]
+    failure: FirstFailure
+
+    @property
+    def queues(self) -> Mapping[str, SyncBatchQueue[Any]]:
+        """All queues by name, the first stages first."""
+        stages = (self.l1, self.topn, self.exporter, self.l2, self.database)
+        return {queue.name: queue for queue in stages}
+
+    def produce(self, events: list[Event]) -> None:
+        """Hand events to every queue that wants them; wait while one is full."""
+        delays = [event for event in events if isinstance(event, Departure | Arrival)]
+        cancelled = [event for event in events if isinstance(event, Cancellation)]
+        metrics = list(metrics_of(events))
+        accepted = (
+            self.l1.produce_many(metrics)
+            + self.topn.produce_many(delays)
+            + self.exporter.produce_many(cancelled)
+        )
+        if accepted < len(metrics) + len(delays) + len(cancelled):
+            msg = "a queue closed while events were produced"
+            raise BatchQueueError(msg)
+
+    def flush(self) -> None:
+        """Wait until all that was produced is in the database and the file."""
+        for queue in self.queues.values():
+            queue.flush()
+
+
+@contextmanager
+def open_pipeline(connect: Connect, export: Path) -> Iterator[Pipeline]:
+    """Run the queues on a loop of their own, on another thread.
+
+    Not with `LoopThread.open`: it returns queues for other threads only, and stages
+    that are chained need each other's `BatchQueue`, on the loop.
+    """
+    options = {"use_uvloop": find_spec("uvloop") is not None}
+    with (
+        start_blocking_portal("asyncio", options) as portal,
+        portal.wrap_async_context_manager(_queues(connect, export)) as pipeline,
+    ):
+        yield pipeline
+
+
+@asynccontextmanager
+async def _queues(connect: Connect, export: Path) -> AsyncIterator[Pipeline]:
+    # Created from the database upwards: the last one created is closed first, so every
+    # stage can still pass on what it holds while it closes.
+    failure = FirstFailure()
+    async with BatchQueueManager() as manager:
+        database = await open_database(manager, connect, failure)
+        l2 = await open_l2(manager, database, failure)
+        l1 = await open_l1(manager, l2, failure)
+        topn = await open_topn(manager, database, failure)
+        exporter = await open_exporter(manager, export, failure)
+        yield Pipeline(
+            l1=SyncBatchQueue(l1),
+            l2=SyncBatchQueue(l2),
+            topn=SyncBatchQueue(topn),
+            exporter=SyncBatchQueue(exporter),
+            database=SyncBatchQueue(database),
+            failure=failure,
+        )

@@ -1,0 +1,188 @@
+"""One run, from the files to the proof and the report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchqueue_async import DeliveryError
+
+from .data import InputFiles, input_files
+from .database import Connect, Run, connected
+from .events import Arrival, Cancellation, Departure, Event, Observation
+from .findings import find
+from .interruption import Interruption
+from .loads import LoadRecorder
+from .options import Options
+from .pipeline import open_pipeline
+from .problems import ItemsLost, Problem, first_line
+from .producing import produce_all
+from .proof import Check, holds_all_of, prove
+from .reading import read_airlines, read_events
+from .session import spark_session
+from .sinks import sink_for
+from .stages import TOP_SIZE
+from .summary import live_view, open_console, proof_table, queue_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+DONE, DIFFERENT, INTERRUPTED = 0, 1, 130
+
+
+def run(options: Options) -> int:
+    """Do what the user asked for; returns the exit status."""
+    console = open_console()
+    _make_folder(options.out)
+    connect = sink_for(options.sink, options.out)
+    asyncio.run(_try(connect))
+    with (
+        input_files(options.data, options.sample) as files,
+        spark_session(console, files) as spark,
+    ):
+        return _Demo(options, console, connect, files, spark).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """The steps of a run, and what all of them need."""
+
+    options: Options
+    console: Console
+    connect: Connect
+    files: InputFiles
+    spark: SparkSession
+
+    def run(self) -> int:
+        if self.options.proof_only:
+            return _status_of(self._prove())
+        run, recorder = self._process()
+        self.console.print(queue_table(recorder), "")
+        if run.state == "interrupted":
+            return self._account_for(run)
+        checks = self._prove()
+        self._report(run, recorder, checks)
+        return _status_of(checks)
+
+    def _process(self) -> tuple[Run, LoadRecorder]:
+        run = Run(started=_now(), finished=None, state="running")
+        asyncio.run(_begin(self.connect, run))
+        try:
+            produced, state, recorder = self._pump()
+        except BaseException:
+            failed = replace(run, state="failed", finished=_now())
+            # If it is the database that failed, this is not the news.
+            with suppress(Problem):
+                asyncio.run(_record(self.connect, failed))
+            raise
+        ended = _with_counts(replace(run, state=state, finished=_now()), produced)
+        asyncio.run(_record(self.connect, ended))
+        return ended, recorder
+
+    def _pump(self) -> tuple[Counter[type[Event]], str, LoadRecorder]:
+        with (
+            Interruption() as interruption,
+            open_pipeline(self.connect, self._export) as pipeline,
+            LoadRecorder(pipeline.queues) as recorder,
+            live_view(self.console, recorder),
+        ):
+            rate = self.options.events_per_second
+            events = read_events(self.spark)
+            produced = produce_all(pipeline, events, rate, interruption)
+            try:
+                pipeline.flush()
+            except DeliveryError as error:
+                raise ItemsLost(first_line(error)) from error
+        state = "interrupted" if interruption.is_requested else "complete"
+        return produced, state, recorder
+
+    def _account_for(self, run: Run) -> int:
+        is_whole = asyncio.run(holds_all_of(run, self.connect))
+        self.console.print(
+            f"Interrupted. The database holds {'all' if is_whole else 'NOT all'} of the"
+            f" {run.events:,} events that were read until then."
+        )
+        return INTERRUPTED if is_whole else DIFFERENT
+
+    def _prove(self) -> list[Check]:
+        with self.console.status("Spark SQL computes the same from the files ..."):
+            proof = prove(self.spark, self.connect, self._export, TOP_SIZE)
+            checks = asyncio.run(proof)
+        self.console.print(proof_table(checks), "")
+        for check in checks:
+            for theirs, ours in check.examples:
+                self.console.print(f"{check.name}: Spark has {theirs}, we have {ours}")
+        rows = sum(check.rows for check in checks)
+        differing = sum(check.differing for check in checks)
+        self.console.print(
+            f"NOT EQUAL: {differing:,} rows differ from Spark SQL's."
+            if differing
+            else f"Equal: all {rows:,} rows are the same as Spark SQL's."
+        )
+        return checks
+
+    def _report(self, run: Run, recorder: LoadRecorder, checks: list[Check]) -> None:
+        if not run.departures:
+            self.console.print("No flight departed: there is nothing to draw.")
+            return
+        # Matplotlib takes a second to import, which no failed run should wait for.
+        from .report import render_report  # noqa: PLC0415
+
+        findings = asyncio.run(find(self.connect))
+        airlines = read_airlines(self.files.airlines)
+        path = self.options.out / "report.html"
+        page = render_report(findings, run, recorder, checks, airlines)
+        path.write_text(page, encoding="utf-8")
+        self.console.print(f"The year in pictures: {path}")
+
+    @property
+    def _export(self) -> Path:
+        return self.options.out / "cancellations.jsonl"
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"cannot write to {path}: {first_line(error)}"
+        raise Problem(msg) from error
+
+
+async def _try(connect: Connect) -> None:
+    async with connected(connect):
+        pass
+
+
+async def _begin(connect: Connect, run: Run) -> None:
+    async with connected(connect) as database:
+        await database.reset()
+        await database.record(run)
+
+
+async def _record(connect: Connect, run: Run) -> None:
+    async with connected(connect) as database:
+        await database.record(run)
+
+
+def _with_counts(run: Run, produced: Counter[type[Event]]) -> Run:
+    return replace(
+        run,
+        departures=produced[Departure],
+        arrivals=produced[Arrival],
+        cancellations=produced[Cancellation],
+        observations=produced[Observation],
+    )
+
+
+def _status_of(checks: list[Check]) -> int:
+    return DIFFERENT if any(check.differing for check in checks) else DONE
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

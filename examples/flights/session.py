@@ -1,0 +1,41 @@
+"""Starts Spark, and keeps it from talking."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.logger import PySparkLogger
+
+from examples.spark_session import quiet_session
+
+from .data import InputFiles
+from .reading import open_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+
+
+@contextmanager
+def spark_session(console: Console, files: InputFiles) -> Iterator[SparkSession]:
+    """Run Spark, with the files as tables, while the `with` block runs."""
+    # What goes wrong in Spark, and Ctrl-C, is told in one line by whoever catches it.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_no_interrupt)
+    with console.status("Starting Spark ..."):
+        spark = quiet_session("flights")
+        spark.sparkContext.setLogLevel("OFF")
+    try:
+        open_tables(spark, files)
+        cores = spark.sparkContext.defaultParallelism
+        console.print(f"Spark {spark.version} on {cores} cores reads the files.\n")
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return "KeyboardInterrupt" not in record.getMessage()

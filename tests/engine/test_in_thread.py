@@ -1,0 +1,194 @@
+"""`in_thread`: a blocking handler off the loop, and what happens at its deadlines."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    in_thread,
+    round_robin,
+)
+from tests.engine.observing import tasks_of
+from tests.engine.until import until
+from tests.support.oracle import check_settled
+
+pytestmark = pytest.mark.real_time
+
+
+class Blocking:
+    """Blocks its thread until it is let go."""
+
+    def __init__(self, *, free: bool = False) -> None:
+        self.entered = threading.Event()
+        self.let_go = threading.Event()
+        if free:
+            self.let_go.set()
+        self.batches: list[list[int]] = []
+        self.calls: list[str] = []
+        self.threads: set[int] = set()
+        self.running = 0
+        self.most = 0
+
+    def consume(self, batch: list[int]) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.threads.add(threading.get_ident())
+        self.batches.append(batch)
+        self.calls.append("consume")
+        self.entered.set()
+        self.let_go.wait(10.0)
+        time.sleep(0.001)
+        self.running -= 1
+
+    def on_flush(self) -> None:
+        assert not self.running
+        self.threads.add(threading.get_ident())
+        self.calls.append("on_flush")
+
+    def on_close(self) -> None:
+        assert not self.running
+        self.threads.add(threading.get_ident())
+        self.calls.append("on_close")
+
+
+@pytest.fixture
+def stuck() -> Iterator[Blocking]:
+    handler = Blocking()
+    yield handler
+    handler.let_go.set()
+
+
+async def test_it_runs_off_the_loop_and_the_loop_goes_on(stuck: Blocking) -> None:
+    async with BatchQueue[int]("q") as queue:
+        queue.add_handler(int, in_thread(stuck))
+        await queue.produce(1)
+        await until(stuck.entered.is_set)
+        stuck.let_go.set()
+        await queue.flush()
+    assert stuck.calls == ["consume", "on_flush", "on_close"]
+    assert threading.get_ident() not in stuck.threads
+
+
+async def test_it_is_never_entered_twice_at_once() -> None:
+    handler = Blocking(free=True)
+    config = BatchQueueConfig[int](
+        drain_tasks=DrainTaskPolicy.fixed(4),
+        partitions=PartitionPolicy.fixed(4),
+        selector=round_robin,
+        consumer=in_thread(handler),
+        max_batch=2,
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many(range(50))
+    assert handler.most == 1
+    assert sorted(item for batch in handler.batches for item in batch) == list(
+        range(50)
+    )
+
+
+async def test_its_error_fails_the_batch() -> None:
+    def consume(batch: list[int]) -> None:
+        raise ValueError
+
+    errors: list[BaseException] = []
+    config = BatchQueueConfig[int](on_error=lambda _, error: errors.append(error))
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, in_thread(consume))
+        await queue.produce(1)
+    assert isinstance(errors[0], ValueError)
+    assert check_settled(queue).failed == 1
+
+
+async def test_at_the_shutdown_deadline_it_is_left_behind(
+    stuck: Blocking, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = BatchQueue[int]("q")
+    await queue.start()
+    queue.add_handler(int, in_thread(stuck))
+    await queue.produce(1)
+    await until(stuck.entered.is_set)
+    await queue.produce(2)
+    began = time.monotonic()
+    assert await queue.shutdown(timeout=0.02) == [1, 2]
+    assert time.monotonic() - began < 2.0
+    assert check_settled(queue).returned == 2
+    assert "does not stop" in caplog.text
+    before = queue.stats()
+    stuck.let_go.set()
+    await until(lambda: not tasks_of(queue) and not stuck.running)
+    assert queue.stats().partitions == before.partitions
+    assert stuck.batches == [[1]]
+    assert "on_close" not in stuck.calls
+
+
+async def test_at_its_timeout_it_has_failed_and_blocks_its_partition(
+    stuck: Blocking,
+) -> None:
+    failed: list[list[int]] = []
+    config = BatchQueueConfig[int](
+        handler_timeout=0.01, on_error=lambda batch, _: failed.append(batch)
+    )
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, in_thread(stuck))
+        await queue.produce(1)
+        await until(lambda: failed)
+        assert failed == [[1]]
+        await queue.produce(2)
+        await asyncio.sleep(0.05)
+        assert stuck.batches == [[1]]
+        stuck.let_go.set()
+    assert stuck.batches == [[1], [2]]
+    assert stuck.most == 1
+    stats = check_settled(queue)
+    assert (stats.failed, stats.handled) == (1, 1)
+
+
+async def test_a_cancelled_drain_task_does_not_enter_it_again(stuck: Blocking) -> None:
+    """The thread goes on; what follows waits for it."""
+    queue = BatchQueue[int]("q")
+    await queue.start()
+    queue.add_handler(int, in_thread(stuck))
+    await queue.produce(1)
+    await until(stuck.entered.is_set)
+    await queue.produce(2)
+    for each in tasks_of(queue):
+        each.cancel()
+    await asyncio.sleep(0.02)
+    closing = asyncio.create_task(queue.shutdown())
+    await asyncio.sleep(0.02)
+    assert stuck.running == 1
+    stuck.let_go.set()
+    left = await closing
+    assert stuck.most == 1
+    items = [item for batch in stuck.batches for item in batch]
+    assert {*items, *left} == {1, 2}
+    check_settled(queue)
+
+
+async def test_it_may_produce_from_its_thread_into_nothing_but_a_bridge() -> None:
+    """The queue itself belongs to its loop."""
+    errors: list[BaseException] = []
+
+    def consume(batch: list[int]) -> None:
+        queue.produce_nowait(1)
+
+    config = BatchQueueConfig[int](on_error=lambda _, error: errors.append(error))
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, in_thread(consume))
+        await queue.produce(1)
+        await until(lambda: errors)
+    assert check_settled(queue).accepted == 1
+
+
+def test_an_async_handler_is_refused() -> None:
+    async def consume(batch: list[int]) -> None: ...
+
+    with pytest.raises(TypeError):
+        in_thread(consume)

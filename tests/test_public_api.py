@@ -1,0 +1,121 @@
+"""The public names: all of them, each once, each explained."""
+
+import importlib.resources
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import batchqueue_async
+
+PROMISED = {
+    "BatchHandler",
+    "BatchQueue",
+    "BatchQueueConfig",
+    "BatchQueueError",
+    "BatchQueueManager",
+    "BatchQueueStats",
+    "ConfigConflict",
+    "CostBalancer",
+    "DeliveryError",
+    "DrainBalancer",
+    "DrainTaskPolicy",
+    "DuplicateQueue",
+    "ErrorHandler",
+    "IdleBackoff",
+    "LoopThread",
+    "PartitionPolicy",
+    "PartitionSelector",
+    "PartitionStats",
+    "Rebalancing",
+    "Retry",
+    "SharedDrainTasks",
+    "SyncBatchQueue",
+    "ThroughputBalancer",
+    "WhenFull",
+    "WouldDeadlock",
+    "by_key",
+    "by_type",
+    "drain_on_signals",
+    "in_thread",
+    "round_robin",
+}
+"""What the design fixes; more may be exported, nothing of it may be missing."""
+
+
+def test_every_promised_name_is_there() -> None:
+    assert set(batchqueue_async.__all__) >= PROMISED
+
+
+def test_names_are_listed_once_and_sorted() -> None:
+    assert batchqueue_async.__all__ == sorted(set(batchqueue_async.__all__))
+
+
+def test_all_lists_everything_public() -> None:
+    public = {
+        name
+        for name, value in vars(batchqueue_async).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert public == set(batchqueue_async.__all__)
+
+
+def test_no_submodule_is_public() -> None:
+    """`ring`, `spark`, `sinks` and `telemetry` are imported by who wants them."""
+    modules = {
+        name
+        for name, value in vars(batchqueue_async).items()
+        if inspect.ismodule(value) and not name.startswith("_")
+    }
+    assert modules <= {"ring", "spark", "sinks", "telemetry"}
+
+
+@pytest.mark.parametrize("name", batchqueue_async.__all__)
+def test_every_name_has_a_docstring(name: str) -> None:
+    value = getattr(batchqueue_async, name)
+    doc = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+    assert doc
+    assert not doc.startswith(f"{name}("), "not the one that a dataclass makes up"
+
+
+def _public_methods() -> list[str]:
+    return sorted(
+        f"{name}.{member}"
+        for name in batchqueue_async.__all__
+        if inspect.isclass(value := getattr(batchqueue_async, name))
+        for member in vars(value)
+        if not member.startswith("_")
+        and inspect.isroutine(inspect.getattr_static(value, member))
+    )
+
+
+@pytest.mark.parametrize("path", _public_methods())
+def test_every_public_method_has_a_docstring(path: str) -> None:
+    name, _, member = path.partition(".")
+    assert inspect.getdoc(getattr(getattr(batchqueue_async, name), member))
+
+
+def test_errors_share_a_base() -> None:
+    """One `except BatchQueueError` catches all that the library raises of its own."""
+    for name in ("ConfigConflict", "DeliveryError", "DuplicateQueue", "WouldDeadlock"):
+        error = getattr(batchqueue_async, name)
+        assert issubclass(error, batchqueue_async.BatchQueueError)
+    assert not issubclass(batchqueue_async.BatchQueueError, OSError | ValueError)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert importlib.resources.files(batchqueue_async).joinpath("py.typed").is_file()
+
+
+def test_importing_it_needs_no_extra() -> None:
+    """Neither uvloop nor PySpark nor any client is imported by the core."""
+    code = (
+        "import sys; import batchqueue_async; "
+        "extras = {'uvloop', 'pyspark', 'pandas', 'rich', 'aiosqlite', 'asyncpg'}; "
+        "print(*sorted(extras & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

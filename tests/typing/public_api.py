@@ -1,0 +1,301 @@
+"""Every public signature, as users write it; checked by mypy, never run.
+
+`assert_type` pins what is inferred; `type: ignore` with a code pins what is refused,
+since unused ignores are errors.
+"""
+
+import signal
+from collections.abc import Awaitable, Sequence
+from typing import Any, assert_type
+
+from batchqueue_async import (
+    BatchHandler,
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueError,
+    BatchQueueManager,
+    BatchQueueStats,
+    ConfigConflict,
+    CostBalancer,
+    DeliveryError,
+    DrainBalancer,
+    DrainTaskPolicy,
+    DrainTaskStats,
+    DuplicateQueue,
+    ErrorHandler,
+    Failure,
+    IdleBackoff,
+    LoopThread,
+    PartitionPolicy,
+    PartitionSelector,
+    PartitionStats,
+    Rebalancing,
+    RebalancingRound,
+    Retry,
+    SharedDrainTasks,
+    SyncBatchQueue,
+    ThroughputBalancer,
+    WhenFull,
+    WouldDeadlock,
+    by_key,
+    by_type,
+    drain_on_signals,
+    in_thread,
+    round_robin,
+)
+
+
+class Metric:
+    value: float = 0.0
+    name: str = ""
+
+
+class Latency(Metric): ...
+
+
+def use(*_: object) -> None: ...
+
+
+# --- handlers of all forms
+
+
+class AsyncHandler:
+    async def consume(self, batch: list[Metric]) -> None: ...
+
+    async def on_idle(self) -> None: ...
+
+
+class SyncHandler:
+    def consume(self, batch: list[Metric]) -> None: ...
+
+    def on_close(self) -> None: ...
+
+
+class CallableHandler:
+    async def __call__(self, batch: list[Metric]) -> None: ...
+
+
+def sync_function(batch: list[Metric]) -> None: ...
+
+
+async def async_function(batch: list[Metric]) -> None: ...
+
+
+async def takes_a_sequence(batch: Sequence[Metric]) -> None: ...
+
+
+async def takes_strings(batch: list[str]) -> None: ...
+
+
+def handlers(queue: BatchQueue[Metric]) -> None:
+    queue.add_handler(Metric, AsyncHandler())
+    queue.add_handler(Metric, SyncHandler())
+    queue.add_handler(Metric, CallableHandler(), weight=0.05)
+    queue.add_handler(Metric, sync_function, 2)
+    queue.add_handler(Metric, async_function)
+    queue.add_handler(Metric, takes_a_sequence)
+    queue.add_handler(Metric, lambda batch: use(batch[0].value))
+    queue.add_handler(Metric, in_thread(SyncHandler()))
+    queue.add_handler(Latency, in_thread(takes_a_sequence_blocking))
+    assert_type(queue.remove_handler(Metric), bool)
+
+    queue.add_handler(Metric, takes_strings)  # type: ignore[arg-type]
+    queue.add_handler("Metric", async_function)  # type: ignore[arg-type]
+    queue.add_handler(Metric, 42)  # type: ignore[arg-type]
+    queue.add_handler(Metric, async_function, weight="1")  # type: ignore[arg-type]
+
+
+def takes_a_sequence_blocking(batch: Sequence[Metric]) -> None: ...
+
+
+def protocols() -> None:
+    handler: BatchHandler[Metric] = AsyncHandler()
+    assert_type(in_thread(sync_function), BatchHandler[Metric])
+    on_error: ErrorHandler[Metric] = sync_on_error
+    on_error = async_on_error
+    selector: PartitionSelector[Metric] = by_type
+    selector = round_robin
+    selector = by_key(key_of)
+    selector = own_selector
+    balancer: DrainBalancer = ThroughputBalancer(skip_below=1.2)
+    balancer = CostBalancer()
+    use(handler, on_error, selector, balancer)
+
+
+def sync_on_error(batch: list[Metric], error: BaseException) -> None: ...
+
+
+async def async_on_error(batch: list[Metric], error: BaseException) -> None: ...
+
+
+def key_of(item: Metric) -> str:
+    return item.name
+
+
+def own_selector(item: Metric, partitions: int) -> int:
+    return len(item.name) % partitions
+
+
+# --- policies and config
+
+
+def policies() -> None:
+    assert_type(DrainTaskPolicy.fixed(2), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.cpu_cores(0.5), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.cpu_cores_with_base(1, 0.25), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.fixed(2).resolve(), int)
+    assert_type(PartitionPolicy.fixed(2), PartitionPolicy)
+    assert_type(PartitionPolicy.per_drain_task(2), PartitionPolicy)
+    assert_type(PartitionPolicy.adaptive(), PartitionPolicy)
+    assert_type(PartitionPolicy.adaptive(multiplier=25), PartitionPolicy)
+    assert_type(PartitionPolicy.adaptive().resolve(8, 0.5), int)
+    assert_type(IdleBackoff(shortest=0.001, longest=0.05).delay(3), float)
+    plan = ThroughputBalancer().assign([1, 2.0], [0, 1], 2)
+    assert_type(plan, list[int] | None)
+
+
+def configs() -> None:
+    assert_type(BatchQueueConfig(), BatchQueueConfig[Any])
+    config = BatchQueueConfig[Metric](
+        drain_tasks=SharedDrainTasks("io", DrainTaskPolicy.fixed(2)),
+        partitions=PartitionPolicy.adaptive(),
+        buffer_size=10_000,
+        when_full=WhenFull.DROP_OLDEST,
+        selector=by_type,
+        max_batch=100,
+        linger=0.5,
+        idle=IdleBackoff(),
+        rebalancing=Rebalancing(balancer=CostBalancer(), interval=10.0),
+        retry=Retry(
+            attempts=3,
+            wait_initial=0.1,
+            wait_max=5,
+            deadline=None,
+            retry_on=(OSError,),
+            split=True,
+        ),
+        handler_timeout=30,
+        on_error=async_on_error,
+    )
+    assert_type(config, BatchQueueConfig[Metric])
+    assert_type(BatchQueueConfig(consumer=AsyncHandler()), BatchQueueConfig[Metric])
+    assert_type(BatchQueueConfig(consumer=async_function), BatchQueueConfig[Metric])
+    BatchQueueConfig[Metric](selector=by_key(lambda item: item.name))
+    BatchQueueConfig[Metric](selector=lambda item, n: len(item.name) % n)
+    BatchQueueConfig[Metric](consumer=lambda batch: use(batch[0].value))
+    BatchQueueConfig[Metric](on_error=lambda batch, error: use(batch[0], error))
+
+    BatchQueueConfig[Metric](consumer=takes_strings)  # type: ignore[arg-type]
+    BatchQueueConfig[Metric](when_full="wait")  # type: ignore[arg-type]
+    BatchQueueConfig[Metric](drain_tasks=2)  # type: ignore[arg-type]
+    BatchQueueConfig[Metric](DrainTaskPolicy.fixed(1))  # type: ignore[call-arg]
+    config.buffer_size = 1  # type: ignore[misc]
+
+
+# --- the queue
+
+
+async def queues(config: BatchQueueConfig[Metric]) -> None:
+    queue = BatchQueue("metrics", config)
+    assert_type(queue, BatchQueue[Metric])
+    assert_type(BatchQueue("anything"), BatchQueue[Any])
+    async with queue as entered:
+        assert_type(entered, BatchQueue[Metric])
+    assert_type(await queue.start(), None)
+    assert_type(await queue.produce(Latency()), bool)
+    assert_type(queue.produce_nowait(Metric()), bool)
+    assert_type(await queue.produce_many([Latency(), Metric()]), int)
+    assert_type(await queue.produce_many(Metric() for _ in range(3)), int)
+    assert_type(await queue.flush(), None)
+    assert_type(await queue.flush(timeout=1.5), None)
+    assert_type(await queue.shutdown(timeout=30.0), list[Metric])
+    assert_type(await queue.shutdown(None), list[Metric])
+    assert_type(queue.name, str)
+    assert_type(queue.is_running, bool)
+    assert_type(queue.stats(), BatchQueueStats)
+
+    await queue.produce("text")  # type: ignore[arg-type]
+    queue.produce_nowait(1)  # type: ignore[arg-type]
+    await queue.produce_many(["text"])  # type: ignore[list-item]
+    queue.produce(Metric())  # type: ignore[unused-coroutine]
+    queue.name = "other"  # type: ignore[misc]
+
+
+def numbers(stats: BatchQueueStats) -> None:
+    assert_type(stats.name, str)
+    assert_type(stats.accepted + stats.rejected + stats.waiting + stats.in_flight, int)
+    assert_type(stats.handled + stats.failed + stats.dropped, int)
+    assert_type(stats.unhandled + stats.returned + stats.capacity, int)
+    assert_type(stats.total_used, int)
+    assert_type(stats.used_fraction, float)
+    assert_type(stats.top(3), tuple[PartitionStats, ...])
+    assert_type(stats.partitions, tuple[PartitionStats, ...])
+    assert_type(stats.partitions[0].index, int)
+    assert_type(stats.partitions[0].owner, int | None)
+    assert_type(stats.partitions[0].used_fraction, float)
+    assert_type(stats.drain_tasks, tuple[DrainTaskStats, ...])
+    assert_type(stats.drain_tasks[0].partitions, tuple[int, ...])
+    assert_type(stats.drain_tasks[0].cycles, int)
+    assert_type(stats.drain_tasks[0].busy, float)
+    assert_type(stats.drain_tasks[0].load, float)
+    assert_type(stats.last_round, RebalancingRound | None)
+
+
+# --- manager
+
+
+async def managers(config: BatchQueueConfig[Metric]) -> None:
+    async with BatchQueueManager() as manager:
+        assert_type(manager, BatchQueueManager)
+        assert_type(await manager.create("metrics", config), BatchQueue[Metric])
+        assert_type(await manager.create("anything"), BatchQueue[Any])
+        assert_type(await manager.get_or_create("metrics", config), BatchQueue[Metric])
+        assert_type(manager.get("metrics"), BatchQueue[Any] | None)
+        assert_type(await manager.shutdown("metrics"), list[Any])
+        assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
+        assert_type(drain_on_signals(manager), None)
+        drain_on_signals(manager, signals=(signal.SIGTERM, signal.SIGINT))
+
+
+# --- bridge
+
+
+def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None:
+    bridge = SyncBatchQueue(queue)
+    assert_type(bridge, SyncBatchQueue[Metric])
+    assert_type(bridge.produce(Latency()), bool)
+    assert_type(bridge.produce(Metric(), timeout=1.0), bool)
+    assert_type(bridge.produce_many(iter([Metric()]), timeout=None), int)
+    assert_type(bridge.flush(timeout=1), None)
+    assert_type(bridge.stats(), BatchQueueStats)
+    assert_type(bridge.add_handler(Metric, AsyncHandler(), weight=2.0), None)
+    assert_type(bridge.shutdown(), list[Metric])
+    assert_type(bridge.shutdown(timeout=1.0), list[Metric])
+    with LoopThread() as loop_thread:
+        assert_type(loop_thread, LoopThread)
+        opened = loop_thread.open("metrics", config, handlers={Metric: AsyncHandler()})
+        assert_type(opened, SyncBatchQueue[Metric])
+        assert_type(loop_thread.open("anything"), SyncBatchQueue[Any])
+
+    bridge.produce("text")  # type: ignore[arg-type]
+
+
+# --- errors
+
+
+def errors(error: DeliveryError) -> None:
+    assert_type(error.count, int)
+    assert_type(error.failures, tuple[Failure, ...])
+    assert_type(error.failures[0].item, object | None)
+    assert_type(error.failures[0].error, BaseException | None)
+    base: type[BatchQueueError]
+    for base in (ConfigConflict, DuplicateQueue, WouldDeadlock, DeliveryError):
+        use(base)
+
+
+def a_sync_handler_may_return_an_awaitable(batch: list[Metric]) -> Awaitable[None]:
+    return async_function(batch)
+
+
+def returning_awaitables(queue: BatchQueue[Metric]) -> None:
+    queue.add_handler(Metric, a_sync_handler_may_return_an_awaitable)
