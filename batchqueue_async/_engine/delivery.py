@@ -9,14 +9,19 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._engine.attempt import Unstoppable, attempt
+from batchqueue_async._engine.attempt import GRACE, Unstoppable, attempt
 from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")
+
+# How long `on_error` may take for what a shutdown left, beyond its deadline.
+_LEFTOVER_TIME = 1.0
 
 logger = logging.getLogger("batchqueue_async")
 
@@ -134,9 +139,28 @@ class Delivery(Generic[T]):
             else:
                 with self._own_work.inside(drain_task):
                     await self.tell(list(batch.items), error)
+        except asyncio.CancelledError:
+            logger.error(  # noqa: TRY400 - the news is the handler's error
+                "%s: on_error was cut off at the deadline, for %d items",
+                self._name,
+                len(batch),
+                exc_info=error,
+            )
+            raise
         finally:
             self._failures.add("failed", batch.items, error)
             batch.settle("failed")
+
+    async def tell_leftovers(self, items: list[T]) -> None:
+        """Log what a shutdown left, and give it to `on_error`, which has a second."""
+        message = f"{len(items)} items of {self._name!r} were left at shutdown"
+        logger.error(message)
+        telling = asyncio.create_task(self.tell(items, BatchQueueError(message)))
+        _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
+        if late:
+            logger.error("%s: on_error did not take them in time", self._name)
+            doom(telling)
+            await asyncio.wait({telling}, timeout=GRACE)
 
     async def tell(self, items: list[T], error: BaseException) -> None:
         """Call `on_error`; what it raises is logged, with the error that it got."""

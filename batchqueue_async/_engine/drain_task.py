@@ -141,6 +141,8 @@ class DrainTask(Generic[T]):
         if found:
             await self._deliver()
             self.cycles += 1
+        if self._is_stopped:
+            return found
         for registration in self._share.take_retired():
             await self._hooks.close(registration, self.index)
         handlers = self._share.handlers_of(self.index)

@@ -64,6 +64,7 @@ class Lifecycle(Generic[T]):
         self._closing: Closing[T] | None = None
         self._closing_task: asyncio.Task[None] | None = None
         self._left: list[T] = []
+        self._tells_leftovers = False
 
     @property
     def is_over(self) -> bool:
@@ -182,18 +183,18 @@ class Lifecycle(Generic[T]):
         left, self._left = self._left, []
         return left
 
-    def hurry(self) -> None:
-        """Let the deadline of a shutdown that is under way be now."""
+    def hurry(self, timeout: float) -> None:
+        """Bring the deadline of a shutdown that is under way forward."""
         if self._closing is not None:
-            self._closing.end_within(0)
+            self._closing.end_within(timeout)
 
     async def close(self, timeout: float | None) -> None:
-        """Shut down; leftovers are logged and passed on, so none is silent."""
-        left = await self.shutdown(timeout)
-        if left:
-            msg = f"{len(left)} items of {self.name!r} were left at shutdown"
-            logger.error(msg)
-            await self.delivery.tell(left, BatchQueueError(msg))
+        """Shut down; leftovers are logged and passed on, so none is silent.
+
+        Also when the caller is cancelled meanwhile: nobody takes the list then.
+        """
+        self._tells_leftovers = True
+        await self.shutdown(timeout)
 
     def _begin_closing(
         self, crew: Crew[T], timeout: float | None
@@ -213,8 +214,12 @@ class Lifecycle(Generic[T]):
         return self._closing_task
 
     async def _close(self, crew: Crew[T], closing: Closing[T]) -> None:
-        self._left = await closing.run(crew, self._layout, self.hooks)
-        self._layout.failures.add("returned", self._left)
+        left = await closing.run(crew, self._layout, self.hooks)
+        self._layout.failures.add("returned", left)
+        if left and self._tells_leftovers:
+            await self.delivery.tell_leftovers(left)
+        else:
+            self._left = left
         await crew.end()
         self.state = State.CLOSED
         if self.own_work.capacity is not None:

@@ -30,7 +30,8 @@ class BatchQueueManager:
         self._queues: dict[str, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
         self._closing: BatchQueue[Any] | None = None
-        self._is_hurried = False
+        self._deadline: float | None = None
+        self._turn = asyncio.Lock()
         self._capacities = Capacities()
 
     async def __aenter__(self) -> Self:
@@ -117,29 +118,37 @@ class BatchQueueManager:
         """Shut all queues down; leftovers are logged and passed to `on_error`."""
         await self._each_in_turn(BatchQueue.close, timeout)
 
-    def hurry(self) -> None:
-        """End the wait of shutdowns that are under way: their deadline is now."""
-        self._is_hurried = True
+    def hurry(self, timeout: float = 0.0) -> None:
+        """Bring the deadline of shutdowns that are under way forward."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        if self._deadline is None or deadline < self._deadline:
+            self._deadline = deadline
         if self._closing is not None:
-            self._closing.hurry()
+            self._closing.hurry(timeout)
 
     async def _each_in_turn(
         self,
         end: Callable[[BatchQueue[Any], float | None], Awaitable[None]],
         timeout: float | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + timeout
-        while self._queues:
-            name, queue = self._queues.popitem()
-            left = None if deadline is None else max(0.0, deadline - loop.time())
-            if self._is_hurried:
-                left = 0.0
-            self._closing = queue
-            try:
-                await end(queue, left)
-            except Exception:
-                logger.exception("queue %r failed to shut down", name)
+        if timeout is not None:
+            self.hurry(timeout)
+        # A second call waits for the first one: queues end one after the other.
+        async with self._turn:
+            while self._queues:
+                name, self._closing = self._queues.popitem()
+                try:
+                    await end(self._closing, self._time_left())
+                except Exception:
+                    logger.exception("queue %r failed to shut down", name)
+                finally:
+                    self._closing = None
+            self._deadline = None
+
+    def _time_left(self) -> float | None:
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
 
     def _compare(
         self, name: str, existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]

@@ -233,9 +233,9 @@ class BatchQueue(Generic[T]):
             for each in self._layout.partitions
         )
 
-    def hurry(self) -> None:
-        """Let the deadline of a shutdown that is under way be now."""
-        self._lifecycle.hurry()
+    def hurry(self, timeout: float) -> None:
+        """Bring the deadline of a shutdown that is under way forward."""
+        self._lifecycle.hurry(timeout)
 
     def share_drain_tasks(self, capacities: Capacities) -> None:
         """Let it share drain capacity with its manager's other queues."""

@@ -199,6 +199,7 @@ class TestLeftovers:
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
+        await queue.shutdown()
 
     async def test_on_error_that_the_deadline_cuts_off_is_not_silent(
         self, caplog: pytest.LogCaptureFixture

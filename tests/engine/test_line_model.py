@@ -156,13 +156,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.loop.run_dry()
 
     @precondition(lambda self: self.at_work and not self.at_work.done())
-    @rule(steps=st.integers(1, 8))
-    def next_cycle(self, steps: int) -> None:
-        """Up to a few steps into it: slots are granted, and not yet filled."""
+    @rule(steps=st.integers(1, 6), victims=st.lists(st.integers(0, 3), max_size=2))
+    def next_cycle(self, steps: int, victims: list[int]) -> None:
+        """Up to a few steps into it, and there somebody of the line is cancelled."""
         assert self.at_work is not None
         self.at_work.set_result(None)
         for _ in range(min(steps, self.loop.ready)):
             self.loop.step()
+        line = [producer for producer in self.producers if producer.is_in_line]
+        for victim in victims:
+            if victim < len(line):
+                line[victim].task.cancel()
 
     @rule()
     def run_dry(self) -> None:
