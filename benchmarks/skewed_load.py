@@ -53,24 +53,29 @@ class Workload:
         return loads
 
 
-def zipf(dear: float = 1.0, seed: int = _SEED) -> Workload:
-    """Return a load with s = 1.0, in which half of the types cost `dear` times more.
+def zipf(dear: float = 1.0) -> Workload:
+    """Return a load with s = 1.0, in which half of the types cost `dear` times more."""
+    costs = [1.0, dear] * (TYPES // 2)
+    random.Random(_SEED).shuffle(costs)
+    shares = _shuffled_shares(costs, _SEED)
+    unit = MEAN_COST / sum(map(float.__mul__, shares, costs))
+    return Workload(shares, tuple(cost * unit for cost in costs))
 
-    Which types are hot depends on the seed, which are dear doesn't. No type has more
-    than a fifth of the cost.
-    """
-    factors = [1.0, dear] * (TYPES // 2)
-    random.Random(_SEED).shuffle(factors)
+
+def with_other_hot_types(workload: Workload, seed: int) -> Workload:
+    """Return the load of another hour: each type costs what it did."""
+    return Workload(_shuffled_shares(workload.costs, seed), workload.costs)
+
+
+def _shuffled_shares(costs: Sequence[float], seed: int) -> tuple[float, ...]:
     weights = [1 / rank for rank in range(1, TYPES + 1)]
     shares = [weight / sum(weights) for weight in weights]
     shuffled = random.Random(seed)
     while True:
         shuffled.shuffle(shares)
-        loads = [*map(float.__mul__, shares, factors)]
+        loads = [*map(float.__mul__, shares, costs)]
         if max(loads) <= MOST_OF_ONE_TYPE * sum(loads):
-            break
-    unit = MEAN_COST / sum(loads)
-    return Workload(tuple(shares), tuple(factor * unit for factor in factors))
+            return tuple(shares)
 
 
 class _Write(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
+from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
 from batchqueue_async._engine.doom import is_doomed, survive
@@ -34,11 +34,8 @@ async def attempt(
     task = asyncio.current_task()
     try:
         result = call(*arguments)
-        if result is not None and isawaitable(result):
-            if timeout is None:
-                await result
-            else:
-                await _within(timeout, result)
+        if result is not None:
+            await _finish(call, result, timeout)
     except asyncio.CancelledError as error:
         if is_doomed():
             raise
@@ -55,6 +52,18 @@ async def attempt(
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
         return error
     return None
+
+
+async def _finish(call: object, result: object, timeout: float | None) -> None:
+    if isgenerator(result) or isasyncgen(result):
+        # Nothing of its body has run, so its batch must not count as handled.
+        msg = f"a handler must not be a generator function, got {call!r}"
+        raise TypeError(msg)
+    if isawaitable(result):
+        if timeout is None:
+            await result
+        else:
+            await _within(timeout, result)
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:

@@ -29,9 +29,10 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
         TypeError: The handler is async already, or no handler.
     """
     consume = consume_of(handler)
-    if inspect.iscoroutinefunction(consume):
-        msg = f"handler must be blocking to run in a thread, got async {handler!r}"
-        raise TypeError(msg)
+    for each in (consume, *(getattr(handler, name, None) for name in _HOOKS)):
+        if _is_async(each):
+            msg = f"handler must be blocking to run in a thread, got async {each!r}"
+            raise TypeError(msg)
     return _InThread(handler, consume)
 
 
@@ -57,10 +58,21 @@ class _InThread:
             to_thread.run_sync(call, *arguments, limiter=self._limiter)
         )
         try:
-            await asyncio.shield(job)
+            result = await asyncio.shield(job)
         except asyncio.CancelledError:
             await _outlast(job)
             raise
+        if inspect.isawaitable(result) or inspect.isgenerator(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            msg = f"handler must be blocking to run in a thread, got async {call!r}"
+            raise TypeError(msg)
+
+
+def _is_async(call: object) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
+    )
 
 
 async def _outlast(job: asyncio.Future[Any]) -> None:

@@ -313,3 +313,44 @@ async def test_with_several_drain_tasks_and_partitions() -> None:
         assert sorted(done) == list(range(30))
         assert worker.closed == 0
         check_settled(queue)
+
+
+async def test_every_task_of_the_loop_at_every_tick() -> None:
+    """The widespread recipe at a program's end: cancel them all, gather, clean up."""
+    for tick in range(40):
+        worker = Worker()
+        queue = await open_queue(worker, Retry())
+        producing = asyncio.create_task(queue.produce_many(range(9)))
+        flushing = asyncio.create_task(queue.flush())
+        for _ in range(tick):
+            await asyncio.sleep(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in others:
+            each.cancel()
+        async with asyncio.timeout(5.0):
+            await asyncio.gather(*others, return_exceptions=True)
+            left = await queue.shutdown(timeout=1.0)
+        # Those that were done before are not among the others.
+        await asyncio.gather(producing, flushing, return_exceptions=True)
+        stats = check_settled(queue)
+        assert stats.returned == len(left)
+        accounted = [*worker.finished, *worker.errors, *left]
+        assert set(accounted) >= set(range(stats.accepted))
+        assert tasks_of(queue) == []
+
+
+async def test_every_task_of_the_loop_twice_the_queue_can_be_used_in_between() -> None:
+    """A test runner or a supervisor cancels what runs, and life goes on."""
+    worker = Worker()
+    queue = await open_queue(worker, Retry())
+    for start in (0, 10):
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in others:
+            each.cancel()
+        async with asyncio.timeout(5.0):
+            await asyncio.gather(*others, return_exceptions=True)
+        assert queue.produce_nowait(start)
+    async with asyncio.timeout(5.0):
+        assert await queue.shutdown() == []
+    assert worker.finished == [0, 10]
+    check_settled(queue)
