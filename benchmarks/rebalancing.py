@@ -67,6 +67,7 @@ class Run:
     """One queue under one workload; samples are what came of it."""
 
     balancer: DrainBalancer | None
+    interval: float = INTERVAL
     samples: list[Sample] = field(default_factory=list)
     _owners: list[int] = field(
         default_factory=lambda: [number % DRAIN_TASKS for number in range(TYPES)]
@@ -76,7 +77,9 @@ class Run:
         self, workloads: Sequence[Workload], seconds: float, every: float = 0.1
     ) -> None:
         """Give each workload so many seconds, and sample."""
-        rebalancing = Rebalancing(self.balancer, INTERVAL) if self.balancer else None
+        rebalancing = (
+            Rebalancing(self.balancer, self.interval) if self.balancer else None
+        )
         config = BatchQueueConfig[object](
             drain_tasks=DrainTaskPolicy.fixed(DRAIN_TASKS),
             partitions=PartitionPolicy.fixed(TYPES),

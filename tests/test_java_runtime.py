@@ -58,7 +58,7 @@ def test_spark_runs_in_silence_on_a_machine_without_java(tmp_path: Path) -> None
     for folder in ("/usr/bin", "/bin"):
         for program in Path(folder).iterdir():
             link = tmp_path / program.name
-            if not program.name.startswith("java") and not link.exists():
+            if not program.name.startswith("java") and not link.is_symlink():
                 link.symlink_to(program)
     environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 

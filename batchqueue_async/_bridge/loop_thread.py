@@ -7,7 +7,7 @@ import importlib.util
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -16,8 +16,7 @@ from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
-
-T = TypeVar("T")
+from batchqueue_async._policies.items import T
 
 logger = logging.getLogger("batchqueue_async")
 

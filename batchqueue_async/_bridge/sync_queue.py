@@ -16,8 +16,8 @@ from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
+from batchqueue_async._policies.items import T
 
-T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
 

@@ -66,9 +66,13 @@ class Intake(Generic[T]):
         return accepted
 
     def refuse(self, chunk: Sequence[T]) -> None:
-        """Count items that came after closing."""
+        """Count items that came after closing, where they would have gone."""
         for item in chunk:
-            self._placement.partition_of(item).reject(1)
+            try:
+                partition = self._placement.partition_of(item)
+            except Exception:  # noqa: BLE001 - refused it is, whatever the selector says
+                partition = self._placement.first
+            partition.reject(1)
 
     def _offer(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         placed = partition.offer(chunk)

@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
-
-T = TypeVar("T")
+from batchqueue_async._policies.items import T
 
 logger = logging.getLogger("batchqueue_async")
 

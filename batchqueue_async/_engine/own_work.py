@@ -66,8 +66,7 @@ class OwnWork:
         if call is None or call.drain_task is None:
             return False
         owner = self._ownership.last_owner(partition.index)
-        kept_out = call.gate is not None and self.at_gate.get(owner) is call.gate
-        return owner == call.drain_task or kept_out
+        return owner == call.drain_task or self._keeps_out(owner)
 
     @contextlib.contextmanager
     def flushing(self) -> Iterator[None]:
@@ -82,10 +81,17 @@ class OwnWork:
         finally:
             self._flushing.discard(own)
 
+    def _keeps_out(self, owner: int | None) -> bool:
+        # The drain task waits to enter the handler that the caller is in.
+        call = handler_call(self._queue)
+        gate = None if call is None or owner is None else self.at_gate.get(owner)
+        return call is not None and gate is not None and call.gate is gate
+
     def blocks_flush(self, drain_task: int | None) -> bool:
         """Whether a flush by the caller must not wait for this drain task.
 
         It is the caller's own, or its handler waits for a flush, too: they would wait
         for each other.
         """
-        return self.drain_task is not None and drain_task in self._flushing
+        is_flushing = self.drain_task is not None and drain_task in self._flushing
+        return is_flushing or self._keeps_out(drain_task)

@@ -36,6 +36,10 @@ class TypePlacement(Generic[T]):
         self._types: list[int] = []
         self._lightest: list[tuple[int, Fraction, int, int]] = []
 
+    @property
+    def first(self) -> Partition[T]:
+        return self._partitions[0]
+
     def partition_of(self, item: T) -> Partition[T]:
         item_type = type(item)
         partition = self.routes.get(item_type)
@@ -106,6 +110,10 @@ class SelectorPlacement(Generic[T]):
         self.routes: dict[type, Partition[T]] = {}
         # A selector is never called on two threads at once.
         self.guard: AbstractContextManager[Any] = nullcontext()
+
+    @property
+    def first(self) -> Partition[T]:
+        return self._partitions[0]
 
     def partition_of(self, item: T) -> Partition[T]:
         count = len(self._partitions)

@@ -18,9 +18,9 @@ from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
+from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_instance
 
-T = TypeVar("T")
 S = TypeVar("S")
 
 
@@ -119,7 +119,7 @@ class BatchQueue(Generic[T]):
         Its `on_close` is called after its last batch.
 
         Raises:
-            BatchQueueError: The queue has a consumer.
+            BatchQueueError: The queue has a consumer, or is closed.
         """
         self._require_handler_mode()
         removed = self._layout.unregister(item_type)

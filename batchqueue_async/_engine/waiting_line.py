@@ -52,6 +52,13 @@ class LoopWaiter:
         self._signal: asyncio.Future[None] = loop.create_future()
 
     def wake(self) -> None:
+        # A producer on a thread that leaves the line passes its slots on to this one.
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            self._set_signal()
+        else:
+            self._loop.call_soon_threadsafe(self._set_signal)
+
+    def _set_signal(self) -> None:
         if not self._signal.done():
             self._signal.set_result(None)
 

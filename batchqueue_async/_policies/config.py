@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Generic
 
 from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
 from .handlers import ErrorHandler, HandlerLike, require_handler
+from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
 from .selectors import KeySelector, PartitionSelector, by_type
@@ -22,18 +23,7 @@ from .validation import (
     require_positive,
 )
 
-if TYPE_CHECKING:
-    # The default spares `BatchQueueConfig()` an annotation; only 3.13 has it.
-    from typing_extensions import TypeVar
 
-    T = TypeVar("T", default=Any)
-else:
-    from typing import TypeVar
-
-    T = TypeVar("T")
-
-
-# No slots: frozen with slots, `BatchQueueConfig[int](...)` raises on Python 3.11.
 @dataclass(frozen=True, kw_only=True)
 class BatchQueueConfig(Generic[T]):
     """What a queue is declared with; `dataclasses.replace` derives another one.

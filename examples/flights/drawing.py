@@ -110,7 +110,7 @@ def labelled_bars(
     labels = ["" if np.isnan(value) else text.format(value) for value in values]
     axes.bar_label(bars, labels, padding=3, fontsize=9)
     known = [value for value in values if np.isfinite(value)] or [1.0]
-    room = 0.35 * max(map(abs, known))
+    room = 0.35 * (max(map(abs, known)) or 1.0)
     lowest = min(known)
     axes.set_xlim(lowest - room if lowest < 0 else 0, max(0.0, *known) + room)
     axes.set_xticks([])

@@ -91,7 +91,7 @@ class SqliteDatabase:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
         with _told_in_a_line():
-            # At once: nobody can then make a commit fail that has waited for its turn.
+            # Waits for other writers here, where there is nothing to lose yet.
             await self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield

@@ -146,8 +146,12 @@ class QueueMachine(RuleBasedStateMachine):
             handler = former[-1]
         else:
             handler = self.stage.new_handler(kind)
+        before = self.stage.queue.stats().partitions
         self.stage.queue.add_handler(kind, handler, weight)
         self.stage.check()
+        after = self.stage.queue.stats().partitions[: len(before)]
+        owners = [each.owner for each in before], [each.owner for each in after]
+        assert owners[0] == owners[1], f"E4: growth moved partitions: {owners}"
 
     @precondition(lambda self: self.has_handlers and not self.stage.is_closing)
     @rule(kind=kinds)
@@ -191,8 +195,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert None not in [each.owner for each in stage.check_stats().partitions]
         for task in stage.under_way:
             stage.run_to_end(task)
-        stage.shutdown(None)
-        stage.run_to_end(stage.closings[-1])
+        stage.run_to_end(stage.shutdown(None))
         stage.ledger.check_ended(stage.check_stats())
         stage.check_nothing_survives()
 

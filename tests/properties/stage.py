@@ -168,19 +168,26 @@ class Stage:
         self.handlers.append(handler)
         return handler
 
-    def produce(self, call: Coroutine[Any, Any, Any], items: list[Item]) -> None:
-        self.producing.append(Producing(self.loop.begin(call), items))
+    def produce(
+        self, call: Coroutine[Any, Any, Any], items: list[Item]
+    ) -> asyncio.Task[Any]:
+        task = self.loop.begin(call)
+        self.producing.append(Producing(task, items))
         self.check()
+        return task
 
-    def flush(self, timeout: float | None) -> None:
+    def flush(self, timeout: float | None) -> asyncio.Task[Any]:
         before = [item for items in self.ledger.arrived.values() for item in items]
         task = self.loop.begin(self.queue.flush(timeout))
         self.flushes.append((task, before))
         self.check()
+        return task
 
-    def shutdown(self, timeout: float | None) -> None:
-        self.closings.append(self.loop.begin(self.queue.shutdown(timeout)))
+    def shutdown(self, timeout: float | None) -> asyncio.Task[list[Item]]:
+        task = self.loop.begin(self.queue.shutdown(timeout))
+        self.closings.append(task)
         self.check()
+        return task
 
     def cancel(self, task: asyncio.Task[Any]) -> None:
         self.cancelled.add(task)
@@ -289,6 +296,8 @@ class Stage:
         if isinstance(error, TimeoutError):
             return
         assert error is None or isinstance(error, DeliveryError), error
+        if error is not None and self.is_closing:
+            return  # the deadline returned them: `shutdown` is about to say which
         open_numbers = self.ledger.open_numbers()
         late = [item for item in before if item.number in open_numbers]
         assert not late, f"F5: flushed, but {late} are not settled"
