@@ -48,7 +48,7 @@ class Crew(Generic[T]):
         self.rebalancing: asyncio.Task[None] | None = None
         if config.rebalancing is not None and len(self.drain_tasks) > 1:
             self.rebalancer = Rebalancer(
-                name, config.rebalancing, layout, self.drain_tasks, self.notice
+                name, config.rebalancing, layout, self.drain_tasks, work.own_work
             )
             self.rebalancing = self._task(self.rebalancer.run(), "rebalancing")
 

@@ -21,6 +21,7 @@ from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.nap import Nap
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.schedule import Pace, Schedule, Share
 
@@ -33,6 +34,7 @@ class Work(Generic[T]):
 
     delivery: Delivery[T]
     hooks: Hooks
+    own_work: OwnWork
     permit: AbstractAsyncContextManager[object]
     """Held during a cycle: the capacity that queues share, or nothing at all."""
 
@@ -175,21 +177,34 @@ class DrainTask(Generic[T]):
         return bool(self._parked) or bool(self._schedule.waiting())
 
     async def _deliver(self) -> None:
+        settled: list[Batch[T]] = []
+        try:
+            await self._deliver_open(settled)
+        finally:
+            # Not before its halves are through: a handoff would let items overtake.
+            for batch in settled:
+                if batch.is_parked:
+                    batch.is_parked = False
+                    batch.release()
+
+    async def _deliver_open(self, settled: list[Batch[T]]) -> None:
         while self._open and not self._is_stopped:
             batch = self._open[0]
             rest = await self._delivery.deliver(batch, self.index)
             self._open.popleft()
-            if batch.is_parked:
-                batch.is_parked = False
-                batch.release()
             if rest == [batch]:
-                batch.is_parked = True
-                batch.hold()
-                self._parked.append(batch)
+                self._park(batch)
             else:
                 self._open.extendleft(reversed(rest))
+                settled.append(batch)
             # Producers, on the loop or on threads, get their turn after every call.
             await asyncio.sleep(0)
+
+    def _park(self, batch: Batch[T]) -> None:
+        if not batch.is_parked:
+            batch.is_parked = True
+            batch.hold()
+        self._parked.append(batch)
 
     async def _gather(self, started: float) -> float:
         now = self._loop.time()

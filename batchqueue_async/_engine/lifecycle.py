@@ -93,7 +93,7 @@ class Lifecycle(Generic[T]):
             self.own_work.capacity = capacities.of(self._config.drain_tasks)
             self.own_work.capacity.join()
         permit = self.own_work.capacity or nullcontext()
-        work = Work(self.delivery, self.hooks, permit)
+        work = Work(self.delivery, self.hooks, self.own_work, permit)
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
         disown_after_fork(self)

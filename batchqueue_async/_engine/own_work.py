@@ -81,6 +81,10 @@ class OwnWork:
         finally:
             self._flushing.discard(own)
 
+    def is_flushing(self, drain_task: int) -> bool:
+        """Whether a handler of the drain task waits for a flush."""
+        return drain_task in self._flushing
+
     def _keeps_out(self, owner: int | None) -> bool:
         # The drain task waits to enter the handler that the caller is in.
         call = handler_call(self._queue)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.balancing import Rebalancing
@@ -44,13 +45,13 @@ class Rebalancer(Generic[T]):
         rebalancing: Rebalancing,
         layout: Layout[T],
         drain_tasks: Sequence[DrainTask[T]],
-        notice: Callable[[Partition[T]], None],
+        own_work: OwnWork,
     ) -> None:
         self._name = name
         self._rebalancing = rebalancing
         self._layout = layout
         self._drain_tasks = drain_tasks
-        self._notice = notice
+        self._own_work = own_work
         self._loads = layout.loads
         self._under_way: list[Move[T]] = []
         self.rounds = 0
@@ -58,8 +59,12 @@ class Rebalancer(Generic[T]):
 
     async def run(self) -> None:
         """Do a round each interval, until cancelled."""
+        loop, interval = asyncio.get_running_loop(), self._rebalancing.interval
+        due = loop.time()
         while True:
-            await asyncio.sleep(self._rebalancing.interval)
+            # What a handoff takes does not shift the rounds after it.
+            due = max(due + interval, loop.time())
+            await asyncio.sleep(due - loop.time())
             await self._round()
 
     def stop(self) -> None:
@@ -68,6 +73,11 @@ class Rebalancer(Generic[T]):
             self._layout.ownership.restore(move.partition.index)
             self._notice(move.partition)
         self._under_way = []
+
+    def _notice(self, partition: Partition[T]) -> None:
+        owner = self._layout.owner_of(partition)
+        if owner is not None:
+            self._drain_tasks[owner].notice(partition)
 
     async def _round(self) -> None:
         loads, owners = self._loads.now(), self._layout.ownership.last_owners()
@@ -108,7 +118,9 @@ class Rebalancer(Generic[T]):
                 return owners
             wrong = _what_is_wrong(plan, len(owners), count)
             planned = owners if wrong else list(plan)
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
             logger.exception("%s: %r failed; nothing is moved", self._name, balancer)
             return owners
         if wrong:
@@ -117,32 +129,57 @@ class Rebalancer(Generic[T]):
 
     async def _hand_over(self, moves: list[Move[T]]) -> int:
         """Hand over together; returns how many partitions changed their owner."""
-        self._under_way = moves
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._rebalancing.interval
+        self._under_way = list(moves)
         for move in moves:
             self._layout.ownership.revoke(move.partition.index)
         fences = {
             old: self._drain_tasks[old].cycle_end() for old in {m.old for m in moves}
         }
-        freed = [move.partition.hold.lifted() for move in moves]
-        await asyncio.wait(
-            {*fences.values(), *freed}, timeout=self._rebalancing.interval
-        )
+        lifted = {move: move.partition.hold.lifted() for move in moves}
         moved = 0
-        for move, free in zip(moves, freed, strict=True):
-            index = move.partition.index
-            # A handler of the new owner that waits for room here waits for the old.
-            is_safe = fences[move.old].done() and free.done()
-            if is_safe and not move.partition.line.has_handler_of(move.new):
-                self._layout.ownership.grant(index, move.new)
-                moved += 1
-            else:
-                self._layout.ownership.restore(index)
-            self._notice(move.partition)
-        self._under_way = []
+        while self._under_way:
+            ready = [
+                move
+                for move in self._under_way
+                if fences[move.old].done() and lifted[move].done()
+            ]
+            moved += sum(map(self._finish, ready))
+            waited_for = {fences[m.old] for m in self._under_way} | {
+                lifted[m] for m in self._under_way
+            }
+            left = deadline - loop.time()
+            if not self._under_way or left <= 0:
+                break
+            await asyncio.wait(
+                {each for each in waited_for if not each.done()},
+                timeout=left,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        # An old owner's cycle outlasts the interval: it keeps what it has.
+        self.stop()
         return moved
 
+    def _finish(self, move: Move[T]) -> bool:
+        """Grant, unless a handler of the new owner waits here for the old one."""
+        index = move.partition.index
+        is_safe = not (
+            move.partition.line.has_handler_of(move.new)
+            or self._own_work.is_flushing(move.new)
+        )
+        if is_safe:
+            self._layout.ownership.grant(index, move.new)
+        else:
+            self._layout.ownership.restore(index)
+        self._under_way.remove(move)
+        self._notice(move.partition)
+        return is_safe
 
-def _what_is_wrong(plan: Sequence[int], partitions: int, drain_tasks: int) -> str:
+
+def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
+    if not isinstance(plan, Sequence):
+        return f"it must be a sequence, got {plan!r}"
     if len(plan) != partitions:
         return f"its length must be {partitions}, got {len(plan)}"
     for index, owner in enumerate(plan):

@@ -264,7 +264,6 @@ async def test_no_partition_starves_under_full_load_and_constant_moves() -> None
         assert balancer.rounds > 20
 
 
-@pytest.mark.xfail(reason="not yet: each handoff adds its time to the interval")
 async def test_handoffs_do_not_shift_the_rounds() -> None:
     """The next one is due an interval after the last began, not after it ended."""
     balancer = Planned(*[[1, 1, 0, 0], [0, 0, 1, 1]] * 5)
@@ -428,7 +427,10 @@ async def test_the_ratio_is_infinite_where_a_drain_task_has_no_load() -> None:
         assert last.ratio_before == last.ratio_after == float("inf")
 
 
-async def test_moves_that_were_called_off_do_not_count() -> None:
+async def test_moves_that_were_called_off_do_not_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "batchqueue_async")
     gate = asyncio.Event()
     balancer = Planned([1, 0, 1, 0])
     queue = rebalanced(balancer, partitions=fixed(4))
@@ -436,13 +438,10 @@ async def test_moves_that_were_called_off_do_not_count() -> None:
         register(queue, {int: Recording(gate=gate), str: Recording()})
         assert await queue.produce_many([0, *["one"] * 3]) == 4
         await asyncio.sleep(2.5 * INTERVAL)
+        # The handler at the gate kept partitions 0 and 2; now it has all the load.
         assert owners(queue) == [0, 0, 0, 0]
-        last = queue.stats().last_round
-        assert last is not None
-        assert last.moved == 2
-        assert last.ratio_before == 3.0
-        assert last.ratio_after == float("inf"), "all load is with drain task 0"
         gate.set()
+    assert summaries(caplog) == ["q: moved 2 partitions, max/min load 3.00 -> inf"]
 
 
 async def test_the_numbers_stay_after_shutdown() -> None:
@@ -494,7 +493,7 @@ async def throughput(
     mix = Mix(shares)
     sink = Sink(dict(zip(mix.types, costs, strict=True)))
     queue = rebalanced(
-        balancer, drain_tasks=2, partitions=fixed(8), buffer_size=20, interval=1.0
+        balancer, drain_tasks=2, partitions=fixed(8), buffer_size=5, interval=1.0
     )
     items = mix.items()
 
