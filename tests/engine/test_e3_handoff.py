@@ -658,6 +658,31 @@ async def test_a_batch_that_fails_again_holds_the_handoff_on() -> None:
 
 
 @pytest.mark.usefixtures("no_jitter")
+async def test_a_batch_that_fails_first_in_a_handoff_holds_it_on() -> None:
+    """It was not parked when the handoff began, and is when the cycle ends."""
+    gate = asyncio.Event()
+    seen: list[tuple[list[int], int | None]] = []
+
+    async def consume(batch: list[int]) -> None:
+        await gate.wait()
+        seen.append((batch, owners(queue)[0]))
+        if len(seen) == 1:
+            raise ValueError
+
+    balancer = Planned([1, 1])
+    queue = rebalanced(balancer, retry=retry(2, wait=0.5))
+    async with queue:
+        register(queue, {int: consume, str: Recording()})
+        assert await queue.produce(1)
+        await balancer.round(1)
+        assert await queue.produce(2)
+        gate.set()
+        await until(lambda: len(seen) == 3)
+    assert seen == [([1], None), ([1], None), ([2], 1)]
+    check_settled(queue)
+
+
+@pytest.mark.usefixtures("no_jitter")
 async def test_the_halves_of_a_batch_hold_the_handoff() -> None:
     """One after the other, in the old owner's hands."""
     received: list[int] = []

@@ -1,0 +1,107 @@
+"""G4: what a forked child inherits, and what SIGTERM does."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueError
+from tests.support.recording_handler import RecordingHandler
+
+pytestmark = pytest.mark.real_time
+
+
+def _child(queue: BatchQueue[int]) -> str:
+    """Return what a forked child sees of the queue; runs in the child."""
+    stats = queue.stats()
+    try:
+        queue.produce_nowait(4)
+    except BatchQueueError as error:
+        refusal = str(error)
+    else:
+        refusal = "accepted"
+    return f"{queue.is_running} {stats.waiting} {stats.in_flight} {refusal}"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_child_gets_an_empty_queue_and_the_parent_keeps_its_items() -> None:
+    gate = asyncio.Event()
+    handler = RecordingHandler[int](gate=gate)
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=handler)) as queue:
+        assert await queue.produce(1)
+        await handler.entered()
+        assert await queue.produce_many([2, 3]) == 2
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(writer, _child(queue).encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+        answer = os.read(reader, 1000).decode()
+        os.close(reader)
+        assert answer.startswith("False 0 0 queue 'q' is its parent process's")
+        assert (queue.stats().waiting, queue.stats().in_flight) == (2, 1)
+        gate.set()
+    assert handler.handled == [1, 2, 3]
+
+
+PROGRAM = textwrap.dedent(
+    """
+    import asyncio, sys
+    from batchqueue_async import BatchQueueConfig, BatchQueueManager, drain_on_signals
+
+    async def slow(batch):
+        await asyncio.sleep(float(sys.argv[1]))
+        print("handled", len(batch), flush=True)
+
+    async def main():
+        async with BatchQueueManager() as manager:
+            drain_on_signals(manager)
+            queue = await manager.create("q", BatchQueueConfig(consumer=slow))
+            await queue.produce_many(range(5))
+            await asyncio.sleep(0.1)
+            await queue.produce_many(range(3))
+            print("ready", flush=True)
+            try:
+                await asyncio.sleep(30)
+            finally:
+                print("finally", flush=True)
+
+    asyncio.run(main())
+    """
+)
+
+
+def _run(seconds: float, signals: int) -> tuple[int, list[str]]:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(seconds)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    for _ in range(signals):
+        program.send_signal(signal.SIGTERM)
+        # Two signals at once may count as one.
+        try:
+            program.wait(0.3)
+        except subprocess.TimeoutExpired:
+            continue
+    output, _ = program.communicate(timeout=15)
+    return program.returncode, output.split("\n")
+
+
+def test_sigterm_drains_and_then_ends_the_program() -> None:
+    code, output = _run(0.2, signals=1)
+    assert (code, output) == (143, ["handled 5", "handled 3", "finally", ""])
+
+
+def test_a_second_sigterm_ends_the_wait() -> None:
+    code, output = _run(20.0, signals=2)
+    assert (code, output) == (143, ["finally", ""])
