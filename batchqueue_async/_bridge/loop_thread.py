@@ -61,6 +61,21 @@ class LoopThread:
             if portal is not None:
                 portal.call(self._manager.close, self._shutdown_timeout)
 
+    @property
+    def portal(self) -> BlockingPortal:
+        """Anyio's portal to the loop, to run anything else there.
+
+        For instance queues that pass items on to each other: their handlers need the
+        `BatchQueue` of the next one, which lives on the loop.
+
+        Raises:
+            BatchQueueError: The thread does not run.
+        """
+        if self._portal is None:
+            msg = "a LoopThread runs inside of its with block only"
+            raise BatchQueueError(msg)
+        return self._portal
+
     def open(
         self,
         name: str,
@@ -73,10 +88,7 @@ class LoopThread:
             BatchQueueError: The thread does not run.
             DuplicateQueue: The name is taken.
         """
-        if self._portal is None:
-            msg = "a LoopThread opens queues inside of its with block only"
-            raise BatchQueueError(msg)
-        return self._portal.call(self._open, name, config, handlers or {})
+        return self.portal.call(self._open, name, config, handlers or {})
 
     async def _open(
         self,

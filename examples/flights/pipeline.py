@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from anyio.from_thread import start_blocking_portal
-
-from batchqueue_async import BatchQueueError, BatchQueueManager, SyncBatchQueue
+from batchqueue_async import (
+    BatchQueueError,
+    BatchQueueManager,
+    LoopThread,
+    SyncBatchQueue,
+)
 
 from .database import Connect
 from .events import Arrival, Cancellation, Departure, Event
@@ -73,15 +75,12 @@ class Pipeline:
 
 @contextmanager
 def open_pipeline(connect: Connect, export: Path) -> Iterator[Pipeline]:
-    """Run the queues on a loop of their own, on another thread.
-
-    Not with `LoopThread.open`: it returns queues for other threads only, and stages
-    that are chained need each other's `BatchQueue`, on the loop.
-    """
-    options = {"use_uvloop": find_spec("uvloop") is not None}
+    """Run the queues on a loop of their own, on another thread."""
     with (
-        start_blocking_portal("asyncio", options) as portal,
-        portal.wrap_async_context_manager(_queues(connect, export)) as pipeline,
+        LoopThread() as loop_thread,
+        loop_thread.portal.wrap_async_context_manager(
+            _queues(connect, export)
+        ) as pipeline,
     ):
         yield pipeline
 

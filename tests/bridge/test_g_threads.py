@@ -296,8 +296,30 @@ def test_queues_close_in_reverse_and_names_are_unique() -> None:
         with pytest.raises(DuplicateQueue):
             loop_thread.open("first")
     assert order == ["third", "second", "first"]
-    with pytest.raises(BatchQueueError, match="inside of its with block"):
+    with pytest.raises(BatchQueueError, match="inside of its with block only"):
         loop_thread.open("late")
+
+
+def test_chained_queues_run_through_the_portal() -> None:
+    async def chain() -> tuple[BatchQueue[int], BatchQueue[int]]:
+        last = BatchQueue("last", BatchQueueConfig[int](consumer=seen.extend))
+        await last.start()
+
+        async def pass_on(batch: list[int]) -> None:
+            await last.produce_many(batch)
+
+        first = BatchQueue("first", BatchQueueConfig[int](consumer=pass_on))
+        await first.start()
+        return first, last
+
+    seen: list[int] = []
+    with LoopThread() as loop_thread:
+        first, last = loop_thread.portal.call(chain)
+        queue = loop_thread.portal.call(SyncBatchQueue, first)
+        assert queue.produce_many(range(10)) == 10
+        assert queue.shutdown() == []
+        loop_thread.portal.call(last.shutdown)
+    assert seen == list(range(10))
 
 
 def test_after_the_end_nothing_hangs() -> None:
