@@ -137,23 +137,24 @@ class Rebalancer(Generic[T]):
         fences = {
             old: self._drain_tasks[old].cycle_end() for old in {m.old for m in moves}
         }
-        lifted = {move: move.partition.hold.lifted() for move in moves}
         moved = 0
         while self._under_way:
-            ready = [
-                move
-                for move in self._under_way
-                if fences[move.old].done() and lifted[move].done()
-            ]
-            moved += sum(map(self._finish, ready))
-            waited_for = {fences[m.old] for m in self._under_way} | {
-                lifted[m] for m in self._under_way
-            }
+            moved += sum(
+                self._finish(move)
+                for move in list(self._under_way)
+                if fences[move.old].done() and not move.partition.hold.is_on
+            )
             left = deadline - loop.time()
             if not self._under_way or left <= 0:
                 break
+            # A batch may be parked, and hold its partition, until the cycle's end.
             await asyncio.wait(
-                {each for each in waited_for if not each.done()},
+                {
+                    fences[move.old]
+                    if not fences[move.old].done()
+                    else move.partition.hold.lifted()
+                    for move in self._under_way
+                },
                 timeout=left,
                 return_when=asyncio.FIRST_COMPLETED,
             )
