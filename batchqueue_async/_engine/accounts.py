@@ -52,6 +52,11 @@ class Accounts:
     def is_watched(self) -> bool:
         return bool(self._watchers)
 
+    @property
+    def settled(self) -> int:
+        """Items that a handler has had, whatever came of it."""
+        return self.handled + self.failed
+
     def take(self, count: int) -> None:
         """Items left the buffer for their handlers."""
         self.taken_out += count

@@ -190,7 +190,6 @@ async def test_seconds_are_those_of_this_round() -> None:
         assert await round_of(balancer, 2) == pytest.approx([0, 0.1], abs=0.01)
 
 
-@pytest.mark.xfail(reason="not yet: full load hides how much too much it is")
 async def test_seconds_are_those_of_all_that_was_asked_for() -> None:
     """What was done in an interval never is more than an interval: all look equal."""
     balancer = Planned(measure="seconds")

@@ -657,7 +657,6 @@ async def test_a_batch_that_fails_again_holds_the_handoff_on() -> None:
     assert seen == [0, None, None, None]
 
 
-@pytest.mark.xfail(reason="not yet: only what is parked before the handoff holds it")
 @pytest.mark.usefixtures("no_jitter")
 async def test_a_batch_that_fails_first_in_a_handoff_holds_it_on() -> None:
     """It was not parked when the handoff began, and is when the cycle ends."""
