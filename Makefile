@@ -29,8 +29,7 @@ lint: .venv/.dev-installed ## Check style, types and the layers between packages
 	$(BIN)/lint-imports
 
 bench: .venv/.dev-installed ## Run the benchmarks.
-	@if [ -e benchmarks/__main__.py ]; then $(BIN)/python -m benchmarks $(ARGS); \
-	else echo "There are no benchmarks in this version."; fi
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## Remove .venv and everything else that was generated.
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \

@@ -42,7 +42,7 @@ BUFFER_SIZE = 200
 SKIP_BELOW = 1.03
 SETTLING = 5.3
 MEASURED = 3.5
-CHANGE_EVERY = 6.0
+CHANGE_EVERY = 5.5
 CHANGES = 3
 # Recovered: the most loaded drain task lets the queue reach this part of the bound.
 RECOVERED = 0.95
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
     accepted: list[int]
     written: list[float]
     owners: list[int]
-    """Of a partition in a handoff, the old one."""
+    """While handoffs are under way, those before them."""
     rounds: int
     moved: int
 
@@ -106,9 +106,9 @@ class Run:
 
     def _sample(self, queue: BatchQueue[object], traffic: Traffic, at: float) -> None:
         stats = queue.stats()
-        for partition in stats.partitions:
-            if partition.owner is not None:
-                self._owners[partition.index] = partition.owner
+        owners = [partition.owner for partition in stats.partitions]
+        if None not in owners:
+            self._owners = [owner or 0 for owner in owners]
         last = stats.last_round
         self.samples.append(
             Sample(
@@ -116,7 +116,7 @@ class Run:
                 traffic.workload,
                 [partition.accepted for partition in stats.partitions],
                 traffic.written(),
-                self._owners.copy(),
+                self._owners,
                 rounds=last.number if last else 0,
                 moved=last.moved if last else 0,
             )
@@ -209,7 +209,7 @@ def recovery(run: Run, start: float, end: float) -> Recovery:
         seconds=recovered.at - start if recovered else None,
         rounds=(recovered or inside[-1]).rounds - earlier[-1].rounds,
         at_last=ratio(inside[-1]),
-        of_bound=run.between(end - 2.5, end).of_bound,
+        of_bound=run.between(end - 2, end).of_bound,
     )
 
 
@@ -236,7 +236,7 @@ async def changing() -> Run:
 def print_recoveries(run: Run) -> None:
     """Print one line per change."""
     print(
-        f"\nHot types change every {CHANGE_EVERY:.0f} s; CostBalancer, a round each "
+        f"\nHot types change every {CHANGE_EVERY} s; CostBalancer, a round each "
         f"{INTERVAL:.0f} s"
     )
     print(

@@ -72,7 +72,9 @@ def draw_loads(axes: Axes, samples: Sequence[Sample]) -> None:
     )
     top = axes.get_ylim()[1]
     axes.text(0.1, top, "before", va="top", color=GREY)
-    axes.text(CHANGE_AT + 0.1, top, "other types become hot", va="top")
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+    label = "other types become hot"
+    axes.text(CHANGE_AT + 0.1, top, label, va="top", bbox=behind)
 
 
 def draw_rate(axes: Axes, samples: Sequence[Sample]) -> None:

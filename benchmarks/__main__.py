@@ -1,0 +1,6 @@
+"""All benchmarks, one after the other: `make bench`."""
+
+from benchmarks import comparison, rebalancing
+
+comparison.main()
+rebalancing.main()
