@@ -1,4 +1,4 @@
-"""A balancer of your own in ten lines. Run: python examples/own_balancer.py.
+"""A balancer of your own in a dozen lines. Run: python examples/own_balancer.py.
 
 Six sensors feed one queue. Those of drain task 0 cost more to store; each round moves
 one partition from the busiest drain task to the idlest one, until that gains nothing.
@@ -31,10 +31,11 @@ class OneMoveAtATime:
             sums[owner] += load
         busiest, idlest = sums.index(max(sums)), sums.index(min(sums))
         gap = sums[busiest] - sums[idlest]
-        mine = [p for p, owner in enumerate(owners) if owner == busiest]
-        best = min(mine, key=lambda p: abs(gap / 2 - loads[p]))
-        if gap < 0.2 * sums[busiest] or not 0 < loads[best] < gap:
+        fitting = [p for p in range(len(loads)) if owners[p] == busiest]
+        fitting = [p for p in fitting if 0 < loads[p] < gap]
+        if not fitting or gap < 0.2 * sums[busiest]:
             return None
+        best = min(fitting, key=lambda p: abs(gap / 2 - loads[p]))
         return [idlest if p == best else owner for p, owner in enumerate(owners)]
 
 
