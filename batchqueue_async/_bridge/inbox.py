@@ -110,6 +110,7 @@ class Inbox(Generic[T]):
     ) -> int:
         waiter = ThreadWaiter(chunk, self.port.own_work.drain_task)
         vigil = Vigil(self.name, self.port.loop)
+        failure: BatchQueueError | None = None
         partition.wait_in_line(waiter)
         try:
             self._refuse_deadlock(partition, waiter)
@@ -120,14 +121,28 @@ class Inbox(Generic[T]):
                     if left is not None and left <= 0:
                         break
                     vigil.keep(waiter.wait, left)
+        except BatchQueueError as error:
+            failure = error
         finally:
             # Late or refused, it may still have been served in the meantime.
             partition.leave_line(waiter)
             self.post(partition)
+        # Who was served in the last moment was accepted, so nothing is wrong.
+        if waiter.wants:
+            if failure is not None:
+                raise failure
+            self._refuse_dead_loop(partition)
         return waiter.accepted
 
+    def _refuse_dead_loop(self, partition: Partition[T]) -> None:
+        if partition.is_closed and not self.port.is_over():
+            msg = f"the loop of queue {self.name!r} has ended"
+            raise BatchQueueError(msg)
+
     def _refuse_deadlock(self, partition: Partition[T], waiter: ThreadWaiter) -> None:
-        if waiter.granted < waiter.wants and self.port.own_work.includes(partition):
+        if partition.is_closed or waiter.granted >= waiter.wants:
+            return
+        if self.port.own_work.includes(partition):
             msg = (
                 f"a handler of {self.name!r} waits on a thread for room in partition "
                 f"{partition.index}, which only its own drain task empties"

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._bridge.inbox import inbox_of
+from batchqueue_async._bridge.loop_call import LoopCall
 from batchqueue_async._bridge.vigil import SLICE, Vigil
 from batchqueue_async._engine.chunks import chunks
 from batchqueue_async._engine.queue import BatchQueue
@@ -104,7 +105,7 @@ class SyncBatchQueue(Generic[T]):
         """
         self._refuse_own_thread()
         self._port.refuse_fork()
-        self._on_loop(self._port.flush(timeout, self._log))
+        self._on_loop(partial(self._port.flush, timeout, self._log))
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now.
@@ -115,7 +116,7 @@ class SyncBatchQueue(Generic[T]):
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             return self._queue.stats()
         try:
-            return self._on_loop(_as_coroutine(self._queue.stats))
+            return self._on_loop(partial(_as_coroutine, self._queue.stats))
         except BatchQueueError:
             return self._queue.stats()
 
@@ -125,21 +126,20 @@ class SyncBatchQueue(Generic[T]):
         """Register a handler, as `BatchQueue.add_handler` does."""
         self._refuse_own_thread()
         call = partial(self._queue.add_handler, item_type, handler, weight)
-        self._on_loop(_as_coroutine(call))
+        self._on_loop(partial(_as_coroutine, call))
 
     def remove_handler(self, item_type: type) -> bool:
         """Take a handler out, as `BatchQueue.remove_handler` does."""
         self._refuse_own_thread()
-        return self._on_loop(
-            _as_coroutine(partial(self._queue.remove_handler, item_type))
-        )
+        call = partial(self._queue.remove_handler, item_type)
+        return self._on_loop(partial(_as_coroutine, call))
 
     def shutdown(self, timeout: float | None = 30.0) -> list[T]:
         """Shut the queue down, as `BatchQueue.shutdown` does, and wait for it."""
         self._refuse_own_thread()
-        if self._loop.is_closed() and self._port.is_over():
+        if self._port.has_ended() or (self._loop.is_closed() and self._port.is_over()):
             return []
-        return self._on_loop(self._queue.shutdown(timeout))
+        return self._on_loop(partial(self._queue.shutdown, timeout))
 
     def _refuse_own_thread(self) -> None:
         # The running loop, not a thread's number: numbers are used again.
@@ -150,21 +150,18 @@ class SyncBatchQueue(Generic[T]):
             )
             raise BatchQueueError(msg)
 
-    def _on_loop(self, coroutine: Coroutine[Any, Any, R]) -> R:
+    def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        call = LoopCall(self._loop, start)
         vigil = Vigil(self.name, self._loop)
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError as error:
-            coroutine.close()
-            msg = f"the loop of queue {self.name!r} is closed"
+            while not call.answer.done():
+                vigil.keep(partial(_wait, call.answer), SLICE)
+            return call.answer.result()
+        except concurrent.futures.CancelledError as error:
+            msg = f"the loop of queue {self.name!r} ended during the call"
             raise BatchQueueError(msg) from error
-        try:
-            while not future.done():
-                vigil.keep(partial(_wait, future), SLICE)
-        except BaseException:
-            future.cancel()
-            raise
-        return future.result()
+        finally:
+            call.abandon()
 
 
 def _wait(future: concurrent.futures.Future[Any], seconds: float) -> None:

@@ -51,7 +51,7 @@ class Handlers:
         try:
             return self._resolved[item_type]
         except KeyError:
-            found = self._nearest(item_type)
+            found = self.nearest(item_type)
             self._resolved[item_type] = found
             return found
 
@@ -68,7 +68,8 @@ class Handlers:
         known = self._gated.setdefault(id(registration.handler), registration)
         registration.gate = known.gate
 
-    def _nearest(self, item_type: type) -> Registration | None:
+    def nearest(self, item_type: type) -> Registration | None:
+        """Look the registration up; remembers nothing, so threads may call it."""
         # `__mro__` only: a virtual ABC has no distance, so "nearest" has no meaning.
         for base in item_type.__mro__:
             if base in self._by_type:

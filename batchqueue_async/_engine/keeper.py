@@ -24,6 +24,9 @@ class Kept(Protocol):
     def name(self) -> str:
         """Stands in the warning."""
 
+    def seal(self) -> None:
+        """Let nothing in any more: the loop has ended."""
+
     def count_left(self) -> int:
         """Return how many items are waiting or in flight."""
 
@@ -90,6 +93,7 @@ class Keeper:
         queues = list(self._queues.values())
         self._queues.clear()
         for queue in queues:
+            queue.seal()
             warnings.warn(
                 f"the loop of queue {queue.name!r} ended without its shutdown: "
                 f"{queue.count_left()} items are left",

@@ -45,7 +45,7 @@ class TypePlacement(Generic[T]):
         partition = self.routes.get(item_type)
         if partition is None:
             with self.guard:
-                registration = self._handlers.of(item_type)
+                registration = self._handlers.nearest(item_type)
                 base = None if registration is None else registration.item_type
                 partition = self.place(item_type if base is None else base)
                 self._settle(item_type, partition)

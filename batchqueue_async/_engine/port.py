@@ -12,7 +12,7 @@ from batchqueue_async._engine.failure_log import FailureLog
 from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle
+from batchqueue_async._engine.lifecycle import Lifecycle, State
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 
@@ -33,6 +33,8 @@ class Port(Generic[T]):
     """What the calling handler's own drain task has to do, if a handler calls."""
     is_over: Callable[[], bool]
     """Whether shutdown has begun."""
+    has_ended: Callable[[], bool]
+    """Whether shutdown is complete."""
     refuse_fork: Callable[[], None]
     """Raises in a forked child, where the queue is not usable."""
     notice: Callable[[Partition[T]], None]
@@ -56,6 +58,7 @@ def open_port(
         runs=intake.runs,
         own_work=lifecycle.own_work,
         is_over=lambda: lifecycle.is_over,
+        has_ended=lambda: lifecycle.state is State.CLOSED,
         refuse_fork=lifecycle.refuse_fork,
         notice=lifecycle.notice,
         share=layout.share,

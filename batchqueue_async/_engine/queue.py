@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -225,6 +226,12 @@ class BatchQueue(Generic[T]):
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now, whatever its state."""
         return snapshot(self._name, self._layout, self._lifecycle)
+
+    def seal(self) -> None:
+        """Let nothing in any more: its loop has ended without its shutdown."""
+        # Who waits on the loop cannot be woken any more.
+        with contextlib.suppress(RuntimeError):
+            self._layout.close()
 
     def count_left(self) -> int:
         """Return how many items are waiting or in flight."""

@@ -1,0 +1,57 @@
+"""Runs a coroutine on a loop for another thread, and leaves nothing if it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class LoopCall(Generic[R]):
+    """One call; `answer` is for the thread.
+
+    Unlike with `asyncio.run_coroutine_threadsafe` the coroutine is made on the loop: a
+    loop that never runs again leaves none behind that nobody awaits.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        start: Callable[[], Coroutine[Any, Any, R]],
+    ) -> None:
+        self.answer: concurrent.futures.Future[R] = concurrent.futures.Future()
+        self._loop = loop
+        self._start = start
+        self._task: asyncio.Task[R] | None = None
+        # On a closed loop there is no answer; the caller's vigil says so.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._run)
+
+    def abandon(self) -> None:
+        """The thread waits no longer; after the answer there is nothing to do."""
+        if not self.answer.done():
+            self.answer.cancel()
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _run(self) -> None:
+        if not self.answer.cancelled():
+            self._task = self._loop.create_task(self._start())
+            self._task.add_done_callback(self._tell)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _tell(self, task: asyncio.Task[R]) -> None:
+        if task.cancelled():
+            self.answer.cancel()
+        elif (error := task.exception()) is not None:
+            if not self.answer.cancelled():
+                self.answer.set_exception(error)
+        elif not self.answer.cancelled():
+            self.answer.set_result(task.result())
