@@ -70,6 +70,25 @@ class Batch(Generic[T]):
         self.shares.append(share)
         share.partition.accounts.open(share.first)
 
+    def follows(self, other: Batch[T]) -> bool:
+        """Whether it goes to the same handler, from one of the same partitions."""
+        mine_to, others_to = self.registration, other.registration
+        if self is other or mine_to is None or others_to is None:
+            return False
+        if mine_to.gate is not others_to.gate:
+            return False
+        mine = {share.partition.index for share in self.shares}
+        return not mine.isdisjoint(share.partition.index for share in other.shares)
+
+    @property
+    def is_kept_out(self) -> bool:
+        """Whether its handler is at work on another one, and cannot be stopped."""
+        registration = self.registration
+        return registration is not None and any(
+            registration.gate.excludes(registration.slot, slot) or self.follows(other)
+            for slot, other in registration.gate.stuck
+        )
+
     def settle(self, outcome: Outcome) -> None:
         """Book how the items ended; only the first call counts."""
         if self.is_settled:

@@ -194,6 +194,8 @@ class Delivery(Generic[T]):
     ) -> None:
         """Block the partitions of a handler that cannot be stopped, until it ends."""
         batch.hold()
+        stay = (registration.slot, batch)
+        registration.gate.stuck.append(stay)
         logger.error(
             "%s: %s cannot be stopped; its partitions are blocked until it ends",
             self._name,
@@ -203,6 +205,7 @@ class Delivery(Generic[T]):
         def ended(_: asyncio.Future[Any]) -> None:
             task.cancelled() or task.exception()
             batch.release()
+            registration.gate.stuck.remove(stay)
             registration.gate.leave(registration.slot)
             self._on_release()
 

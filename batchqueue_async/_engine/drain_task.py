@@ -22,6 +22,7 @@ from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.own_work import OwnWork
+from batchqueue_async._engine.parked import Parked
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.schedule import Pace, Schedule, Share
 
@@ -64,7 +65,7 @@ class DrainTask(Generic[T]):
         self._permit = work.permit
         self._is_stopped = False
         self._open: deque[Batch[T]] = deque()
-        self._parked: list[Batch[T]] = []
+        self._parked: Parked[T] = Parked()
         self._loop = asyncio.get_running_loop()
         self._nap = Nap(self._loop)
         self._cycle_ends: list[asyncio.Future[None]] = []
@@ -99,7 +100,7 @@ class DrainTask(Generic[T]):
                 now = await self._gather(started)
             else:
                 until = self._schedule.nap_until(
-                    self._parked, empty_cycles, self._loop.time()
+                    self._parked.dues(), empty_cycles, self._loop.time()
                 )
                 now = await self._nap.sleep(until)
                 empty_cycles += 1
@@ -160,10 +161,7 @@ class DrainTask(Generic[T]):
 
     def _collect(self, now: float) -> None:
         """Take what is due: parked batches first, then from each partition."""
-        for batch in [each for each in self._parked if each.due <= now]:
-            # Its partitions stay held: one take at a time.
-            self._parked.remove(batch)
-            self._open.append(batch)
+        self._open.extend(self._parked.take_due(now))
         grouping = self._share.grouping()
         due = self._schedule.due(now)
         for partition in due:
@@ -190,21 +188,18 @@ class DrainTask(Generic[T]):
     async def _deliver_open(self, settled: list[Batch[T]]) -> None:
         while self._open and not self._is_stopped:
             batch = self._open[0]
+            if self._parked.must_wait(batch):
+                self._parked.add(self._open.popleft())
+                continue
             rest = await self._delivery.deliver(batch, self.index)
             self._open.popleft()
             if rest == [batch]:
-                self._park(batch)
+                self._parked.add(batch)
             else:
                 self._open.extendleft(reversed(rest))
                 settled.append(batch)
             # Producers, on the loop or on threads, get their turn after every call.
             await asyncio.sleep(0)
-
-    def _park(self, batch: Batch[T]) -> None:
-        if not batch.is_parked:
-            batch.is_parked = True
-            batch.hold()
-        self._parked.append(batch)
 
     async def _gather(self, started: float) -> float:
         now = self._loop.time()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Hashable
+from typing import Any
 
 ALONE = "alone"
 """The slot of hooks: nobody else is inside."""
@@ -21,11 +22,13 @@ TOGETHER = "together"
 class Gate:
     """Lets callers with different slots in together, and one of each at a time."""
 
-    __slots__ = ("_inside", "_waiting")
+    __slots__ = ("_inside", "_waiting", "stuck")
 
     def __init__(self) -> None:
         self._inside: Counter[Hashable] = Counter()
         self._waiting: deque[tuple[Hashable, asyncio.Future[None]]] = deque()
+        # Slot and batch of calls that cannot be stopped.
+        self.stuck: list[tuple[Hashable, Any]] = []
 
     @property
     def is_free(self) -> bool:
@@ -70,12 +73,13 @@ class Gate:
             del self._inside[slot]
         self._admit_next()
 
+    @staticmethod
+    def excludes(one: Hashable, other: Hashable) -> bool:
+        """Whether callers with these slots may not be inside at once."""
+        return ALONE in (one, other) or (one == other != TOGETHER)
+
     def _has_room(self, slot: Hashable) -> bool:
-        if slot == ALONE:
-            return not self._inside
-        return ALONE not in self._inside and (
-            slot == TOGETHER or slot not in self._inside
-        )
+        return not any(self.excludes(slot, inside) for inside in self._inside)
 
     def _admit_next(self) -> None:
         while self._waiting and self._has_room(self._waiting[0][0]):

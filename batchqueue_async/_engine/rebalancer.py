@@ -1,39 +1,27 @@
 """Moves partitions between drain tasks, in rounds, on a task of its own.
 
-A move is a handoff in two phases. Revoke: nobody may take from the partition. Then a
-fence: the old owner's current cycle ends, and no batch of the partition is parked.
-Grant: the new owner may take. Items wait in their partition meanwhile, so none is lost,
-doubled or reordered, and no handler is entered by two drain tasks. All moves of a round
-are revoked together, so a round takes as long as the slowest old owner's cycle.
+A round measures, asks the balancer, and hands over (see `handoff`). A plan is judged by
+what came of it: where moves were called off and the rest does harm, that is undone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.drain_task import DrainTask
+from batchqueue_async._engine.handoff import Handoffs, Move
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.own_work import OwnWork
-from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.stats import RebalancingRound
-from batchqueue_async._policies.balancing import Rebalancing
+from batchqueue_async._policies.balancing import Rebalancing, load_sums
 
 T = TypeVar("T")
 
 logger = logging.getLogger("batchqueue_async")
-
-
-@dataclass(frozen=True, slots=True)
-class Move(Generic[T]):
-    """One partition's way from one drain task to another."""
-
-    partition: Partition[T]
-    old: int
-    new: int
 
 
 class Rebalancer(Generic[T]):
@@ -51,9 +39,8 @@ class Rebalancer(Generic[T]):
         self._rebalancing = rebalancing
         self._layout = layout
         self._drain_tasks = drain_tasks
-        self._own_work = own_work
+        self._handoffs = Handoffs(layout, drain_tasks, own_work)
         self._loads = layout.loads
-        self._under_way: list[Move[T]] = []
         self.rounds = 0
         self.last_round: RebalancingRound | None = None
 
@@ -69,15 +56,7 @@ class Rebalancer(Generic[T]):
 
     def stop(self) -> None:
         """Call the handoffs that are under way off: their old owners go on."""
-        for move in self._under_way:
-            self._layout.ownership.restore(move.partition.index)
-            self._notice(move.partition)
-        self._under_way = []
-
-    def _notice(self, partition: Partition[T]) -> None:
-        owner = self._layout.owner_of(partition)
-        if owner is not None:
-            self._drain_tasks[owner].notice(partition)
+        self._handoffs.call_off()
 
     async def _round(self) -> None:
         loads, owners = self._loads.now(), self._layout.ownership.last_owners()
@@ -89,22 +68,46 @@ class Rebalancer(Generic[T]):
             for index, (old, new) in enumerate(zip(owners, plan, strict=True))
             if old != new
         ]
-        moved = await self._hand_over(moves) if moves else 0
+        if moves:
+            await self._handoffs.hand_over(moves, self._rebalancing.interval)
+            await self._undo_harm(loads, owners, moves)
+        self._conclude(loads, owners)
+
+    async def _undo_harm(
+        self, loads: list[float], before: list[int], moves: list[Move[T]]
+    ) -> None:
+        """Hand back what was moved if, without what was called off, it does harm."""
+        now = self._owners_now(loads)
+        done = [move for move in moves if now[move.partition.index] == move.new]
+        if len(done) < len(moves) and self._most(loads, now) > self._most(
+            loads, before
+        ):
+            back = [move.back() for move in done]
+            await self._handoffs.hand_over(back, self._rebalancing.interval)
+
+    def _most(self, loads: list[float], owners: list[int]) -> float:
+        return max(load_sums(loads, owners, len(self._drain_tasks)))
+
+    def _owners_now(self, loads: list[float]) -> list[int]:
+        # Partitions may have been added since the loads were taken.
+        return self._layout.ownership.last_owners()[: len(loads)]
+
+    def _conclude(self, loads: list[float], before: list[int]) -> None:
+        """Keep the round for `stats`, and log it if it moved something."""
+        now, drain_tasks = self._owners_now(loads), len(self._drain_tasks)
+        moved = sum(map(operator.ne, before, now))
         self.last_round = RebalancingRound(
             number=self.rounds,
             moved=moved,
-            ratio_before=_ratio(loads, owners, len(self._drain_tasks)),
-            ratio_after=_ratio(
-                loads,
-                self._layout.ownership.last_owners()[: len(loads)],
-                len(self._drain_tasks),
-            ),
+            ratio_before=_ratio(load_sums(loads, before, drain_tasks)),
+            ratio_after=_ratio(load_sums(loads, now, drain_tasks)),
         )
         if moved:
             logger.info(
-                "%s: moved %d partitions, max/min load %.2f -> %.2f",
+                "%s: moved %d partition%s, max/min load %.2f -> %.2f",
                 self._name,
                 moved,
+                "" if moved == 1 else "s",
                 self.last_round.ratio_before,
                 self.last_round.ratio_after,
             )
@@ -127,56 +130,6 @@ class Rebalancer(Generic[T]):
             logger.error("%s: ignored a plan of %r: %s", self._name, balancer, wrong)
         return planned
 
-    async def _hand_over(self, moves: list[Move[T]]) -> int:
-        """Hand over together; returns how many partitions changed their owner."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._rebalancing.interval
-        self._under_way = list(moves)
-        for move in moves:
-            self._layout.ownership.revoke(move.partition.index)
-        fences = {
-            old: self._drain_tasks[old].cycle_end() for old in {m.old for m in moves}
-        }
-        moved = 0
-        while self._under_way:
-            moved += sum(
-                self._finish(move)
-                for move in list(self._under_way)
-                if fences[move.old].done() and not move.partition.hold.is_on
-            )
-            left = deadline - loop.time()
-            if not self._under_way or left <= 0:
-                break
-            # A batch may be parked, and hold its partition, until the cycle's end.
-            await asyncio.wait(
-                {
-                    fences[move.old]
-                    if not fences[move.old].done()
-                    else move.partition.hold.lifted()
-                    for move in self._under_way
-                },
-                timeout=left,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        # An old owner's cycle outlasts the interval: it keeps what it has.
-        self.stop()
-        return moved
-
-    def _finish(self, move: Move[T]) -> bool:
-        """Grant, unless a handler of the new owner waits here for the old one."""
-        index = move.partition.index
-        is_safe = not (
-            move.partition.line.has_handler_of(move.new)
-            or self._own_work.is_flushing(move.new)
-        )
-        if is_safe:
-            self._layout.ownership.grant(index, move.new)
-        else:
-            self._layout.ownership.restore(index)
-        self._under_way.remove(move)
-        self._notice(move.partition)
-        return is_safe
-
 
 def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
     if not isinstance(plan, Sequence):
@@ -192,11 +145,8 @@ def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
     return ""
 
 
-def _ratio(loads: Sequence[float], owners: Sequence[int], drain_tasks: int) -> float:
+def _ratio(sums: Sequence[float]) -> float:
     """Return max/min load of the drain tasks; inf if one has none, 1 if all have."""
-    sums = [0.0] * drain_tasks
-    for load, owner in zip(loads, owners, strict=True):
-        sums[owner] += load
     if max(sums) == 0:
         return 1.0
     return max(sums) / min(sums) if min(sums) else float("inf")

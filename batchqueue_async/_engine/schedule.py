@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.grouping import Grouping
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
@@ -93,10 +92,16 @@ class Schedule(Generic[T]):
         return max(now, started + self._pace.idle.shortest)
 
     def nap_until(
-        self, parked: Sequence[Batch[T]], empty_cycles: int, now: float
+        self, parked: Iterable[float], empty_cycles: int, now: float
     ) -> float | None:
-        """Return when a nap ends by itself; None where only an arrival ends it."""
-        ends = [batch.due for batch in parked]
+        """Return when a nap ends by itself; None where only an arrival ends it.
+
+        Args:
+            parked: When parked batches are due.
+            empty_cycles: How many cycles found nothing since the last one that did.
+            now: The loop's time.
+        """
+        ends = list(parked)
         ends.extend(self._due_at(each, now) for each in self.waiting())
         if any(each.on_idle for each in self._share.handlers_of(self._drain_task)):
             ends.append(now + self._pace.idle.delay(empty_cycles))

@@ -112,18 +112,19 @@ class Rebalancing:
 def _better_plan(
     loads: Sequence[float], owners: Sequence[int], drain_tasks: int, skip_below: float
 ) -> list[int] | None:
-    now = _sums(loads, owners, drain_tasks)
+    now = load_sums(loads, owners, drain_tasks)
     most, least = max(now), min(now)
     if most == 0 or (least > 0 and most / least < skip_below):
         return None
     plan = lpt_plan(loads, owners, drain_tasks)
-    planned = max(_sums(loads, plan, drain_tasks))
+    planned = max(load_sums(loads, plan, drain_tasks))
     return plan if planned < most * (1 - _DRIFT) else None
 
 
-def _sums(
+def load_sums(
     loads: Sequence[float], owners: Sequence[int], drain_tasks: int
 ) -> list[float]:
+    """Return the load of each drain task."""
     sums = [0.0] * drain_tasks
     for load, owner in zip(loads, owners, strict=True):
         sums[owner] += load

@@ -1,10 +1,17 @@
 """`handler_timeout` and `Retry`: the basics of one batch's attempts."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, DeliveryError, Retry
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DeliveryError,
+    PartitionPolicy,
+    Retry,
+)
 from tests.engine.every_loop import every_loop
 from tests.engine.observing import tasks_of
 from tests.engine.until import turns, until
@@ -135,6 +142,40 @@ class TestHandlerTimeout:
         assert "cannot be stopped" in caplog.text
         assert other.items == []
 
+    async def test_a_piece_behind_it_keeps_nobody_else_waiting(self) -> None:
+        """The drain task must not stand at the handler's door with its next piece."""
+        let_go = asyncio.Event()
+        calls: list[list[object]] = []
+
+        async def stubborn(batch: list[Any]) -> None:
+            calls.append(batch)
+            while not let_go.is_set():
+                try:
+                    await let_go.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        other = RecordingHandler[str]()
+        config = BatchQueueConfig[object](
+            partitions=PartitionPolicy.fixed(2),
+            max_batch=1,
+            handler_timeout=0.01,
+            on_error=lambda _batch, _error: None,
+        )
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(int, stubborn)
+            queue.add_handler(str, other)
+            queue.add_handler(bytes, stubborn)
+            await queue.produce(1)
+            await queue.produce_many(["a", b"b"])
+            await until(lambda: queue.stats().failed == 1)
+            await queue.produce_many([2, "c"])
+            await until(lambda: other.handled == ["a", "c"])
+            assert calls == [[1]], "never twice at once"
+            let_go.set()
+            await until(lambda: len(calls) == 3)
+        assert check_settled(queue).handled == 4
+
     async def test_such_a_one_is_not_waited_for_at_the_deadline(self) -> None:
         let_go = asyncio.Event()
 
@@ -184,6 +225,28 @@ class TestRetry:
         assert handler.batches == [[1, 2]] * 4
         assert errors == [[1, 2]]
         assert check_settled(queue).failed == 2
+
+    async def test_later_pieces_of_a_cycle_do_not_overtake(self) -> None:
+        """Pieces that share a partition with one that waits wait behind it."""
+        calls: list[list[tuple[int, int]]] = []
+
+        def consume(batch: list[tuple[int, int]]) -> None:
+            calls.append(batch)
+            if len(calls) == 1:
+                raise ValueError
+
+        config = BatchQueueConfig[tuple[int, int]](
+            partitions=PartitionPolicy.fixed(3),
+            selector=lambda item, _: item[0],
+            max_batch=3,
+            retry=Retry(attempts=2, wait_initial=0.01),
+        )
+        items = [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(tuple, consume)
+            await queue.produce_many(items)
+        assert [item for batch in calls[1:] for item in batch] == items
+        assert check_settled(queue).handled == 8
 
     async def test_only_on_the_exceptions_named(self) -> None:
         handler = RecordingHandler[int](

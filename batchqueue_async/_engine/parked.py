@@ -1,0 +1,64 @@
+"""Batches that wait with their drain task: for a next attempt, or for one ahead.
+
+Invariant (promises B1 and B3): no batch is delivered while one that was taken before
+it, for the same handler and from one of the same partitions, is parked here or has a
+handler at work that cannot be stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from batchqueue_async._engine.batch import Batch
+
+T = TypeVar("T")
+
+
+class Parked(Generic[T]):
+    """In the order in which they were parked; their partitions are held meanwhile."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: list[Batch[T]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def __iter__(self) -> Iterator[Batch[T]]:
+        return iter(self._batches)
+
+    def add(self, batch: Batch[T]) -> None:
+        if not batch.is_parked:
+            batch.is_parked = True
+            batch.hold()
+        self._batches.append(batch)
+
+    def must_wait(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; its `due` is when to look again."""
+        ahead = [each.due for each in self._batches if batch.follows(each)]
+        batch.due = max(ahead, default=batch.due)
+        return bool(ahead) or batch.is_kept_out
+
+    def take_due(self, now: float) -> list[Batch[T]]:
+        """Take out what may be delivered now; its partitions stay held."""
+        staying: list[Batch[T]] = []
+        due: list[Batch[T]] = []
+        for batch in self._batches:
+            stays = batch.due > now or batch.is_kept_out
+            stays = stays or any(map(batch.follows, staying))
+            (staying if stays else due).append(batch)
+        self._batches = staying
+        return due
+
+    def dues(self) -> list[float]:
+        """Return when to look again; who is kept out is told, and needs no time."""
+        dues: list[float] = []
+        kept_out: list[Batch[T]] = []
+        for batch in self._batches:
+            if batch.is_kept_out or any(map(batch.follows, kept_out)):
+                kept_out.append(batch)
+            else:
+                dues.append(batch.due)
+        return dues
