@@ -2,7 +2,7 @@
 #   make demo    make test    make help
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench budget soak eager clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -28,12 +28,21 @@ lint: .venv/.dev-installed ## Check style, types and the layers between packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.dev-installed ## Run the benchmarks.
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: .venv/.dev-installed ## Run the benchmarks; QUICK=1 for a sketch.
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
+
+budget: .venv/.dev-installed ## Compare the hot paths' instructions with their budget.
+	@$(BIN)/python -m benchmarks.budget $(ARGS)
+
+soak: .venv/.dev-installed ## Ten minutes of mixed faults; SOAK_SECONDS=60 for less.
+	@$(BIN)/python -m tests.stress.soak
+
+eager: .venv/.dev-installed ## Run the core's tests with eager tasks, on Python 3.12+.
+	@$(BIN)/python -m tests.stress.eager $(ARGS)
 
 clean: ## Remove .venv and everything else that was generated.
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
-		build dist out spark-warehouse
+	rm -rf .venv .venv-eager .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+		.ruff_cache build dist out spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.demo-installed: pyproject.toml

@@ -46,6 +46,15 @@ class FloorQueue:
         if self._is_asleep:
             self._wake()
 
+    def put_nowait(self, item: object) -> bool:
+        """Append an item if there is room."""
+        if len(self._items) >= self._bound:
+            return False
+        self._items.append(item)
+        if self._is_asleep:
+            self._wake()
+        return True
+
     async def put_many(self, chunk: Sequence[object]) -> None:
         """Append a chunk; looks at each item's type, as a queue of types must."""
         countOf(map(type, chunk), type(chunk[0]))
@@ -95,6 +104,18 @@ class FloorBridge:
             while len(self._items) >= self._bound:
                 self._room.wait()
             self._items.append(item)
+            if self._is_posted:
+                return
+            self._is_posted = True
+        self._loop.call_soon_threadsafe(self._work.set)
+
+    def put_many(self, chunk: Sequence[object]) -> None:
+        """Append a chunk; looks at each item's type, as a queue of types must."""
+        countOf(map(type, chunk), type(chunk[0]))
+        with self._lock:
+            while len(self._items) + len(chunk) > self._bound:
+                self._room.wait()
+            self._items.extend(chunk)
             if self._is_posted:
                 return
             self._is_posted = True

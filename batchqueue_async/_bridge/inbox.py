@@ -77,10 +77,15 @@ class Inbox(Generic[T]):
         until = None if timeout is None else time.monotonic() + timeout
         accepted = 0
         for partition, run in self.port.runs(chunk):
-            placed = partition.offer(run)
-            if placed:
+            try:
+                placed = partition.offer(run)
+                if placed:
+                    self.post(partition)
+            except BaseException:
+                # Ctrl-C: what was accepted before it is still to be handled.
                 self.post(partition)
-            if placed < len(run) and self.port.waits_when_full:
+                raise
+            if placed < len(run) and self._may_wait(until):
                 placed += self._wait_and_put(partition, run[placed:], until)
             accepted += placed
             if placed < len(run):
@@ -91,12 +96,12 @@ class Inbox(Generic[T]):
         """Tell the loop; it is woken once, however much comes before it looks."""
         with self.lock:
             self._news.append(partition)
-            if self._is_posted:
-                return
-            self._is_posted = True
-        # A loop that closes in this very moment is found out by who waits.
-        with contextlib.suppress(RuntimeError):
-            self.port.loop.call_soon_threadsafe(self._deliver_news)
+            if not self._is_posted:
+                # A loop that closes in this very moment is found out by who waits.
+                with contextlib.suppress(RuntimeError):
+                    self.port.loop.call_soon_threadsafe(self._deliver_news)
+                # Not before: after a Ctrl-C in between nobody would call any more.
+                self._is_posted = True
 
     def _deliver_news(self) -> None:
         with self.lock:
@@ -105,17 +110,31 @@ class Inbox(Generic[T]):
         for partition in dict.fromkeys(news):
             self.port.notice(partition)
 
+    def _may_wait(self, until: float | None) -> bool:
+        if not self.port.waits_when_full:
+            return False
+        # In a `__del__`, a signal handler or a selector, under this thread's own lock,
+        # without which the loop can't take.
+        is_nested = self.lock._is_owned()  # type: ignore[attr-defined] # noqa: SLF001
+        if is_nested and until is None:
+            msg = (
+                f"a call of queue {self.name!r} in the middle of another one on its "
+                "thread waits for room, which the loop makes only after that one"
+            )
+            raise WouldDeadlock(msg)
+        return not is_nested
+
     def _wait_and_put(
         self, partition: Partition[T], chunk: Sequence[T], until: float | None
     ) -> int:
         waiter = ThreadWaiter(chunk, self.port.own_work.drain_task)
         vigil = Vigil(self.name, self.port.loop)
         failure: BatchQueueError | None = None
-        partition.wait_in_line(waiter)
         try:
+            partition.wait_in_line(waiter)
             self._refuse_deadlock(partition, waiter)
             self.post(partition)
-            with self.port.own_work.waiting():
+            with self.port.own_work.waiting(lambda: waiter.wants > 0):
                 while waiter.wants and not partition.is_closed:
                     left = None if until is None else until - time.monotonic()
                     if left is not None and left <= 0:
@@ -125,8 +144,14 @@ class Inbox(Generic[T]):
             failure = error
         finally:
             # Late or refused, it may still have been served in the meantime.
-            partition.leave_line(waiter)
-            self.post(partition)
+            try:
+                partition.leave_line(waiter)
+            except BaseException:
+                # Ctrl-C again: who stays in line would hold up all behind it.
+                partition.leave_line(waiter)
+                raise
+            finally:
+                self.post(partition)
         # Who was served in the last moment was accepted, so nothing is wrong.
         if waiter.wants:
             if failure is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +28,7 @@ class LoopCall(Generic[R]):
         self._loop = loop
         self._start = start
         self._task: asyncio.Task[R] | None = None
+        self._body: Coroutine[Any, Any, R] | None = None
         # On a closed loop there is no answer; the caller's vigil says so.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._run)
@@ -35,17 +37,28 @@ class LoopCall(Generic[R]):
         """The thread waits no longer; after the answer there is nothing to do."""
         if not self.answer.done():
             self.answer.cancel()
-            with contextlib.suppress(RuntimeError):
+            try:
                 self._loop.call_soon_threadsafe(self._cancel)
+            except RuntimeError:
+                self._discard()
 
     def _run(self) -> None:
         if not self.answer.cancelled():
-            self._task = self._loop.create_task(self._start())
+            self._body = self._start()
+            self._task = self._loop.create_task(self._body)
             self._task.add_done_callback(self._tell)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+    def _discard(self) -> None:
+        # A loop that ends runs what threads ask for until it is closed, but may not get
+        # to the task's first step: no fault of the program, so nobody is to be warned.
+        task, body = self._task, self._body
+        if task and body and inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
+            body.close()
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
     def _tell(self, task: asyncio.Task[R]) -> None:
         if task.cancelled():

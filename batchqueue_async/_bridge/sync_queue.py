@@ -67,7 +67,7 @@ class SyncBatchQueue(Generic[T]):
         partition = self._routes.get(type(item))
         if partition is not None:
             with self._lock:
-                if 0 < len(partition.items) < partition.guarded_limit:
+                if len(partition.items) < partition.guarded_limit:
                     partition.items.append(item)
                     return True
         return self._inbox.put((item,), timeout) == 1

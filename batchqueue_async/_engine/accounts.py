@@ -6,6 +6,7 @@ flight, or one of the five outcomes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import Literal, Protocol
 
 Outcome = Literal["handled", "failed", "dropped", "unhandled", "returned"]
@@ -44,7 +45,7 @@ class Accounts:
         self.returned = 0
         # Items that have left the buffer, in order: the position of its first item.
         self.taken_out = 0
-        # First positions of what was taken and is not settled.
+        # First positions of what was taken and is not settled, in ascending order.
         self._unsettled: list[int] = []
         self._watchers: list[tuple[int, Watcher]] = []
 
@@ -64,18 +65,22 @@ class Accounts:
 
     def open(self, first: int) -> None:
         """Items from position `first` on are on their way, as one share of a batch."""
-        self._unsettled.append(first)
+        insort(self._unsettled, first)
 
     def close(self, first: int) -> None:
         """The share is settled, or others stand for it now."""
-        self._unsettled.remove(first)
+        del self._unsettled[bisect_left(self._unsettled, first)]
 
     def settle(self, outcome: Outcome, count: int, first: int) -> None:
         """A share of a batch, items that were in flight, has ended."""
         self.in_flight -= count
-        self._end(outcome, count)
+        if outcome == "handled":
+            self.handled += count
+        else:
+            self._end(outcome, count)
         self.close(first)
-        self.tell_watchers()
+        if self._watchers:
+            self.tell_watchers()
 
     def remove_waiting(self, outcome: Outcome, count: int) -> None:
         """Items ended while they waited: displaced, or left at the deadline."""
@@ -107,7 +112,7 @@ class Accounts:
             watcher.reached()
 
     def _settled_to(self) -> int:
-        return min(self._unsettled, default=self.taken_out)
+        return self._unsettled[0] if self._unsettled else self.taken_out
 
     def _end(self, outcome: Outcome, count: int) -> None:
         setattr(self, outcome, getattr(self, outcome) + count)

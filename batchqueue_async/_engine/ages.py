@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+# Stands for the marks of who needs none: an empty deque takes 600 bytes.
+_NONE: deque[tuple[int, float | None]] = deque()
+
 
 class Ages:
     """Marks (position, time) of one partition; none without a clock."""
@@ -17,7 +20,7 @@ class Ages:
     __slots__ = ("_marks", "clock")
 
     def __init__(self) -> None:
-        self._marks: deque[tuple[int, float | None]] = deque()
+        self._marks = _NONE
         # Returns None on other threads, where the loop's time may be an old one.
         self.clock: Callable[[], float | None] | None = None
 
@@ -25,6 +28,8 @@ class Ages:
         """Items from `position` on come now."""
         if self.clock is None:
             return
+        if self._marks is _NONE:
+            self._marks = deque()
         now = self.clock()
         if not self._marks or self._marks[-1][1] != now:
             self._marks.append((position, now))

@@ -12,6 +12,7 @@ from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
 from batchqueue_async._engine.doom import is_doomed, survive
+from batchqueue_async._engine.reentrancy import mark
 
 # How long a cancelled handler may take to clean up before it counts as unstoppable.
 GRACE = 0.1
@@ -31,30 +32,38 @@ async def attempt(
     timeout: float | None = None,
 ) -> BaseException | None:
     """Call, await where needed, and return what it raised, if anything."""
-    task = asyncio.current_task()
+    here = mark()
     try:
         result = call(*arguments)
         if result is not None:
-            await _finish(call, result, timeout)
-    except asyncio.CancelledError as error:
-        if is_doomed():
-            raise
-        survive()
-        return error
-    except (KeyboardInterrupt, SystemExit) as error:
-        # The program is to end, but not by way of a dead drain task.
-        asyncio.get_running_loop().call_soon(_raise, error)
-        return error
-    except GeneratorExit as error:
-        if not _is_running(task):
-            raise
-        return error
+            await finish(call, result, timeout)
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
-        return error
+        return own_error(error, here)
     return None
 
 
-async def _finish(call: object, result: object, timeout: float | None) -> None:
+def own_error(error: BaseException, here: object) -> BaseException:
+    """Return an error that user code raised; raise one that is not its own.
+
+    Args:
+        error: What came out of the call.
+        here: What `mark` returned before it.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        if is_doomed():
+            raise error
+        survive()
+    elif isinstance(error, KeyboardInterrupt | SystemExit):
+        # The program is to end, but not by way of a dead drain task.
+        asyncio.get_running_loop().call_soon(_raise, error)
+    elif isinstance(error, GeneratorExit) and mark() is not here:
+        # The coroutine is being closed from outside, and has to let it.
+        raise error
+    return error
+
+
+async def finish(call: object, result: object, timeout: float | None) -> None:
+    """Await what a call returned, if that can be awaited."""
     if isgenerator(result) or isasyncgen(result):
         # Nothing of its body has run, so its batch must not count as handled.
         msg = f"a handler must not be a generator function, got {call!r}"
@@ -72,10 +81,16 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
+        if _has_returned(task):
+            # In this very turn: what it did counts, then the cancellation does.
+            _cancel_current_task()
+            return
         # Whoever cancels decides how long to wait for a handler that goes on.
         task.cancel()
         await asyncio.wait({task})
-        _forget_error(task)
+        if not task.cancelled() and task.exception() is None:
+            # It has handled its batch, as one without a timeout may at the deadline.
+            return
         raise
     if task.done():
         task.result()
@@ -89,12 +104,14 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     raise Unstoppable(message, task)
 
 
-def _is_running(task: asyncio.Task[Any] | None) -> bool:
-    # Otherwise the coroutine is being closed from outside, and has to let it.
-    try:
-        return task is not None and asyncio.current_task() is task
-    except RuntimeError:
-        return False
+def _has_returned(task: asyncio.Future[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _cancel_current_task() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.cancel()
 
 
 def _forget_error(task: asyncio.Future[Any]) -> None:

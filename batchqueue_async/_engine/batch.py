@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.accounts import Outcome
@@ -13,14 +12,16 @@ from batchqueue_async._engine.registration import Registration
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class Share(Generic[T]):
-    """The part of a batch that came from one partition."""
+    """The part of a batch that came from one partition; never changed."""
 
-    partition: Partition[T]
-    count: int
-    first: int
-    """No item of it has an earlier position in the partition."""
+    __slots__ = ("count", "first", "partition")
+
+    def __init__(self, partition: Partition[T], count: int, first: int) -> None:
+        self.partition = partition
+        self.count = count
+        # No item of it has an earlier position in the partition.
+        self.first = first
 
 
 class Batch(Generic[T]):
@@ -84,7 +85,9 @@ class Batch(Generic[T]):
     def is_kept_out(self) -> bool:
         """Whether its handler is at work on another one, and cannot be stopped."""
         registration = self.registration
-        return registration is not None and any(
+        if registration is None or not registration.gate.stuck:
+            return False
+        return any(
             registration.gate.excludes(registration.slot, slot) or self.follows(other)
             for slot, other in registration.gate.stuck
         )
@@ -142,7 +145,8 @@ def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
         share = shares.popleft()
         count = min(share.count, n)
         if count < share.count:
-            shares.appendleft(replace(share, count=share.count - count))
-        front.append(replace(share, count=count))
+            rest = Share(share.partition, share.count - count, share.first)
+            shares.appendleft(rest)
+        front.append(Share(share.partition, count, share.first))
         n -= count
     return front

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -28,7 +27,7 @@ class Capacity:
         self._semaphore = asyncio.Semaphore(permits)
         self._on_unused = on_unused
         self._users = 0
-        self._waiting: Counter[Inside] = Counter()
+        self._waits: dict[object, tuple[Inside, Callable[[], bool]]] = {}
 
     def join(self) -> None:
         """One more queue uses it."""
@@ -47,15 +46,22 @@ class Capacity:
         self._semaphore.release()
 
     @contextlib.contextmanager
-    def waited_for_by(self, call: Inside) -> Iterator[None]:
+    def waited_for_by(
+        self, call: Inside, is_blocked: Callable[[], bool]
+    ) -> Iterator[None]:
         """A handler that holds a permit waits for a queue that needs one.
+
+        Args:
+            call: The handler's.
+            is_blocked: Whether it has still not got what it waits for.
 
         Raises:
             WouldDeadlock: All permits are held by handlers that wait so.
         """
-        self._waiting[call] += 1
+        wait = object()
+        self._waits[wait] = call, is_blocked
         try:
-            if len(self._waiting) >= self.permits:
+            if len(self._blocked()) >= self.permits:
                 msg = (
                     f"all {self.permits} shared drain tasks are held by handlers that "
                     "wait for a queue which needs one of them"
@@ -63,9 +69,17 @@ class Capacity:
                 raise WouldDeadlock(msg)
             yield
         finally:
-            self._waiting[call] -= 1
-            if not self._waiting[call]:
-                del self._waiting[call]
+            del self._waits[wait]
+
+    def _blocked(self) -> set[Inside]:
+        """Return the calls that hold a permit until another one is given back."""
+        # Of a copy: handlers may wait on threads, too. And not those that got what
+        # they wait for and have only not run since: a chain of queues goes on then.
+        return {
+            call
+            for call, is_blocked in list(self._waits.values())
+            if not call.is_over and is_blocked()
+        }
 
 
 class Capacities:

@@ -24,6 +24,17 @@ logger = logging.getLogger("batchqueue_async")
 class Crew(Generic[T]):
     """Starts the tasks, wakes them, and tells them that the queue closes."""
 
+    __slots__ = (
+        "_layout",
+        "_linger",
+        "_loop",
+        "_name",
+        "drain_tasks",
+        "rebalancer",
+        "rebalancing",
+        "running",
+    )
+
     def __init__(
         self, name: str, config: BatchQueueConfig[T], layout: Layout[T], work: Work[T]
     ) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from batchqueue_async._policies.errors import Failure, Outcome
 
 _KEPT = 100
+_UNGUARDED: AbstractContextManager[Any] = nullcontext()
 
 
 class FailureLog:
@@ -16,6 +17,12 @@ class FailureLog:
 
     The bound also limits what the kept errors keep alive through their frames.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_count",
+        "_failures",
+    )
 
     def __init__(self) -> None:
         self._count = 0
@@ -38,15 +45,21 @@ class FailureLog:
 class FailureLogs:
     """The logs of all objects that flush one queue; forgotten with their objects."""
 
+    __slots__ = (
+        "_logs",
+        "guard",
+    )
+
     def __init__(self) -> None:
-        self._logs: WeakSet[FailureLog] = WeakSet()
+        # Not a WeakSet: for the one log that most queues have it is large.
+        self._logs: list[ref[FailureLog]] = []
         # Threads displace items, too, once the queue is shared with them.
-        self.guard: AbstractContextManager[Any] = nullcontext()
+        self.guard: AbstractContextManager[Any] = _UNGUARDED
 
     def open(self) -> FailureLog:
         log = FailureLog()
         with self.guard:
-            self._logs.add(log)
+            self._logs.append(ref(log, self._logs.remove))
         return log
 
     def add(
@@ -56,8 +69,10 @@ class FailureLogs:
         error: BaseException | None = None,
     ) -> None:
         with self.guard:
-            for log in self._logs:
-                log.add(outcome, items, error)
+            # Of a copy: a log may be forgotten at any moment.
+            for known in tuple(self._logs):
+                if (log := known()) is not None:
+                    log.add(outcome, items, error)
 
     def clear(self, log: FailureLog) -> tuple[int, tuple[Failure, ...]]:
         """Return what one object's log holds, and start it anew."""

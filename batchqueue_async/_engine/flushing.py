@@ -30,6 +30,12 @@ class _Settling:
 class Flusher(Generic[T]):
     """Flushes one queue, for everybody who asks."""
 
+    __slots__ = (
+        "_layout",
+        "_lifecycle",
+        "_own_work",
+    )
+
     def __init__(self, layout: Layout[T], lifecycle: Lifecycle[T]) -> None:
         self._layout = layout
         self._lifecycle = lifecycle
@@ -65,7 +71,8 @@ class Flusher(Generic[T]):
         for partition in watched:
             self._lifecycle.notice(partition)
         try:
-            await settling.done
+            with self._own_work.waiting(lambda: not settling.done.done()):
+                await settling.done
         finally:
             for partition in watched:
                 partition.accounts.unwatch(settling)
@@ -80,7 +87,9 @@ class Flusher(Generic[T]):
             and not self._is_in_the_way(registration)
         ]
         for call in calls:
-            error = await asyncio.shield(call)
+            # Not awaited itself: a deadline cancels the call, not whoever flushes.
+            await asyncio.wait({call})
+            error = asyncio.CancelledError() if call.cancelled() else call.result()
             if error is not None:
                 log.add("on_flush", [None], error)
 

@@ -9,7 +9,6 @@ hooks may be called by another drain task. First come, first served, so that a b
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Any
 
@@ -25,8 +24,9 @@ class Gate:
     __slots__ = ("_inside", "_waiting", "stuck")
 
     def __init__(self) -> None:
-        self._inside: Counter[Hashable] = Counter()
-        self._waiting: deque[tuple[Hashable, asyncio.Future[None]]] = deque()
+        # How many with each slot; a plain dict, since a Counter is slow to change.
+        self._inside: dict[Hashable, int] = {}
+        self._waiting: list[tuple[Hashable, asyncio.Future[None]]] = []
         # Slot and batch of calls that cannot be stopped.
         self.stuck: list[tuple[Hashable, Any]] = []
 
@@ -36,9 +36,9 @@ class Gate:
 
     def try_enter(self, slot: Hashable) -> bool:
         """Enter if that needs no waiting, and overtakes nobody who waits."""
-        if self._waiting or not self._has_room(slot):
+        if self._waiting or (self._inside and not self._has_room(slot)):
             return False
-        self._inside[slot] += 1
+        self._go_in(slot)
         return True
 
     async def enter(self, slot: Hashable) -> None:
@@ -68,10 +68,16 @@ class Gate:
             raise
 
     def leave(self, slot: Hashable) -> None:
-        self._inside[slot] -= 1
-        if not self._inside[slot]:
-            del self._inside[slot]
-        self._admit_next()
+        inside = self._inside
+        if inside[slot] > 1:
+            inside[slot] -= 1
+        else:
+            del inside[slot]
+        if self._waiting:
+            self._admit_next()
+
+    def _go_in(self, slot: Hashable) -> None:
+        self._inside[slot] = self._inside.get(slot, 0) + 1
 
     @staticmethod
     def excludes(one: Hashable, other: Hashable) -> bool:
@@ -87,6 +93,6 @@ class Gate:
             if admitted.cancelled():
                 # It is about to take itself out.
                 return
-            self._waiting.popleft()
-            self._inside[slot] += 1
+            del self._waiting[0]
+            self._go_in(slot)
             admitted.set_result(None)

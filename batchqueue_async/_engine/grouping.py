@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from operator import countOf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.batch import Batch, Share
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.sorting import have_one_type
 
 T = TypeVar("T")
 
@@ -18,10 +19,10 @@ class Grouping(Generic[T]):
     """The batches of one cycle, in the order in which their first items were taken."""
 
     def __init__(
-        self, handlers: Handlers, types_in: Callable[[Partition[T]], int]
+        self, handlers: Handlers, has_one_type: Callable[[Partition[T]], bool]
     ) -> None:
         self._handlers = handlers
-        self._types_in = types_in
+        self._has_one_type = has_one_type
         self._batches: dict[Registration | None, Batch[T]] = {}
 
     def add(self, partition: Partition[T], items: list[T]) -> None:
@@ -29,19 +30,29 @@ class Grouping(Generic[T]):
         if self._handlers.consumer is not None:
             self._give(self._handlers.consumer, partition, items)
             return
-        first = type(items[0])
         # Grouping costs more per item than anything else: avoid it where all items
         # have one type, because the partition has, or because a count in C says so.
-        if self._types_in(partition) == 1 or countOf(map(type, items), first) == len(
-            items
-        ):
-            self._give(self._handlers.of(first), partition, items)
+        if self._has_one_type(partition) or have_one_type(items):
+            self._give(self._handlers.of(type(items[0])), partition, items)
             return
-        by_handler: _ByHandler[T] = _ByHandler(self._handlers)
+        lists = self._by_handler(items)
+        # Where in the take a handler's first item is matters if somebody waits for it.
+        firsts = _first_indexes(items) if partition.accounts.is_watched else {}
+        for registration, own in lists.items():
+            self._give(registration, partition, own, firsts.get(type(own[0]), 0))
+
+    def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        lists: defaultdict[type, list[T]] = defaultdict(list)
         for item in items:
-            by_handler[type(item)].append(item)
-        for registration, own in by_handler.lists.items():
-            self._give(registration, partition, own, _offset(partition, items, own))
+            lists[type(item)].append(item)
+        of = self._handlers.of
+        by_handler = {of(item_type): own for item_type, own in lists.items()}
+        if len(by_handler) < len(lists):
+            # Types that share a handler keep their order among each other.
+            by_handler = {registration: [] for registration in by_handler}
+            for item in items:
+                by_handler[of(type(item))].append(item)
+        return by_handler
 
     def batches(self, most: int | None) -> list[Batch[T]]:
         """Return the batches, those of more than `most` items in pieces."""
@@ -65,24 +76,8 @@ class Grouping(Generic[T]):
             batch.add(share, items)
 
 
-def _offset(partition: Partition[T], items: list[T], own: list[T]) -> int:
-    """Return where in the take a handler's first item is, if somebody waits for it."""
-    if not partition.accounts.is_watched:
-        return 0
-    first = own[0]
-    return next(index for index, item in enumerate(items) if item is first)
-
-
-class _ByHandler(dict[type, list[T]]):
-    """A list for each exact type; types of one handler share theirs, so in order."""
-
-    def __init__(self, handlers: Handlers) -> None:
-        super().__init__()
-        self._handlers = handlers
-        self.lists: dict[Registration | None, list[T]] = {}
-
-    def __missing__(self, item_type: type) -> list[T]:
-        registration = self._handlers.of(item_type)
-        shared = self.lists.setdefault(registration, [])
-        self[item_type] = shared
-        return shared
+def _first_indexes(items: list[Any]) -> dict[type, int]:
+    firsts: dict[type, int] = {}
+    for index, item_type in enumerate(map(type, items)):
+        firsts.setdefault(item_type, index)
+    return firsts

@@ -10,6 +10,16 @@ from batchqueue_async._engine.registration import Registration
 class Handlers:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
+    __slots__ = (
+        "_by_type",
+        "_consumer",
+        "_gated",
+        "_have_hooks",
+        "_resolved",
+        "retired",
+        "version",
+    )
+
     def __init__(self, consumer: object | None) -> None:
         self._consumer = None if consumer is None else Registration(consumer)
         self._by_type: dict[type, Registration] = {}
@@ -18,6 +28,7 @@ class Handlers:
         self._resolved: dict[type, Registration | None] = {}
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: list[Registration] = []
+        self._have_hooks = self._consumer is not None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
 
@@ -27,6 +38,11 @@ class Handlers:
         yield from self._by_type.values()
 
     @property
+    def have_hooks(self) -> bool:
+        """Whether there may be a handler with `on_idle` or `on_flush`."""
+        return self._have_hooks
+
+    @property
     def consumer(self) -> Registration | None:
         return self._consumer
 
@@ -34,6 +50,8 @@ class Handlers:
         """Register; returns the registration that it replaces."""
         assert registration.item_type is not None
         self._share_gate(registration)
+        if registration.on_idle or registration.on_flush:
+            self._have_hooks = True
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
@@ -59,7 +77,8 @@ class Handlers:
         """Let one handler have one gate, for all its types, also when it comes back."""
         if len(self._gated) > 2 * len(self._by_type):
             # Amortised: what is registered, or still at work, is less than half.
-            in_use = {id(each.gate) for each in self}
+            # A retired one may come back before its `on_close`.
+            in_use = {id(each.gate) for each in (*self, *self.retired)}
             self._gated = {
                 key: each
                 for key, each in self._gated.items()
@@ -72,8 +91,10 @@ class Handlers:
         """Look the registration up; remembers nothing, so threads may call it."""
         # `__mro__` only: a virtual ABC has no distance, so "nearest" has no meaning.
         for base in item_type.__mro__:
-            if base in self._by_type:
-                return self._by_type[base]
+            # In one step: it may be taken out on the loop meanwhile.
+            found = self._by_type.get(base)
+            if found is not None:
+                return found
         return None
 
     def _changed(self, gone: Registration | None) -> None:
@@ -86,8 +107,9 @@ class Handlers:
         """Take those that got their last batch, and that no other type uses."""
         if not self.retired:
             return []
-        done = [each for each in self.retired if not each.batches]
-        self.retired = [each for each in self.retired if each.batches]
+        # Whoever took one that is at work would wait for it, and nothing else.
+        done = [each for each in self.retired if each.is_at_rest]
+        self.retired = [each for each in self.retired if not each.is_at_rest]
         in_use = {id(each.handler) for each in (*self.retired, *self)}
         distinct = {id(each.handler): each for each in done}
         return [each for key, each in distinct.items() if key not in in_use]

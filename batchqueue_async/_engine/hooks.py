@@ -21,12 +21,19 @@ logger = logging.getLogger("batchqueue_async")
 class Hooks:
     """The hooks of one queue's handlers."""
 
+    __slots__ = (
+        "_name",
+        "_own_work",
+        "_shortest_idle",
+        "flushing",
+    )
+
     def __init__(self, own_work: OwnWork, name: str, shortest_idle: float) -> None:
         self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
         # Calls of `on_flush` that run; the shutdown waits for them.
-        self.flushing: set[asyncio.Task[BaseException | None]] = set()
+        self.flushing: dict[asyncio.Task[BaseException | None], None] = {}
 
     async def idle(
         self,
@@ -64,8 +71,8 @@ class Hooks:
             self._flush(registration, drain_task, answer),
         )
         task.set_name(f"{self._name}: on_flush of {registration.label}")
-        self.flushing.add(task)
-        task.add_done_callback(self.flushing.discard)
+        self.flushing[task] = None
+        task.add_done_callback(self.flushing.pop)
         return task
 
     async def _flush(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from operator import countOf
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.own_work import OwnWork
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.placement import SelectorPlacement, TypePlacement
+from batchqueue_async._engine.placement import TypePlacement
+from batchqueue_async._engine.sorting import (
+    Placement,
+    Run,
+    Sorter,
+    have_one_type,
+    sole_partition,
+    sorted_runs,
+)
 from batchqueue_async._engine.waiting_line import LoopWaiter
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import WouldDeadlock
@@ -20,19 +26,32 @@ T = TypeVar("T")
 class Intake(Generic[T]):
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
+    __slots__ = (
+        "_lifecycle",
+        "_name",
+        "_own_work",
+        "_placement",
+        "_sole",
+        "_sorter",
+        "waits",
+    )
+
     def __init__(
         self,
-        name: str,
-        placement: TypePlacement[T] | SelectorPlacement[T],
+        placement: Placement[T],
         when_full: WhenFull,
-        notice: Callable[[Partition[T]], None],
-        own_work: OwnWork,
+        lifecycle: Lifecycle[T],
     ) -> None:
-        self._name = name
         self._placement = placement
+        self._sole = placement.sole
+        # For the loop's own chunks: nobody else may use its lists.
+        self._sorter: Sorter[T] | None = None
+        if isinstance(placement, TypePlacement) and self._sole is None:
+            self._sorter = Sorter(placement)
         self.waits = when_full is WhenFull.WAIT
-        self._notice = notice
-        self._own_work = own_work
+        self._name = lifecycle.name
+        self._lifecycle = lifecycle
+        self._own_work = lifecycle.own_work
 
     def put_now(self, item: T) -> bool:
         """Accept the item if there is room at once; else it counts as rejected."""
@@ -49,21 +68,59 @@ class Intake(Generic[T]):
             return True
         return await self._put_rest(partition, (item,)) == 1
 
+    def put_whole(self, chunk: list[T]) -> bool:
+        """Accept a chunk in one go, if it is for one partition and meets no edge."""
+        partition = self._sole
+        if partition is None:
+            partition = self._placement.routes.get(type(chunk[0])) if chunk else None
+            if partition is None or len(partition.items) > partition.limit - len(chunk):
+                # Do not look at all the types for nothing.
+                return False
+            if not have_one_type(chunk):
+                return False
+        items = partition.items
+        if len(items) > partition.limit - len(chunk):
+            return False
+        items.extend(chunk)
+        return True
+
     async def put_many(self, chunk: Sequence[T]) -> int:
-        """Accept a chunk, partition by partition; returns how many were accepted."""
-        accepted = 0
-        for partition, run in self.runs(chunk):
-            waiting = partition.items
-            if 0 < len(waiting) <= partition.limit - len(run):
-                # As in the hot path for one item: no edge is met.
-                waiting.extend(run)
-                accepted += len(run)
-                continue
-            placed = self._offer(partition, run)
-            accepted += placed
-            if placed < len(run):
-                accepted += await self._put_rest(partition, run[placed:])
+        """Accept a chunk; returns how many were accepted.
+
+        What has room is placed at once; then partition by partition has to wait.
+        """
+        accepted, rest = self._place(chunk)
+        for partition, run in rest:
+            accepted += await self._put_rest(partition, run)
         return accepted
+
+    def _place(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:
+        """Place what there is room for; returns how many, and the rest by partition."""
+        if self._sorter is None or not self._sorter.suits(chunk):
+            return self._place_runs(sorted_runs(chunk, self._placement))
+        sole = sole_partition(chunk, self._placement)
+        if sole is not None:
+            return self._place_runs([(sole, chunk)])
+        try:
+            return self._place_runs(self._sorter.sort(chunk))
+        finally:
+            self._sorter.clear()
+
+    def _place_runs(self, runs: Iterable[Run[T]]) -> tuple[int, list[Run[T]]]:
+        accepted = 0
+        rest: list[Run[T]] = []
+        for partition, run in runs:
+            count = len(run)
+            if len(partition.items) <= partition.limit - count:
+                # As in the hot path for one item: no edge is met.
+                partition.items.extend(run)
+                accepted += count
+            elif count:
+                placed = self._offer(partition, run)
+                accepted += placed
+                if placed < count:
+                    rest.append((partition, run[placed:]))
+        return accepted, rest
 
     def refuse(self, chunk: Sequence[T]) -> None:
         """Count items that came after closing, where they would have gone."""
@@ -77,7 +134,7 @@ class Intake(Generic[T]):
     def _offer(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         placed = partition.offer(chunk)
         if placed:
-            self._notice(partition)
+            self._lifecycle.notice(partition)
         return placed
 
     async def _put_rest(self, partition: Partition[T], chunk: Sequence[T]) -> int:
@@ -89,22 +146,25 @@ class Intake(Generic[T]):
 
     async def _wait_and_put(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         waiter = LoopWaiter(
-            asyncio.get_running_loop(), len(chunk), self._own_work.drain_task
+            self._lifecycle.running_loop(),
+            len(chunk),
+            self._own_work.drain_task,
+            partition.is_shared,
         )
         partition.wait_in_line(waiter)
         accepted = 0
         try:
             self._refuse_deadlock(partition, waiter)
-            with self._own_work.waiting():
-                while not partition.is_closed:
-                    self._notice(partition)
-                    accepted += partition.offer_in_turn(waiter, chunk[accepted:])
-                    if accepted == len(chunk):
-                        break
+            while not partition.is_closed:
+                self._lifecycle.notice(partition)
+                accepted += partition.offer_in_turn(waiter, chunk[accepted:])
+                if accepted == len(chunk):
+                    break
+                with self._own_work.waiting(lambda: not waiter.granted):
                     await waiter.wait()
         finally:
             partition.leave_line(waiter)
-            self._notice(partition)
+            self._lifecycle.notice(partition)
         return accepted
 
     def _refuse_deadlock(self, partition: Partition[T], waiter: LoopWaiter) -> None:
@@ -115,48 +175,6 @@ class Intake(Generic[T]):
             )
             raise WouldDeadlock(msg)
 
-    def runs(self, chunk: Sequence[T]) -> list[tuple[Partition[T], Sequence[T]]]:
-        """Sort a chunk by partition, keeping the order within each."""
-        if not chunk:
-            return []
-        first = type(chunk[0])
-        if first in self._placement.routes and countOf(map(type, chunk), first) == len(
-            chunk
-        ):
-            return [(self._placement.routes[first], chunk)]
-        return self._sorted_runs(chunk)
-
-    def _sorted_runs(
-        self, chunk: Sequence[T]
-    ) -> list[tuple[Partition[T], Sequence[T]]]:
-        runs: dict[Partition[T], list[T]] = {}
-        by_type = _ByType(self._placement.routes, runs)
-        of = self._placement.partition_of
-        if not self._placement.routes:
-            for item in chunk:
-                runs.setdefault(of(item), []).append(item)
-            return list(runs.items())
-        for item in chunk:
-            try:
-                by_type[type(item)].append(item)
-            except KeyError:
-                runs.setdefault(of(item), []).append(item)
-        return list(runs.items())
-
-
-class _ByType(dict[type, list[T]]):
-    """The run of each type whose partition is settled."""
-
-    def __init__(
-        self,
-        routes: dict[type, Partition[T]],
-        runs: dict[Partition[T], list[T]],
-    ) -> None:
-        super().__init__()
-        self._routes = routes
-        self._runs = runs
-
-    def __missing__(self, item_type: type) -> list[T]:
-        run = self._runs.setdefault(self._routes[item_type], [])
-        self[item_type] = run
-        return run
+    def runs(self, chunk: Sequence[T]) -> list[Run[T]]:
+        """Sort a chunk by partition, on any thread that holds the guard."""
+        return sorted_runs(chunk, self._placement)

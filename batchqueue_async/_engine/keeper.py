@@ -53,7 +53,8 @@ class Keeper:
     def is_ending(self) -> bool:
         """Whether all tasks of the loop are being cancelled, as at its end."""
         canary = self._canary
-        return canary is not None and (canary.done() or canary.cancelling() > 0)
+        # Without one nothing is kept: a start that failed leaves its tasks to the loop.
+        return canary is None or canary.done() or canary.cancelling() > 0
 
     async def keep(self, queue: Kept) -> None:
         self._queues[id(queue)] = queue

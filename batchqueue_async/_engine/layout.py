@@ -32,6 +32,24 @@ logger = logging.getLogger("batchqueue_async")
 class Layout(Generic[T]):
     """Who and what there is; it grows, and never shrinks."""
 
+    __slots__ = (
+        "_clock",
+        "_config",
+        "_declared",
+        "_guard",
+        "_hooked",
+        "_hooked_version",
+        "_is_open",
+        "_registered",
+        "_weight",
+        "failures",
+        "handlers",
+        "loads",
+        "ownership",
+        "partitions",
+        "placement",
+    )
+
     def __init__(self, name: str, config: BatchQueueConfig[T]) -> None:
         self._config = config
         self.failures = FailureLogs()
@@ -43,7 +61,12 @@ class Layout(Generic[T]):
         measure = config.rebalancing.measure if config.rebalancing else "items"
         self.loads = Loads(self.partitions, measure)
         self.handlers = Handlers(config.consumer)
-        self.placement = placement_for(config.selector, self.partitions, self.handlers)
+        self.placement = placement_for(
+            config.selector,
+            self.partitions,
+            self.handlers,
+            grows=config.partitions.grows,
+        )
         self._hooked: dict[int, list[Registration]] = {}
         self._hooked_version = (-1, -1)
         self._registered = 0
@@ -129,6 +152,8 @@ class Layout(Generic[T]):
 
     def handlers_of(self, drain_task: int) -> list[Registration]:
         """Return the handlers with `on_idle` or `on_flush` whose home it owns."""
+        if not self.handlers.have_hooks:
+            return []
         version = (self.handlers.version, self.ownership.version)
         if version != self._hooked_version:
             self._hooked_version = version
@@ -169,7 +194,7 @@ class Layout(Generic[T]):
         return any(partition.items for partition in self.partitions)
 
     def grouping(self) -> Grouping[T]:
-        return Grouping(self.handlers, self.placement.types_in)
+        return Grouping(self.handlers, self.placement.has_one_type)
 
     def owner_of(self, partition: Partition[T]) -> int | None:
         """Return the drain task that may take from it, or None in a handoff."""

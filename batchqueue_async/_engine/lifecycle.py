@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
 from typing import Generic, TypeVar
@@ -30,6 +31,10 @@ T = TypeVar("T")
 logger = logging.getLogger("batchqueue_async")
 
 
+# What drain tasks hold that share no capacity.
+_NO_LIMIT = nullcontext()
+
+
 class State(Enum):
     """Where a queue is in its life; it only goes on, never back."""
 
@@ -42,6 +47,25 @@ class State(Enum):
 
 class Lifecycle(Generic[T]):
     """The state of a queue, and its tasks while it has any."""
+
+    __slots__ = (
+        "__weakref__",
+        "_closing",
+        "_closing_task",
+        "_config",
+        "_crew",
+        "_layout",
+        "_left",
+        "_queue",
+        "_tells_leftovers",
+        "delivery",
+        "hooks",
+        "loop",
+        "name",
+        "on_closed",
+        "own_work",
+        "state",
+    )
 
     def __init__(
         self,
@@ -65,6 +89,8 @@ class Lifecycle(Generic[T]):
         self._closing_task: asyncio.Task[None] | None = None
         self._left: list[T] = []
         self._tells_leftovers = False
+        # A manager's, so that it does not keep what its user has shut down.
+        self.on_closed: Callable[[], None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -92,11 +118,11 @@ class Lifecycle(Generic[T]):
         if isinstance(self._config.drain_tasks, SharedDrainTasks):
             self.own_work.capacity = capacities.of(self._config.drain_tasks)
             self.own_work.capacity.join()
-        permit = self.own_work.capacity or nullcontext()
+        disown_after_fork(self)
+        permit = self.own_work.capacity or _NO_LIMIT
         work = Work(self.delivery, self.hooks, self.own_work, permit)
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
-        disown_after_fork(self)
         await Keeper.of(self.loop).keep(self._queue)
 
     def _time_here(self) -> float | None:
@@ -105,6 +131,11 @@ class Lifecycle(Generic[T]):
         if loop is None or asyncio._get_running_loop() is not loop:  # noqa: SLF001
             return None
         return loop.time()
+
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that a started queue is bound to."""
+        assert self.loop is not None
+        return self.loop
 
     def notice(self, partition: Partition[T]) -> None:
         if self._crew is not None:
@@ -179,7 +210,8 @@ class Lifecycle(Generic[T]):
         task = self._begin_closing(self._crew, timeout)
         if handler_call(self._queue) is not None:
             return []
-        await asyncio.shield(task)
+        with self.own_work.waiting(lambda: not task.done()):
+            await asyncio.shield(task)
         left, self._left = self._left, []
         return left
 
@@ -225,3 +257,5 @@ class Lifecycle(Generic[T]):
         if self.own_work.capacity is not None:
             self.own_work.capacity.leave()
         await Keeper.of(asyncio.get_running_loop()).release(self._queue)
+        if self.on_closed is not None:
+            self.on_closed()

@@ -39,6 +39,12 @@ class Loads:
     however much too much its partitions are asked to carry.
     """
 
+    __slots__ = (
+        "_bases",
+        "_in_seconds",
+        "_partitions",
+    )
+
     def __init__(self, partitions: Sequence[Partition[Any]], measure: Measure) -> None:
         self._partitions = partitions
         self._in_seconds = measure == "seconds"

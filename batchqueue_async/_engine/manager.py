@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,6 +58,7 @@ class BatchQueueManager:
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
         queue.share_drain_tasks(self._capacities)
+        queue.tell_when_closed(partial(self._forget, queue))
         self._queues[name] = queue
         try:
             await queue.start()
@@ -143,6 +145,12 @@ class BatchQueueManager:
                 finally:
                     self._closing = None
             self._deadline = None
+
+    def _forget(self, queue: BatchQueue[Any]) -> None:
+        # Its name may be another queue's by now.
+        if self._queues.get(queue.name) is queue:
+            del self._queues[queue.name]
+            self._warned.discard(queue.name)
 
     def _time_left(self) -> float | None:
         if self._deadline is None:

@@ -7,7 +7,7 @@ task waits for the handler.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from batchqueue_async._engine.capacity import Capacity
@@ -15,6 +15,8 @@ from batchqueue_async._engine.gate import Gate
 from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.reentrancy import Inside, current_call, handler_call
+
+_NOTHING = contextlib.nullcontext()
 
 
 class OwnWork:
@@ -27,10 +29,10 @@ class OwnWork:
         self._ownership = ownership
         # Drain capacity that the queue shares with others.
         self.capacity: Capacity | None = None
-        # Drain tasks whose handlers wait for a flush: they wait for each other.
         # Drain tasks that wait to enter a handler.
         self.at_gate: dict[int, Gate] = {}
-        self._flushing: set[int] = set()
+        # Drain tasks whose handlers wait for a flush: they wait for each other.
+        self._flushing: dict[int, None] = {}
 
     @property
     def drain_task(self) -> int | None:
@@ -40,22 +42,28 @@ class OwnWork:
 
     def inside(self, drain_task: int | None, gate: Gate | None = None) -> Inside:
         """Mark a call of user code by a drain task; None where none is at work."""
-        return Inside(self._queue, drain_task, self.capacity, gate)
+        # Capacity is held by drain tasks. `on_flush` may keep its drain task waiting at
+        # the gate, so it counts as well.
+        capacity = None if drain_task is None else self.capacity
+        return Inside(self._queue, drain_task, capacity, gate)
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Mark that the caller waits here for room, if a handler calls.
+    def waiting(
+        self, is_blocked: Callable[[], bool]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Mark that the caller waits for this queue's drain task, if a handler calls.
+
+        Args:
+            is_blocked: Whether it has still not got what it waits for.
 
         Raises:
             WouldDeadlock: It holds drain capacity that this queue shares, and all who
                 hold some wait so.
         """
-        call, capacity = current_call(), self.capacity
+        capacity = self.capacity
+        call = None if capacity is None else current_call()
         if call is None or capacity is None or call.capacity is not capacity:
-            yield
-        else:
-            with capacity.waited_for_by(call):
-                yield
+            return _NOTHING
+        return capacity.waited_for_by(call, is_blocked)
 
     def includes(self, partition: Partition[Any]) -> bool:
         """Whether the partition waits for the caller's drain task.
@@ -75,11 +83,11 @@ class OwnWork:
         if own is None or own in self._flushing:
             yield
             return
-        self._flushing.add(own)
+        self._flushing[own] = None
         try:
             yield
         finally:
-            self._flushing.discard(own)
+            self._flushing.pop(own, None)
 
     def is_flushing(self, drain_task: int) -> bool:
         """Whether a handler of the drain task waits for a flush."""

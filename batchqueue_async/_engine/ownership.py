@@ -18,7 +18,7 @@ class Ownership:
         self.drain_tasks = drain_tasks
         # Who owns it, or while it is in a handoff, who owned it.
         self._owners: list[int] = []
-        self._revoked: set[int] = set()
+        self._revoked: dict[int, None] = {}
         self._derived: list[tuple[int, ...]] | None = None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
@@ -53,12 +53,12 @@ class Ownership:
 
     def revoke(self, partition: int) -> None:
         """Begin a handoff: nobody may take from the partition."""
-        self._revoked.add(partition)
+        self._revoked[partition] = None
         self._changed()
 
     def grant(self, partition: int, drain_task: int) -> None:
         """End a handoff."""
-        self._revoked.discard(partition)
+        self._revoked.pop(partition, None)
         self._owners[partition] = drain_task
         self._changed()
 

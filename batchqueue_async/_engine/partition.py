@@ -5,8 +5,10 @@ Invariants:
 * While somebody waits in line, room goes to the line: nobody else gets in.
 * At most one take is outstanding: the next one comes when all its items are settled,
   so "settled up to a position" needs no record of single batches.
-* `0 < len(items) < limit` means that one more item meets no edge (empty, due, full),
-  no line, no close and no other thread: the hot path may append without asking.
+* `len(items) < limit` means that one more item meets no edge (empty, due, full), no
+  line, no close and no other thread: the hot path may append without asking.
+* Nothing gets in while `is_changing`. Only a `__del__` or a signal handler that runs in
+  the middle of a change, on the same thread, sees that: the guard is reentrant.
 """
 
 from __future__ import annotations
@@ -30,14 +32,37 @@ _UNGUARDED: AbstractContextManager[Any] = nullcontext()
 class Partition(asyncio.Queue[T]):
     """One partition. Every change is a plain method: decide here, await elsewhere."""
 
+    # Slots are near each other in memory: that counts, with many partitions.
+    __slots__ = (
+        "_due_size",
+        "_guard",
+        "_maxsize",
+        "accounts",
+        "ages",
+        "busy",
+        "guarded_limit",
+        "hold",
+        "index",
+        "is_changing",
+        "is_closed",
+        "items",
+        "limit",
+        "line",
+        "taken_from",
+    )
+
     items: list[T] | deque[T]
 
     def __init__(self, index: int, buffer_size: int, due_size: int) -> None:
-        super().__init__(buffer_size)
+        # Not `super().__init__`: the deques and the event that its own `get`, `put` and
+        # `join` wait with take more memory than all the rest, and nobody calls those.
+        self._maxsize = buffer_size
+        self._init(buffer_size)
         self.index = index
         self.line = WaitingLine()
         self.accounts = Accounts()
         self.is_closed = False
+        self.is_changing = False
         self.hold = Hold()
         # Seconds that handlers have spent on this partition's items.
         self.busy = 0.0
@@ -97,12 +122,22 @@ class Partition(asyncio.Queue[T]):
             self._guard = guard
             self._set_limits()
 
+    def is_shared(self) -> bool:
+        """Whether other threads put, too."""
+        return self._guard is not _UNGUARDED
+
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
         with self._guard:
-            if self.is_closed or len(self.line):
+            if self.is_closed or self.is_changing or len(self.line):
                 return 0
-            return self._accept(chunk)
+            self.is_changing = True
+            self.limit = self.guarded_limit = 0
+            try:
+                return self._accept(chunk)
+            finally:
+                self.is_changing = False
+                self._set_limits()
 
     def wait_in_line(self, waiter: Waiter) -> None:
         with self._guard:
@@ -147,6 +182,10 @@ class Partition(asyncio.Queue[T]):
         self.accounts.tell_watchers()
         return left
 
+    def at_rest(self) -> AbstractContextManager[Any]:
+        """Keep other threads out, so that what is read inside is of one moment."""
+        return self._guard
+
     def oldest(self, now: float) -> float:
         """Return when the oldest waiting item came; called on the loop, with linger."""
         with self._guard:
@@ -171,7 +210,6 @@ class Partition(asyncio.Queue[T]):
     def _append(self, chunk: Sequence[T]) -> None:
         self.ages.note(self.accepted)
         self.items.extend(chunk)
-        self._set_limits()
 
     def _remove(self, most: int | None) -> list[T]:
         items = self.items
@@ -184,23 +222,30 @@ class Partition(asyncio.Queue[T]):
         return taken
 
     def _serve_line(self) -> None:
-        if not self.is_closed:
-            line = self.line
-            line.reserve(self.maxsize - len(self.items) - line.reserved)
-            while (head := line.head) is not None and head.granted:
-                items = head.surrender()
-                if not items:
-                    break
-                self._append(items)
-                line.filled(head, len(items))
+        if not self.is_closed and len(self.line):
+            self.is_changing = True
+            try:
+                self._fill_from_line()
+            finally:
+                self.is_changing = False
         self._set_limits()
 
+    def _fill_from_line(self) -> None:
+        line = self.line
+        line.reserve(self.maxsize - len(self.items) - line.reserved)
+        while (head := line.head) is not None and head.granted:
+            items = head.surrender()
+            if not items:
+                break
+            self._append(items)
+            line.filled(head, len(items))
+
     def _set_limits(self) -> None:
-        if self.is_closed or len(self.line):
+        if not self.items or self.is_closed or len(self.line):
             limit = 0
         elif len(self.items) < self._due_size:
             limit = self._due_size - 1
         else:
             limit = self.maxsize - 1
         self.guarded_limit = limit
-        self.limit = limit if self._guard is _UNGUARDED else 0
+        self.limit = 0 if self.is_shared() else limit

@@ -22,16 +22,32 @@ from batchqueue_async._policies.selectors import PartitionSelector, by_type, rou
 
 T = TypeVar("T")
 
+_UNGUARDED: AbstractContextManager[Any] = nullcontext()
+
 
 class TypePlacement(Generic[T]):
     """`by_type`: every type stays in one partition for good."""
 
-    def __init__(self, partitions: Sequence[Partition[T]], handlers: Handlers) -> None:
+    __slots__ = (
+        "_grows",
+        "_handlers",
+        "_lightest",
+        "_partitions",
+        "_types",
+        "_weights",
+        "guard",
+        "routes",
+    )
+
+    def __init__(
+        self, partitions: Sequence[Partition[T]], handlers: Handlers, *, grows: bool
+    ) -> None:
         self._partitions = partitions
+        self._grows = grows
         self._handlers = handlers
         self.routes: dict[type, Partition[T]] = {}
         # Threads place types, too, once the queue is shared with them.
-        self.guard: AbstractContextManager[Any] = nullcontext()
+        self.guard = _UNGUARDED
         self._weights: list[Fraction] = []
         self._types: list[int] = []
         self._lightest: list[tuple[int, Fraction, int, int]] = []
@@ -41,6 +57,8 @@ class TypePlacement(Generic[T]):
         return self._partitions[0]
 
     def partition_of(self, item: T) -> Partition[T]:
+        if (sole := self.sole) is not None:
+            return sole
         item_type = type(item)
         partition = self.routes.get(item_type)
         if partition is None:
@@ -53,6 +71,8 @@ class TypePlacement(Generic[T]):
 
     def place(self, item_type: type, weight: Fraction = Fraction(0)) -> Partition[T]:
         """Return the type's partition for good, and book `weight` more to it."""
+        if (sole := self.sole) is not None:
+            return self.routes.setdefault(item_type, sole)
         with self.guard:
             self._see_growth()
             partition = self.routes.get(item_type)
@@ -63,9 +83,18 @@ class TypePlacement(Generic[T]):
             self._push(partition.index)
             return partition
 
-    def types_in(self, partition: Partition[T]) -> int:
-        """Return how many types have been placed in the partition."""
-        return self._types[partition.index] if partition.index < len(self._types) else 0
+    @property
+    def sole(self) -> Partition[T] | None:
+        """The only partition, if it stays so: nobody has to ask where an item goes."""
+        is_sole = len(self._partitions) == 1 and not self._grows
+        return self._partitions[0] if is_sole else None
+
+    def has_one_type(self, partition: Partition[T]) -> bool:
+        """Whether the partition's items can only be of one type."""
+        if self.sole is not None:
+            # Types are not even looked at there.
+            return False
+        return partition.index < len(self._types) and self._types[partition.index] == 1
 
     def _settle(self, item_type: type, partition: Partition[T]) -> None:
         if item_type not in self.routes:
@@ -98,9 +127,12 @@ class TypePlacement(Generic[T]):
 class SelectorPlacement(Generic[T]):
     """A callable decides per item; its answer is checked."""
 
-    def types_in(self, partition: Partition[T]) -> int:
-        """Return 0: any type may be in any partition."""
-        return 0
+    __slots__ = (
+        "_partitions",
+        "_selector",
+        "guard",
+        "routes",
+    )
 
     def __init__(
         self, partitions: Sequence[Partition[T]], selector: PartitionSelector[T]
@@ -109,11 +141,20 @@ class SelectorPlacement(Generic[T]):
         self._selector = selector
         self.routes: dict[type, Partition[T]] = {}
         # A selector is never called on two threads at once.
-        self.guard: AbstractContextManager[Any] = nullcontext()
+        self.guard = _UNGUARDED
 
     @property
     def first(self) -> Partition[T]:
         return self._partitions[0]
+
+    @property
+    def sole(self) -> Partition[T] | None:
+        """None: a selector is asked about each item, also for one partition."""
+        return None
+
+    def has_one_type(self, partition: Partition[T]) -> bool:
+        """Return False: any type may be in any partition."""
+        return False
 
     def partition_of(self, item: T) -> Partition[T]:
         count = len(self._partitions)
@@ -129,10 +170,12 @@ def placement_for(
     selector: PartitionSelector[T],
     partitions: Sequence[Partition[T]],
     handlers: Handlers,
+    *,
+    grows: bool,
 ) -> TypePlacement[T] | SelectorPlacement[T]:
     """Return the placement that the configured selector stands for."""
     if selector is by_type:
-        return TypePlacement(partitions, handlers)
+        return TypePlacement(partitions, handlers, grows=grows)
     if selector is round_robin:
         return SelectorPlacement(partitions, _round_robin())
     return SelectorPlacement(partitions, selector)

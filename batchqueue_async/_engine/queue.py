@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.chunks import chunks
@@ -13,6 +13,7 @@ from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.lifecycle import Lifecycle, State
+from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
@@ -23,6 +24,9 @@ from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_instance
 
 S = TypeVar("S")
+
+# Where there is never room: stands for the partition of a type that has none yet.
+_NOWHERE: Partition[Any] = Partition(0, 1, 1)
 
 
 class BatchQueue(Generic[T]):
@@ -41,20 +45,16 @@ class BatchQueue(Generic[T]):
         self._name = name
         self._config = config
         # Its own, so shared with nobody, unless a manager says otherwise.
-        self._capacities = Capacities()
+        self._capacities: Capacities | None = None
         self._layout = Layout(name, config)
         self._log = self._layout.failures.open()
         self._lifecycle = Lifecycle(self, config, self._layout)
         self._own_work = self._lifecycle.own_work
-        self._intake = Intake(
-            name,
-            self._layout.placement,
-            config.when_full,
-            self._lifecycle.notice,
-            self._own_work,
-        )
+        self._intake = Intake(self._layout.placement, config.when_full, self._lifecycle)
         self._flusher = Flusher(self._layout, self._lifecycle)
         self._port: Port[T] | None = None
+        # For the hot paths.
+        self._sole = self._layout.placement.sole
         self._routes = self._layout.placement.routes
 
     @property
@@ -76,7 +76,7 @@ class BatchQueue(Generic[T]):
         Raises:
             BatchQueueError: It was shut down, or runs on another loop.
         """
-        await self._lifecycle.start(self._capacities)
+        await self._lifecycle.start(self._capacities or Capacities())
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -140,9 +140,15 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for what only its drain task can do.
         """
-        partition = self._routes.get(type(item))
-        if partition is not None and 0 < len(partition.items) < partition.limit:
-            partition.items.append(item)
+        partition = self._sole
+        if partition is None:
+            try:
+                partition = self._routes[type(item)]
+            except KeyError:
+                partition = _NOWHERE
+        items = partition.items
+        if len(items) < partition.limit:
+            items.append(item)
             return True
         if self._lifecycle.admits():
             return await self._intake.put(item)
@@ -158,9 +164,15 @@ class BatchQueue(Generic[T]):
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.
         """
-        partition = self._routes.get(type(item))
-        if partition is not None and 0 < len(partition.items) < partition.limit:
-            partition.items.append(item)
+        partition = self._sole
+        if partition is None:
+            try:
+                partition = self._routes[type(item)]
+            except KeyError:
+                partition = _NOWHERE
+        items = partition.items
+        if len(items) < partition.limit:
+            items.append(item)
             return True
         if self._lifecycle.admits():
             return self._intake.put_now(item)
@@ -177,6 +189,8 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for what only its drain task can do.
         """
+        if type(items) is list and self._intake.put_whole(items):
+            return len(items)
         accepted = 0
         for chunk in chunks(items):
             if self._lifecycle.admits():
@@ -247,6 +261,10 @@ class BatchQueue(Generic[T]):
     def share_drain_tasks(self, capacities: Capacities) -> None:
         """Let it share drain capacity with its manager's other queues."""
         self._capacities = capacities
+
+    def tell_when_closed(self, on_closed: Callable[[], None]) -> None:
+        """Call back when a shutdown, whoever asked for it, is complete."""
+        self._lifecycle.on_closed = on_closed
 
     def port(self) -> Port[T]:
         """Return what `SyncBatchQueue` needs; not meant for anybody else.

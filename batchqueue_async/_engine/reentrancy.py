@@ -6,7 +6,6 @@ returned, so that a task which outlives its handler is outside again.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from contextvars import ContextVar, Token, copy_context
 from types import TracebackType
@@ -37,8 +36,21 @@ class Inside:
         self.is_over = False
         self._reset: Token[Inside | None] | None = None
 
-    def __enter__(self) -> Self:
+    def begin(self) -> None:
         self._reset = _inside.set(self)
+
+    def end(self) -> None:
+        self.is_over = True
+        if self._reset is not None:
+            # By hand: `contextlib.suppress` costs more than all the rest here.
+            try:  # noqa: SIM105
+                _inside.reset(self._reset)
+            except ValueError:
+                # A coroutine that is thrown away is closed in a strange context.
+                pass
+
+    def __enter__(self) -> Self:
+        self.begin()
         return self
 
     def __exit__(
@@ -47,14 +59,15 @@ class Inside:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.is_over = True
-        if self._reset is not None:
-            # A coroutine that is thrown away is closed in a strange context.
-            with contextlib.suppress(ValueError):
-                _inside.reset(self._reset)
+        self.end()
 
 
 _inside: ContextVar[Inside | None] = ContextVar("inside_handler", default=None)
+
+
+def mark() -> object:
+    """Return what is the same for all that one call runs, and else is another thing."""
+    return _inside.get()
 
 
 def current_call() -> Inside | None:

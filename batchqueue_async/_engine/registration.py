@@ -60,6 +60,11 @@ class Registration:
         self.is_closed = False
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing of it is taken, and nobody is inside."""
+        return not self.batches and self.gate.is_free
+
+    @property
     def label(self) -> str:
         """The handler's name in logs."""
         of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""

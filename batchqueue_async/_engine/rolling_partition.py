@@ -27,11 +27,20 @@ class RollingPartition(Partition[T]):
     ) -> None:
         super().__init__(index, buffer_size, due_size)
         self._on_drop = on_drop
+        self._displaced: list[T] = []
 
     def _init(self, maxsize: int) -> None:
         # A list would move all its items for each one that leaves at its front.
         self._rolling: deque[T] = deque()
         self.items = self._rolling
+
+    def offer(self, chunk: Sequence[T]) -> int:
+        with self._guard:
+            accepted = super().offer(chunk)
+            displaced, self._displaced = self._displaced, []
+        # Not before: a `__del__` of theirs finds the change made and the guard free.
+        del displaced
+        return accepted
 
     def _accept(self, chunk: Sequence[T]) -> int:
         surplus = len(self.items) + len(chunk) - self.maxsize
@@ -43,6 +52,7 @@ class RollingPartition(Partition[T]):
             self._append(chunk[passed:])
             self.accounts.remove_waiting("dropped", surplus)
             self._on_drop(displaced)
+            self._displaced = displaced
         else:
             self._append(chunk)
         return len(chunk)

@@ -47,6 +47,12 @@ class Pace:
 class Schedule(Generic[T]):
     """Looks at the partitions of one drain task, and decides by the clock."""
 
+    __slots__ = (
+        "_drain_task",
+        "_pace",
+        "_share",
+    )
+
     def __init__(self, share: Share[T], drain_task: int, pace: Pace) -> None:
         self._share = share
         self._drain_task = drain_task

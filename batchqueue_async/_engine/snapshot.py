@@ -52,21 +52,23 @@ def snapshot(
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     accounts = partition.accounts
-    waiting = len(partition.items)
-    return PartitionStats(
-        index=partition.index,
-        owner=owner,
-        accepted=accounts.taken_out + waiting,
-        rejected=accounts.rejected,
-        waiting=waiting,
-        in_flight=accounts.in_flight,
-        handled=accounts.handled,
-        failed=accounts.failed,
-        dropped=accounts.dropped,
-        unhandled=accounts.unhandled,
-        returned=accounts.returned,
-        capacity=partition.maxsize,
-    )
+    # A thread that displaces items changes several counts.
+    with partition.at_rest():
+        waiting = len(partition.items)
+        return PartitionStats(
+            index=partition.index,
+            owner=owner,
+            accepted=accounts.taken_out + waiting,
+            rejected=accounts.rejected,
+            waiting=waiting,
+            in_flight=accounts.in_flight,
+            handled=accounts.handled,
+            failed=accounts.failed,
+            dropped=accounts.dropped,
+            unhandled=accounts.unhandled,
+            returned=accounts.returned,
+            capacity=partition.maxsize,
+        )
 
 
 def _drain_task(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
@@ -40,11 +40,25 @@ class Waiter(Protocol):
 class LoopWaiter:
     """A producer that waits on the event loop."""
 
-    __slots__ = ("_loop", "_signal", "drain_task", "granted", "wants")
+    __slots__ = (
+        "_is_shared",
+        "_loop",
+        "_signal",
+        "drain_task",
+        "granted",
+        "wants",
+    )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, wants: int, drain_task: int | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        wants: int,
+        drain_task: int | None,
+        is_shared: Callable[[], bool],
     ) -> None:
+        # Whether other threads may wake it. Asking which loop runs here is a system
+        # call on Python 3.11, so that is done only if there may be more than one.
+        self._is_shared = is_shared
         self.wants = wants
         self.drain_task = drain_task
         self.granted = 0
@@ -53,7 +67,7 @@ class LoopWaiter:
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+        if not self._is_shared() or asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             self._set_signal()
         else:
             self._loop.call_soon_threadsafe(self._set_signal)
@@ -73,13 +87,17 @@ class LoopWaiter:
             self._signal = self._loop.create_future()
 
 
+# Stands for the line where nobody ever waited: an empty deque takes 600 bytes.
+_NOBODY: deque[Waiter] = deque()
+
+
 class WaitingLine:
     """FIFO of waiters with the slots that are reserved for its head."""
 
     __slots__ = ("_waiters", "reserved", "wanted")
 
     def __init__(self) -> None:
-        self._waiters: deque[Waiter] = deque()
+        self._waiters = _NOBODY
         self.reserved = 0
         self.wanted = 0
 
@@ -100,8 +118,11 @@ class WaitingLine:
         return any(waiter.drain_task == drain_task for waiter in self._waiters)
 
     def join(self, waiter: Waiter) -> None:
-        self._waiters.append(waiter)
+        # Counted first: a Ctrl-C comes after the call, and not in between.
         self.wanted += waiter.wants
+        if self._waiters is _NOBODY:
+            self._waiters = deque()
+        self._waiters.append(waiter)
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to those who wait, in order."""
@@ -133,12 +154,13 @@ class WaitingLine:
 
     def leave(self, waiter: Waiter) -> None:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
-        if not waiter.wants:
+        if not waiter.wants or waiter not in self._waiters:
             return
-        self._waiters.remove(waiter)
+        # Counted first, as in `join`.
         self.reserved -= waiter.granted
         self.wanted -= waiter.wants
         waiter.granted = 0
+        self._waiters.remove(waiter)
         self._wake_head()
 
     def wake_all(self) -> None:

@@ -6,6 +6,9 @@ from fractions import Fraction
 
 from .validation import require_positive
 
+# Nearly every handler's.
+_ONE = Fraction(1)
+
 
 def exact_weight(weight: float) -> Fraction:
     """Return a handler's weight as the decimal number that was written.
@@ -18,5 +21,7 @@ def exact_weight(weight: float) -> Fraction:
         ValueError: If the weight is not finite or not above zero.
     """
     require_positive("weight", weight)
+    if weight == 1:
+        return _ONE
     # float() first: a subclass may print its value in a wrapper.
     return Fraction(weight if isinstance(weight, int) else repr(float(weight)))

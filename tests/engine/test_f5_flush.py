@@ -138,8 +138,9 @@ class TestWhatItWaitsFor:
         async with BatchQueue("q", config) as queue:
             queue.add_handler(int, handler)
             await turns()
-            flushing = asyncio.create_task(queue.flush())
-            displacing = asyncio.create_task(displace())
+            # Not `create_task`: an eager one would look before there is anything.
+            flushing = asyncio.Task(queue.flush())
+            displacing = asyncio.Task(displace())
             assert queue.produce_nowait(1)
             assert queue.produce_nowait(2)
             await displacing

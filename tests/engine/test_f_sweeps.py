@@ -288,9 +288,10 @@ async def test_a_handler_that_outlasts_a_strangers_cancellation() -> None:
 
 
 async def test_with_several_drain_tasks_and_partitions() -> None:
-    for tick in range(0, 40, 2):
-        worker = Worker()
+    """A cancellation that hits a handler fails its batch, and nothing else."""
+    for tick in range(40):
         done: list[int] = []
+        failed: list[int] = []
 
         async def consume(batch: list[int]) -> None:
             await asyncio.sleep(0)
@@ -302,6 +303,7 @@ async def test_with_several_drain_tasks_and_partitions() -> None:
             selector=round_robin,
             consumer=consume,
             max_batch=2,
+            on_error=lambda batch, _: failed.extend(batch),  # noqa: B023
         )
         queue = BatchQueue("q", config)
         await queue.start()
@@ -310,8 +312,8 @@ async def test_with_several_drain_tasks_and_partitions() -> None:
             await asyncio.sleep(0)
         await cancel_drain_tasks(queue)
         assert await queue.shutdown() == []
-        assert sorted(done) == list(range(30))
-        assert worker.closed == 0
+        assert sorted(done + failed) == list(range(30))
+        assert len(failed) <= 3 * 2
         check_settled(queue)
 
 

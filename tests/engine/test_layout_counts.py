@@ -18,6 +18,7 @@ from batchqueue_async import (
 )
 from tests.engine.every_loop import every_loop
 from tests.engine.stalled import stalled_queue
+from tests.engine.until import turns
 from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
@@ -206,6 +207,7 @@ async def test_cycles_and_busy_time_are_told_by_drain_task() -> None:
         for _ in range(3):
             assert await queue.produce(1)
             await queue.flush()
+        await turns()  # A cycle counts when it ends: after what it delivered.
         idle, busy = queue.stats().drain_tasks
     assert (idle.cycles, busy.cycles) == (0, 3)
     assert idle.busy < 0.005

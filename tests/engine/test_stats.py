@@ -12,7 +12,7 @@ from batchqueue_async import (
     PartitionPolicy,
 )
 from tests.engine.every_loop import every_loop
-from tests.engine.until import until
+from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts
 from tests.support.recording_handler import RecordingHandler
 
@@ -98,6 +98,7 @@ async def test_what_drain_tasks_have_done() -> None:
     async with BatchQueue("q", four_partitions(handler)) as queue:
         await queue.produce_many([0, 2, 2])
         await queue.flush()
+        await turns()  # A cycle counts when it ends: after what it delivered.
         one, other = queue.stats().drain_tasks
         assert one.cycles >= 1
         assert other.cycles == 0

@@ -1,0 +1,103 @@
+"""Sorts a chunk of items by partition, keeping the order within each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import countOf
+from typing import Generic, TypeAlias, TypeVar
+
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.placement import SelectorPlacement, TypePlacement
+
+T = TypeVar("T")
+
+Placement: TypeAlias = TypePlacement[T] | SelectorPlacement[T]
+Run: TypeAlias = tuple[Partition[T], Sequence[T]]
+
+
+def have_one_type(items: Sequence[object]) -> bool:
+    """Whether all have the first one's type: looked at in C, if the last one has it."""
+    first = type(items[0])
+    return type(items[-1]) is first and countOf(map(type, items), first) == len(items)
+
+
+def sole_partition(chunk: Sequence[T], placement: Placement[T]) -> Partition[T] | None:
+    """Return the partition of the whole chunk, if that is seen without sorting it."""
+    sole = placement.sole
+    if sole is None and have_one_type(chunk):
+        return placement.routes.get(type(chunk[0]))
+    return sole
+
+
+def sorted_runs(chunk: Sequence[T], placement: Placement[T]) -> list[Run[T]]:
+    """Return a chunk's items by partition; on any thread that holds the guard."""
+    if not chunk:
+        return []
+    sole = sole_partition(chunk, placement)
+    if sole is not None:
+        return [(sole, chunk)]
+    runs: dict[Partition[T], list[T]] = {}
+    by_type: dict[type, list[T]] = {}
+    routes, of = placement.routes, placement.partition_of
+    for item in chunk:
+        run = by_type.get(type(item))
+        if run is None:
+            partition = of(item)
+            run = runs.setdefault(partition, [])
+            if routes.get(type(item)) is partition:
+                by_type[type(item)] = run
+        run.append(item)
+    return list(runs.items())
+
+
+class Sorter(Generic[T]):
+    """Sorts chunk after chunk into lists that it keeps: for types on one loop.
+
+    Half of the price of `sorted_runs` with many types is for dicts and lists, which
+    are always the same. Use the runs of one `sort`, then `clear` it.
+    """
+
+    __slots__ = (
+        "_by_type",
+        "_is_in_use",
+        "_placement",
+        "_runs",
+    )
+
+    def __init__(self, placement: TypePlacement[T]) -> None:
+        self._placement = placement
+        self._by_type: dict[type, list[T]] = {}
+        self._runs: dict[Partition[T], list[T]] = {}
+        self._is_in_use = False
+
+    def suits(self, chunk: Sequence[T]) -> bool:
+        """Whether the chunk is long enough to look at all partitions afterwards."""
+        # In use, and yet called: from a `__del__`, in the middle of another chunk.
+        return not self._is_in_use and 0 < len(chunk) >= len(self._runs) / 4
+
+    def sort(self, chunk: Sequence[T]) -> Iterable[Run[T]]:
+        """Return the chunk's items by partition; their lists are good until `clear`.
+
+        All partitions are there, those without items, too.
+        """
+        self._is_in_use = True
+        by_type = self._by_type
+        items = iter(chunk)
+        while True:
+            try:
+                for item in items:
+                    by_type[type(item)].append(item)
+            except KeyError:
+                self._learn(item)
+                by_type[type(item)].append(item)
+            else:
+                return self._runs.items()
+
+    def clear(self) -> None:
+        for run in self._runs.values():
+            run.clear()
+        self._is_in_use = False
+
+    def _learn(self, item: T) -> None:
+        partition = self._placement.partition_of(item)
+        self._by_type[type(item)] = self._runs.setdefault(partition, [])

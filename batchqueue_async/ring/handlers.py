@@ -1,0 +1,115 @@
+"""What consumes events, and how its hooks are found."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from .errors import InvalidArgument
+from .sequence import Sequence
+
+E = TypeVar("E")
+E_contra = TypeVar("E_contra", contravariant=True)
+
+
+class EventHandler(Protocol[E_contra]):
+    """An object that takes events one by one. Its methods may be sync or async.
+
+    Only `on_event` is required. It may also have:
+
+    `on_batch_start(size)`: the next `size` events were available together.
+    `on_start()`, `on_shutdown()`: before the first event, after the last.
+    `on_timeout(sequence)`: nothing came for the timeout of `TimeoutBlockingWait`.
+    `set_sequence_callback(sequence)`: gets its own `Sequence` before it starts, to say
+    within a batch how far it has come: `sequence.value = ...`.
+    """
+
+    def on_event(
+        self, event: E_contra, sequence: int, end_of_batch: bool, /
+    ) -> Awaitable[object] | object:
+        """Take an event; the slot is used again after the batch.
+
+        `end_of_batch` says that no other event is available now: a good moment to write
+        out what was gathered. Raising calls the exception handler.
+        """
+
+
+class EventBatchHandler(Protocol[E]):
+    """An object that takes all available events in one call.
+
+    It may have the same hooks as an `EventHandler`.
+    """
+
+    def on_batch(
+        self, events: list[E], first_sequence: int, /
+    ) -> Awaitable[object] | object:
+        """Take events in a fresh list; their slots are used again afterwards."""
+
+
+EventFunction: TypeAlias = Callable[[E, int, bool], Awaitable[object] | object]
+"""A plain callable `(event, sequence, end_of_batch)`, sync or async."""
+
+HandlerLike: TypeAlias = EventHandler[E] | EventBatchHandler[E] | EventFunction[E]
+"""Everything that a ring accepts as a handler."""
+
+Hook: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Handling(Generic[E]):
+    """What was found on a handler."""
+
+    name: str
+    on_event: EventFunction[E] | None
+    on_batch: Callable[[list[E], int], Awaitable[object] | object] | None
+    on_batch_start: Hook | None
+    on_start: Hook | None
+    on_shutdown: Hook | None
+    on_timeout: Hook | None
+    set_sequence_callback: Callable[[Sequence], object] | None
+
+
+def read_handler(handler: HandlerLike[E]) -> Handling[E]:
+    """Find the handler's methods, once.
+
+    Raises:
+        InvalidArgument: It is none, or a class, or takes both events and batches.
+    """
+    on_event = _method(handler, "on_event")
+    on_batch = _method(handler, "on_batch")
+    if on_event is None and on_batch is None and callable(handler):
+        on_event = handler
+    if isinstance(handler, type) or (on_event is None) == (on_batch is None):
+        rule = "an object with either on_event or on_batch, or a function"
+        msg = f"a handler must be {rule}, got {handler!r}"
+        raise InvalidArgument(msg)
+    return Handling(
+        name_of(handler),
+        on_event,
+        on_batch,
+        _method(handler, "on_batch_start"),
+        _method(handler, "on_start"),
+        _method(handler, "on_shutdown"),
+        _method(handler, "on_timeout"),
+        _method(handler, "set_sequence_callback"),
+    )
+
+
+def name_of(handler: object) -> str:
+    """Return what a handler is called in graphs, statistics and logs."""
+    name = getattr(handler, "name", None) or getattr(handler, "__name__", None)
+    return name if isinstance(name, str) else type(handler).__name__
+
+
+def identity_of(handler: object) -> object:
+    """Return the same for the same handler, whatever its `__eq__` says."""
+    if isinstance(handler, MethodType):
+        return id(handler.__self__), id(handler.__func__)
+    return id(handler)
+
+
+def _method(handler: object, name: str) -> Hook | None:
+    method = getattr(handler, name, None)
+    return method if callable(method) else None

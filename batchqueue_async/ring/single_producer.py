@@ -1,0 +1,70 @@
+"""The sequencer for one producer at a time."""
+
+from __future__ import annotations
+
+from .errors import RingError
+from .sequencer import Sequencer
+from .wait_strategies import WaitStrategy
+
+
+class SingleProducerSequencer(Sequencer):
+    """The cursor moves when events are published.
+
+    It is meant for one producer, which publishes in the order of its claims. Should a
+    later claim be published first, consumers see it when those before it have come.
+
+    Args:
+        capacity: Events that the ring holds; a power of two.
+        wait: How consumers wait; by default `BlockingWait`.
+
+    Raises:
+        InvalidArgument: The capacity is no power of two.
+    """
+
+    __slots__ = ("_early",)
+
+    def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
+        super().__init__(capacity, wait)
+        self._early: set[int] = set()
+
+    @property
+    def cursor(self) -> int:
+        """The highest published sequence."""
+        return self.published
+
+    def is_available(self, sequence: int) -> bool:
+        """Whether the sequence is published and its slot not yet claimed again."""
+        oldest = max(0, self.claimed - self.capacity + 1)
+        return oldest <= sequence <= self.published
+
+    def publish(self, low: int, high: int | None = None) -> None:
+        """Make `low` to `high` visible to consumers; `high` is `low` by default.
+
+        Raises:
+            RingError: They are not claimed, or were published before.
+        """
+        if high is None:
+            high = low
+        if low != self.published + 1 or self._early or not low <= high <= self.claimed:
+            self._check(low, high)
+            self._early.update(range(low, high + 1))
+            high = self._end_of_run()
+        if high > self.published:
+            self.published = high
+            if self._watchers:
+                self._tell()
+
+    def _check(self, low: int, high: int) -> None:
+        if not self.published < low <= high <= self.claimed or (
+            self._early and not self._early.isdisjoint(range(low, high + 1))
+        ):
+            msg = f"{low} to {high} is not claimed, or published already"
+            raise RingError(msg)
+
+    def _end_of_run(self) -> int:
+        """Return how far there is no gap, and forget what was early up to there."""
+        high = self.published
+        while high + 1 in self._early:
+            high += 1
+            self._early.remove(high)
+        return high

@@ -1,0 +1,180 @@
+"""What the library wants to reach, and where it is measured."""
+
+from collections.abc import Callable
+
+from benchmarks.goal import Goal, Tables
+
+
+def _in_loop(kinds: int, row: str, column: str) -> Callable[[Tables], float]:
+    return lambda tables: tables[f"in loop/asyncio/{kinds}"].value(row, column)
+
+
+def _bridge(threads: int, row: str, column: str) -> Callable[[Tables], float]:
+    return lambda tables: tables[f"bridge/asyncio/{threads}"].value(row, column)
+
+
+def _adaptive(verb: str) -> Callable[[Tables], str]:
+    row = f"{verb}, adaptive partitions"
+    value = _in_loop(100, row, "of floor")
+    return lambda tables: f"adaptive partitions: {value(tables):.0%}"
+
+
+def _beside_anyio(tables: Tables) -> float:
+    rates = tables["in loop/asyncio/100"]
+    ours = rates.value("await produce", "million/s")
+    return ours / rates.value("anyio stream, send_nowait", "million/s")
+
+
+def _behind_in_loop(tables: Tables) -> float:
+    latency = tables["latency/asyncio/1000"]
+    more = latency.value("from a thread", "p99") - latency.value("on the loop", "p99")
+    return more / latency.value("bare call_soon_threadsafe", "p99")
+
+
+def _waiting(tables: Tables) -> float:
+    return max(float(row[1] or 0) for row in tables["waiting"].rows)
+
+
+def _rebalancing(tables: Tables) -> float:
+    return max(float(row[1] or 0) for row in tables["rebalancing"].rows)
+
+
+def _growth(column: str) -> Callable[[Tables], float]:
+    def measured(tables: Tables) -> float:
+        costs = tables["growth/types"]
+        return costs.value("10,000", column) / costs.value("100", column)
+
+    return measured
+
+
+def _growth_of_others(tables: Tables) -> str:
+    single = _growth("ns per item, one partition")(tables)
+    floor = _growth("ns per item, floor")(tables)
+    return f"one partition: {single:.2f} x, floor: {floor:.2f} x"
+
+
+THREADSAFE = "run_coroutine_threadsafe, 1000"
+MANY = "await produce_many(1000)"
+
+GOALS = [
+    Goal(
+        "await produce, 100 types, of the floor",
+        0.75,
+        "percent",
+        _in_loop(100, "await produce", "of floor"),
+        also=_adaptive("await produce"),
+    ),
+    Goal(
+        "... beside asyncio.Queue",
+        2.5,
+        "times",
+        _in_loop(100, "asyncio.Queue, put", "we are"),
+    ),
+    Goal("... beside anyio's send_nowait", 1.0, "times", _beside_anyio),
+    Goal(
+        "produce_nowait, 100 types, of the floor",
+        0.75,
+        "percent",
+        _in_loop(100, "produce_nowait", "of floor"),
+        also=_adaptive("produce_nowait"),
+    ),
+    Goal(
+        "produce_many(1000), 1 type, of the floor",
+        0.9,
+        "percent",
+        _in_loop(1, MANY, "of floor"),
+    ),
+    Goal(
+        "... million/s; the Java original has 47",
+        47e6,
+        "millions",
+        _in_loop(1, MANY, "million/s"),
+    ),
+    Goal(
+        "produce_many(1000), 100 types, of the floor",
+        0.75,
+        "percent",
+        _in_loop(100, MANY, "of floor"),
+        also=_adaptive(MANY),
+    ),
+    Goal(
+        "... million/s; the Java original has 28",
+        28e6,
+        "millions",
+        _in_loop(100, MANY, "million/s"),
+    ),
+    Goal("bridge, 1 thread, beside janus", 8.0, "times", _bridge(1, "janus", "we are")),
+    Goal(
+        "bridge, 4 threads, beside janus", 8.0, "times", _bridge(4, "janus", "we are")
+    ),
+    Goal(
+        "bridge, 4 threads, of its floor",
+        0.7,
+        "percent",
+        _bridge(4, "produce", "of floor"),
+    ),
+    Goal(
+        "bridge produce_many(1000), 1 thread, of its floor",
+        0.4,
+        "percent",
+        _bridge(1, "produce_many(1000)", "of floor"),
+    ),
+    Goal(
+        "bridge produce_many(1000), 4 threads, of its floor",
+        0.4,
+        "percent",
+        _bridge(4, "produce_many(1000)", "of floor"),
+    ),
+    Goal(
+        "... 1 thread, beside the best peer that takes chunks",
+        15.0,
+        "times",
+        _bridge(1, THREADSAFE, "we are"),
+    ),
+    Goal(
+        "latency at 1,000 items/s, p99, microseconds",
+        0.002,
+        "micros",
+        lambda tables: tables["latency/asyncio/1000"].value("on the loop", "p99"),
+        is_at_most=True,
+    ),
+    Goal(
+        "... the bridge's beyond it, in bare call_soon_threadsafe's",
+        1.5,
+        "times",
+        _behind_in_loop,
+        is_at_most=True,
+    ),
+    Goal(
+        "10,000 idle queues, CPU of a core",
+        0.01,
+        "percent",
+        lambda tables: tables["idle"].value("10,000", "CPU of a core"),
+        is_at_most=True,
+    ),
+    Goal(
+        "... bytes each",
+        8 * 1024,
+        "bytes",
+        lambda tables: tables["idle"].value("10,000", "bytes each"),
+        is_at_most=True,
+    ),
+    Goal(
+        "waiting item, bytes beyond the item", 16.0, "bytes", _waiting, is_at_most=True
+    ),
+    Goal(
+        "rebalancing on / off, the worst verb",
+        1.03,
+        "percent",
+        _rebalancing,
+        is_at_most=True,
+    ),
+    Goal(
+        "cost per item, 10,000 types / 100 types",
+        1.25,
+        "times",
+        _growth("ns per item"),
+        is_at_most=True,
+        also=_growth_of_others,
+    ),
+]

@@ -1,0 +1,140 @@
+"""What becomes of the cost per item with more types, and with more drain tasks."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+)
+from benchmarks.contender import Counter, Items
+from benchmarks.floor import FloorQueue
+from benchmarks.ours import beside
+from benchmarks.scale import LoopFactory, Scale
+from benchmarks.table import Column, Table
+from benchmarks.turns import Turns
+
+TYPES = (1, 10, 100, 1_000, 10_000)
+DRAIN_TASKS = (1, 2, 4, 8, 16, 32, 64)
+PER_TYPE = 50
+"""Items of each type in a cycle, so in a batch."""
+
+COLUMNS = [
+    Column("number"),
+    Column("of floor", "percent"),
+    Column("ns per item", "nanos"),
+    Column("ns per item, one partition", "nanos"),
+    Column("ns per item, floor", "nanos"),
+    Column("million/s", "millions"),
+]
+
+
+def types_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
+    """Measure with more and more types."""
+    table = Table(
+        "growth/types",
+        f"Types, {PER_TYPE} items of each per cycle, adaptive partitions",
+        [Column("types"), *COLUMNS[1:]],
+    )
+    for kinds in TYPES[: scale.of(5, 4)]:
+        # All go through the same number of items: the caches are the same for all.
+        items = Items(kinds, max(scale.of(500_000, 20_000), PER_TYPE * kinds))
+        adaptive = of_types(kinds, PartitionPolicy.adaptive())
+        single = of_types(kinds, PartitionPolicy.fixed(1))
+        found = turns.take(
+            {
+                "adaptive": partial(cost, adaptive, items, loop, scale),
+                "single": partial(cost, single, items, loop, scale),
+                "floor": partial(cost, None, items, loop, scale),
+            },
+            warm_up=False,
+        )
+        ours, floor = found["adaptive"].median, found["floor"].median
+        table.add(
+            f"{kinds:,}", floor / ours, ours, found["single"].median, floor, 1 / ours
+        )
+    return table
+
+
+def of_types(
+    kinds: int, partitions: PartitionPolicy, drain_tasks: int = 1
+) -> BatchQueueConfig[Any]:
+    """Return settings with which one cycle's items just fill the partitions."""
+    count = partitions.resolve(drain_tasks, kinds)
+    return BatchQueueConfig[Any](
+        drain_tasks=DrainTaskPolicy.fixed(drain_tasks),
+        partitions=partitions,
+        buffer_size=PER_TYPE * -(-kinds // count),
+    )
+
+
+def drain_tasks_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
+    """Measure with more and more drain tasks, and a partition for each type."""
+    kinds = 2 * DRAIN_TASKS[-1]
+    table = Table(
+        "growth/drain tasks",
+        f"Drain tasks; {kinds} types and partitions, {PER_TYPE} of each per cycle",
+        [
+            Column("drain tasks"),
+            Column("ns per item", "nanos"),
+            Column("million/s", "millions"),
+        ],
+    )
+    items = Items(kinds, scale.of(500_000, 20_000))
+    partitions = PartitionPolicy.fixed(kinds)
+    samples = turns.take(
+        {
+            str(n): partial(cost, of_types(kinds, partitions, n), items, loop, scale)
+            for n in DRAIN_TASKS
+        },
+        warm_up=False,
+    )
+    for name, mine in samples.items():
+        table.add(name, mine.median, 1 / mine.median)
+    return table
+
+
+def cost(
+    config: BatchQueueConfig[Any] | None, items: Items, loop: LoopFactory, scale: Scale
+) -> float:
+    """Return the seconds per item, warm; without settings the floor's."""
+    per_cycle = PER_TYPE * len(items.types)
+    cycles = max(1, scale.of(500_000, 20_000) // per_cycle)
+    chunks = items.portions(cycles * per_cycle, per_cycle)
+
+    async def run() -> float:
+        # One cycle more: it only warms up.
+        counter = Counter(items.types, (cycles + 1) * per_cycle)
+        if config is None:
+            floor = FloorQueue(per_cycle, counter.handlers)
+            async with beside(floor.drain()):
+                return await in_cycles(floor.put_many, chunks, counter)
+        async with BatchQueue("benchmark", config) as queue:
+            for item_type, handle in counter.handlers.items():
+                queue.add_handler(item_type, handle)
+            return await in_cycles(queue.produce_many, chunks, counter)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(run())
+
+
+async def in_cycles(
+    put_many: Callable[[list[Any]], Awaitable[object]],
+    chunks: Sequence[list[Any]],
+    counter: Counter,
+) -> float:
+    """Produce a cycle's items only once the last cycle's are handled."""
+    started = 0.0
+    for chunk in [chunks[0], *chunks]:
+        left = counter.left - len(chunk)
+        await put_many(chunk)
+        # The cost of the loop's own turns belongs to it.
+        while counter.left > left:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        started = started or time.perf_counter()
+    return (time.perf_counter() - started) / (len(chunks) * len(chunks[0]))

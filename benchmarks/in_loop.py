@@ -1,0 +1,124 @@
+"""Producers on the loop: the library, its peers and its floor."""
+
+from functools import partial
+
+from benchmarks import ours
+from benchmarks import peers_in_loop as them
+from benchmarks.contender import BOUND, Contender, Items, in_loop_rate
+from benchmarks.floor import FloorQueue
+from benchmarks.scale import LoopFactory, Scale
+from benchmarks.table import Table
+from benchmarks.throughput import compare
+from benchmarks.turns import Turns
+
+AWAITED = "one by one"
+AT_ONCE = "at once"
+IN_100 = "chunks of 100"
+IN_1000 = "chunks of 1000"
+
+
+def table(
+    kinds: int, loop_name: str, loop: LoopFactory, scale: Scale, turns: Turns
+) -> Table:
+    """Compare everybody with so many types on one kind of loop."""
+    contenders = [*library(kinds, scale), *floors(kinds, scale), *peers()]
+    items = Items(kinds, max(each.items for each in contenders))
+    of_types = "1 type" if kinds == 1 else f"{kinds} types"
+    title = f"In the loop, {of_types}, {loop_name}; at most {BOUND:,} items wait"
+    rate = partial(in_loop_rate, items=items, loop=loop)
+    return compare(f"in loop/{loop_name}/{kinds}", title, contenders, rate, turns)
+
+
+def library(kinds: int, scale: Scale) -> list[Contender]:
+    """Return the library's verbs; with many types with adaptive partitions, too."""
+    settings = {"": ours.ONE_PARTITION}
+    if kinds > 1:
+        settings[", adaptive partitions"] = ours.ADAPTIVE
+    many = 4_000_000 if kinds == 1 else 1_000_000
+    verbs = [
+        ("await produce", AWAITED, ours.produce, 400_000, 1),
+        ("produce_nowait", AT_ONCE, ours.produce_nowait, 400_000, 1),
+        ("await produce_many(100)", IN_100, ours.produce_many, many, 100),
+        ("await produce_many(1000)", IN_1000, ours.produce_many, many, 1000),
+    ]
+    return [
+        Contender(
+            name + suffix,
+            group,
+            ours.batch_queue(config, feed),
+            scale.items(items),
+            "ours",
+            chunk,
+        )
+        for suffix, config in settings.items()
+        for name, group, feed, items, chunk in verbs
+    ]
+
+
+def floors(kinds: int, scale: Scale) -> list[Contender]:
+    """Return the floor's verbs."""
+    many = 4_000_000 if kinds == 1 else 1_000_000
+    verbs = [
+        ("floor: await put", AWAITED, ours.floor_put, 400_000, 1),
+        ("floor: put_nowait", AT_ONCE, ours.floor_put_nowait, 400_000, 1),
+        ("floor: await put_many(100)", IN_100, ours.floor_put_many, many, 100),
+        ("floor: await put_many(1000)", IN_1000, ours.floor_put_many, many, 1000),
+    ]
+    return [
+        Contender(
+            name,
+            group,
+            ours.floor(FloorQueue, feed),
+            scale.items(items),
+            "floor",
+            chunk,
+        )
+        for name, group, feed, items, chunk in verbs
+    ]
+
+
+def peers() -> list[Contender]:
+    """Return what others offer, with fewer items for the slower ones."""
+    return [*awaiting_peers(), *other_peers()]
+
+
+def awaiting_peers() -> list[Contender]:
+    """Return those that await each item."""
+
+    def optional(name: str, module: str, *, is_slow: bool = False) -> Contender:
+        opened = getattr(them, f"{module}_in_loop")
+        return Contender(name, AWAITED, opened, 60_000, needs=module, is_slow=is_slow)
+
+    return [
+        Contender("asyncio.Queue, put", AWAITED, them.asyncio_queue, 200_000),
+        Contender("anyio stream, send", AWAITED, them.anyio_send, 20_000),
+        optional("janus, async put", "janus", is_slow=True),
+        optional("culsans, async put", "culsans"),
+        optional("aiologic, async put", "aiologic", is_slow=True),
+        optional("aiostream, chunks(1000)", "aiostream"),
+    ]
+
+
+def other_peers() -> list[Contender]:
+    """Return those that await only a full queue, or take chunks."""
+    each, lists = them.asyncio_queue_each, them.asyncio_queue_of_lists
+    return [
+        Contender(
+            "asyncio.Queue, put_nowait", AT_ONCE, them.asyncio_queue_nowait, 200_000
+        ),
+        Contender(
+            "anyio stream, send_nowait", AT_ONCE, them.anyio_send_nowait, 400_000
+        ),
+        Contender("asyncio.Queue, put each of 100", IN_100, each, 200_000, chunk=100),
+        Contender(
+            "asyncio.Queue, put each of 1000", IN_1000, each, 200_000, chunk=1000
+        ),
+        Contender(
+            "asyncio.Queue of lists, unmerged",
+            IN_1000,
+            lists,
+            1_000_000,
+            "other",
+            chunk=1000,
+        ),
+    ]

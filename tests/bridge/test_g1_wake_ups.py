@@ -1,0 +1,180 @@
+"""G1: many puts cost one wake-up of the loop, and no wake-up is lost."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    LoopThread,
+    PartitionPolicy,
+    PartitionSelector,
+    SyncBatchQueue,
+    by_type,
+    round_robin,
+)
+from tests.bridge.background import Stopwatch, answers, in_background, until, wait_until
+from tests.bridge.gated import Gated
+
+pytestmark = pytest.mark.real_time
+
+Bridge = SyncBatchQueue[Any]
+
+
+class Counter:
+    """Counts what other threads ask of a loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wake_ups = 0
+        loop = asyncio.get_running_loop()
+        original = loop.call_soon_threadsafe
+
+        def counting(*args: Any, **kwargs: Any) -> asyncio.Handle:  # noqa: ANN401
+            self.wake_ups += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counting)
+
+
+def one_by_one(bridge: Bridge) -> int:
+    return sum(bridge.produce(item) for item in MIXED)
+
+
+def many(bridge: Bridge) -> int:
+    return bridge.produce_many(MIXED)
+
+
+def in_small_parts(bridge: Bridge) -> int:
+    parts = (MIXED[at : at + 7] for at in range(0, len(MIXED), 7))
+    return sum(map(bridge.produce_many, parts))
+
+
+MIXED: list[Any] = [n if n % 2 else str(n) for n in range(500)]
+
+
+@pytest.mark.parametrize("selector", [by_type, round_robin, lambda _item, n: n - 1])
+@pytest.mark.parametrize("put", [one_by_one, many, in_small_parts])
+@pytest.mark.parametrize("threads", [1, 4])
+async def test_a_burst_costs_one_wake_up(
+    selector: PartitionSelector[Any],
+    put: Callable[[Bridge], int],
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = Gated()
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(3), selector=selector
+    )
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(object, handler)
+        bridge = SyncBatchQueue(queue)
+        counter = Counter(monkeypatch)
+        # The loop is busy meanwhile: that is what makes it a burst.
+        assert answers(in_background(put, bridge) for _ in range(threads)) == (
+            [len(MIXED)] * threads
+        )
+        assert counter.wake_ups == 1
+        await queue.flush()
+    assert len(handler.handled) == len(MIXED) * threads
+
+
+async def test_each_burst_wakes_the_loop_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = Gated()
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=handler)) as queue:
+        bridge = SyncBatchQueue(queue)
+        counter = Counter(monkeypatch)
+        for burst in range(5):
+            answers([in_background(bridge.produce_many, range(10))])
+            expected = 10 * (burst + 1)
+            await until(
+                lambda expected=expected: len(handler.handled) == expected  # type: ignore[misc]
+            )
+        assert counter.wake_ups == 5
+
+
+async def test_what_a_refused_item_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full partition, and a producer that keeps trying: the loop knows already."""
+    handler = Gated(is_open=False)
+    config = BatchQueueConfig[int](buffer_size=1, consumer=handler)
+    async with BatchQueue("q", config) as queue:
+        bridge = SyncBatchQueue(queue)
+        counter = Counter(monkeypatch)
+        tries = 100
+
+        def insist() -> int:
+            return sum(bridge.produce(item, timeout=0) for item in range(tries))
+
+        assert answers([in_background(insist)]) == [1]
+        assert counter.wake_ups <= 2
+        handler.gate.set()
+
+
+def test_a_lone_item_is_handled_at_once(loop_thread: LoopThread) -> None:
+    """Nobody flushes, nothing follows: the wake-up alone must do."""
+    handler = Gated()
+    queue: Bridge = loop_thread.open("q", None, {int: handler})
+    numbers = itertools.count(1)
+    for number in itertools.islice(numbers, 50):
+        assert queue.produce(number)
+        wait_until(lambda number=number: len(handler.handled) == number)  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("eager_switches")
+def test_no_wake_up_is_lost_between_threads(loop_thread: LoopThread) -> None:
+    """Each waits for its own item, which nobody else's wake-up is meant for."""
+    handler = Gated()
+    config = BatchQueueConfig[Any](partitions=PartitionPolicy.fixed(2), buffer_size=3)
+    queue: Bridge = loop_thread.open("q", config, {int: handler, str: handler})
+    seen: set[Any] = set()
+
+    class Seen:
+        async def consume(self, batch: list[Any]) -> None:
+            seen.update(batch)
+
+    queue.add_handler(int, Seen())
+    queue.add_handler(str, Seen())
+
+    def lockstep(kind: type, first: int) -> None:
+        for number in range(first, first + 150):
+            item = kind(number)
+            assert queue.produce(item)
+            wait_until(lambda item=item: item in seen)  # type: ignore[misc]
+
+    calls = [
+        in_background(lockstep, kind, 1000 * n) for n in range(3) for kind in (int, str)
+    ]
+    answers(calls)
+
+
+def numbers_of(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+@pytest.mark.parametrize("linger", [0.05, 30.0])
+def test_an_item_from_a_thread_lingers_no_longer_than_it_may(
+    loop_thread: LoopThread, linger: float
+) -> None:
+    """A full batch ends it at once, whichever call completed the batch."""
+    handler = Gated()
+    config = BatchQueueConfig[int](linger=linger, max_batch=10, consumer=handler)
+    queue: SyncBatchQueue[int] = loop_thread.open("q", config)
+    if linger < 1:
+        with Stopwatch() as watch:
+            assert queue.produce(1)
+            wait_until(lambda: handler.handled == [1])
+        # uvloop's clock ticks in milliseconds.
+        assert watch.seconds >= linger * 0.9
+        return
+    for item in range(10):
+        assert queue.produce(item)
+    wait_until(lambda: len(handler.handled) == 10)
+    assert queue.produce_many(numbers_of(10)) == 10
+    wait_until(lambda: len(handler.handled) == 20)
+    assert queue.produce_many(numbers_of(9)) == 9
+    assert queue.produce(9)
+    wait_until(lambda: len(handler.handled) == 30)
+    assert {len(each) for each in handler.batches} == {10}

@@ -1,0 +1,51 @@
+"""The promises that hold at every moment, of partitions, lines and owners."""
+
+from batchqueue_async import BatchQueue, BatchQueueStats
+from batchqueue_async._engine.ownership import Ownership
+from batchqueue_async._engine.partition import Partition
+from tests.properties.gated_handler import Item
+from tests.support.oracle import check_accounts
+
+
+def check_room(partition: Partition[Item], size: int, *, is_closing: bool) -> None:
+    """C1: never too full; C2: a slot is taken, or reserved, or nobody waits for it."""
+    line, held = partition.line, len(partition.items) + partition.line.reserved
+    assert held <= size, f"C1: {held} of {size} slots are in use"
+    if len(line) and not is_closing:
+        unserved = sum(each.wants - each.granted for each in line._waiters)
+        assert held == size or not unserved, "C2: room, and yet somebody waits"
+
+
+def check_take(partition: Partition[Item], max_batch: int | None) -> None:
+    """C1: one take at a time, and none above `max_batch`."""
+    in_flight = partition.accounts.in_flight
+    assert max_batch is None or in_flight <= max_batch, "C1: a take above max_batch"
+
+
+def check_owners(
+    ownership: Ownership, partitions: list[Partition[Item]], *, is_closing: bool
+) -> None:
+    """E4: one owner or in a handoff, and the drain tasks' lists say the same."""
+    owned = [ownership.owned_by(each) for each in range(ownership.drain_tasks)]
+    for partition in partitions:
+        index, owner = partition.index, ownership.owner_of(partition.index)
+        owners = [each for each, own in enumerate(owned) if index in own]
+        expected = [] if owner is None else [owner]
+        assert owners == expected, f"E4: {index} of {owner} is in lists of {owners}"
+        assert owner is not None or not is_closing, "E4: closing, and not owned"
+
+
+def check_stats(queue: BatchQueue[Item]) -> BatchQueueStats:
+    """A1 and E4, as the queue says it to its user; and its drain tasks live."""
+    stats = check_accounts(queue)
+    assert isinstance(stats, BatchQueueStats)
+    for drain_task in stats.drain_tasks:
+        owners = {stats.partitions[p].owner for p in drain_task.partitions}
+        assert owners <= {drain_task.index}, f"E4: {drain_task.index} lists {owners}'s"
+    crew = queue._lifecycle._crew
+    for task in crew.running.values() if crew else ():
+        if task.done() and not task.cancelled() and task.exception():
+            # No assertion: a planted bug is to be found, not to crash.
+            message = f"{task.get_name()} died"
+            raise RuntimeError(message) from task.exception()
+    return stats

@@ -1,0 +1,23 @@
+"""The state machines, each over its kind of queue.
+
+`PROPERTY_EXAMPLES=5000` explores instead of repeating the same examples.
+"""
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.properties.machines import MACHINES, CancellingMachine
+from tests.properties.profile import profile
+from tests.properties.queue_machine import QueueMachine
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [*MACHINES, CancellingMachine],
+    ids=lambda each: each.__name__,
+)
+@pytest.mark.parametrize("examples, steps", [(150, 14), (100, 35)])
+def test_the_promises_hold_after_every_step(
+    machine: type[QueueMachine], examples: int, steps: int
+) -> None:
+    run_state_machine_as_test(machine, settings=profile(examples, steps))

@@ -1,0 +1,83 @@
+"""Bugs on purpose: a machine that finds none of them would be no test.
+
+`FOUND_BY` tells for each bug what is said of it, and by which machines. That the same
+machines find nothing without a bug is what `test_machines.py` shows. A bug that could
+not be planted fails its test, too (`NothingPlanted`).
+"""
+
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.properties.machines import (
+    ConsumerMachine,
+    CrowdedMachine,
+    DropNewestMachine,
+    DropOldestMachine,
+    GrowingMachine,
+    RetryingMachine,
+    SelectorMachine,
+    SharedMachine,
+)
+from tests.properties.profile import profile
+from tests.properties.queue_machine import QueueMachine
+from tests.support.planted import PLANTED, NothingPlanted
+
+EXAMPLES, STEPS = 1000, 25
+"""Most are found by the first few examples."""
+
+STUCK = "a lost wake-up"
+
+FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
+    "lost wake-up": (STUCK, (GrowingMachine, CrowdedMachine)),
+    "closing wakes nobody": (f"F1|{STUCK}", (GrowingMachine, SharedMachine)),
+    "LIFO instead of FIFO": ("B1", (CrowdedMachine, ConsumerMachine)),
+    "cancelled waiter keeps its slot": (
+        f"C1|{STUCK}",
+        (GrowingMachine, CrowdedMachine),
+    ),
+    "cancelled waiter tells nobody": ("C2", (CrowdedMachine, ConsumerMachine)),
+    "late comers overtake": ("B1|C1", (CrowdedMachine, SharedMachine)),
+    "over-full partition": ("C1", (GrowingMachine, DropNewestMachine)),
+    "take above max": ("C1", (GrowingMachine, DropOldestMachine)),
+    "newest first": ("B1", (GrowingMachine, ConsumerMachine)),
+    "leftovers are forgotten": ("A1", (SelectorMachine, DropOldestMachine)),
+    "flush does not wait": ("F5", (GrowingMachine, DropOldestMachine)),
+    "double owner": ("E4", (GrowingMachine, ConsumerMachine)),
+    "owner none": (f"E4|{STUCK}", (GrowingMachine, DropOldestMachine)),
+    "growth forgets owners": ("E4", (GrowingMachine, SelectorMachine)),
+    "handoff without a fence": ("E3", (GrowingMachine, SelectorMachine)),
+    "item lost in handoff": ("A1", (GrowingMachine, ConsumerMachine)),
+    "new owner is not told": (STUCK, (GrowingMachine, DropNewestMachine)),
+    "arrivals end no nap": (f"D2|{STUCK}", (GrowingMachine, SharedMachine)),
+    "parked batch is not held": ("C1|E3", (ConsumerMachine, RetryingMachine)),
+    "parked batch is overtaken": ("B1", (RetryingMachine,)),
+    "on_idle beside consume": ("B3", (GrowingMachine, ConsumerMachine)),
+    "growth moves types": ("B2", (GrowingMachine, DropNewestMachine)),
+}
+
+FOUND_BY_SCHEDULES_ALONE = {"new head is not woken"}
+"""In `test_shuffled_schedules.py`; it takes three wake-ups in an unusual order."""
+
+
+def test_every_planted_bug_is_looked_for() -> None:
+    assert FOUND_BY.keys() | FOUND_BY_SCHEDULES_ALONE == PLANTED.keys()
+
+
+def test_a_bug_that_nobody_meets_says_so() -> None:
+    with pytest.raises(NothingPlanted), PLANTED["take above max"]():
+        pass
+
+
+@pytest.mark.parametrize(
+    "bug, machine, finding",
+    [
+        pytest.param(bug, machine, finding, id=f"{bug}-{machine.__name__}")
+        for bug, (finding, machines) in FOUND_BY.items()
+        for machine in machines
+    ],
+)
+def test_the_machine_finds(bug: str, machine: type[QueueMachine], finding: str) -> None:
+    settings = profile(EXAMPLES, STEPS, shrinks=False)
+    finds = pytest.raises(AssertionError, match=rf"^[\['\"]*({finding})")
+    with PLANTED[bug](), finds:
+        run_state_machine_as_test(machine, settings=settings)

@@ -1,0 +1,59 @@
+"""Hundreds of seeded schedules of one mixed scenario; a seed reproduces what it finds.
+
+`PROPERTY_EXAMPLES=20000` looks at more seeds.
+"""
+
+import asyncio
+import gc
+import logging
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from tests.properties.mixed_scenario import mixed_scenario
+from tests.properties.profile import EXAMPLES
+from tests.support.planted import PLANTED
+from tests.support.shuffled_loop import ShuffledLoop
+
+SEEDS = EXAMPLES or 300
+
+
+def play_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        try:
+            play(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}: ShuffledLoop({seed}), mixed_scenario({seed})")
+            raise
+
+
+def play(seed: int) -> None:
+    random.seed(seed)
+    with asyncio.Runner(loop_factory=lambda: ShuffledLoop(seed)) as runner:
+        runner.run(mixed_scenario(seed))
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_no_schedule_loses_doubles_or_reorders(part: int) -> None:
+    play_all(range(part, SEEDS, 3))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        "lost wake-up",
+        "new head is not woken",
+        "LIFO instead of FIFO",
+        "cancelled waiter keeps its slot",
+        "newest first",
+        "item lost in handoff",
+    ],
+)
+def test_schedules_find_planted(
+    bug: str, asyncio_errors: list[logging.LogRecord]
+) -> None:
+    with PLANTED[bug](), pytest.raises((AssertionError, TimeoutError)):
+        play_all(range(SEEDS))
+    gc.collect()
+    asyncio_errors.clear()  # of producers that nobody waits for any more

@@ -1,0 +1,229 @@
+"""The end: everything is handled, or the deadline says how much was not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from batchqueue_async.ring import (
+    BusySpinWait,
+    Disruptor,
+    RingBuffer,
+    RingError,
+    RingHalted,
+)
+from tests.ring.events import Event, Recorder, fill, mark, small, turns
+
+
+async def test_everything_claimed_is_handled_first() -> None:
+    disruptor = small(8)
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    high = await ring.claim(2)
+    closing = asyncio.create_task(disruptor.shutdown())
+    await turns()
+    assert not closing.done(), "two claims are open"
+    ring.publish(high - 1, high)
+    await closing
+    assert handler.sequences == [0, 1]
+    assert handler.log == ["start", "shutdown"]
+
+
+async def test_waiting_claims_are_refused() -> None:
+    gate = asyncio.Event()
+    disruptor = small(2)
+    disruptor.handle_events_with(Recorder(gate=gate))
+    ring = await disruptor.start()
+    await ring.publish_events(fill, range(2))
+    waiting = asyncio.create_task(ring.publish_event(mark))
+    await turns()
+    closing = asyncio.create_task(disruptor.shutdown())
+    with pytest.raises(RingHalted):
+        await waiting
+    gate.set()
+    await closing
+
+
+async def test_at_the_deadline_what_runs_is_cancelled() -> None:
+    cancelled = Recorder("after")
+    was_cancelled = False
+
+    async def hangs(event: Event, sequence: int, end_of_batch: bool) -> None:
+        nonlocal was_cancelled
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            was_cancelled = True
+            raise
+
+    disruptor = small(8)
+    disruptor.handle_events_with(hangs).then(cancelled)
+    ring = await disruptor.start()
+    await ring.publish_events(fill, range(5))
+    started = asyncio.get_running_loop().time()
+    message = "^5 events were not handled before the deadline$"
+    with pytest.raises(TimeoutError, match=message):
+        await disruptor.shutdown(timeout=3.0)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(3)
+    assert was_cancelled
+    assert cancelled.log == ["start", "shutdown"]
+
+
+async def test_a_slot_that_is_never_published_ends_at_the_deadline() -> None:
+    disruptor = small(8)
+    disruptor.handle_events_with(Recorder())
+    ring = await disruptor.start()
+    await ring.claim(3)
+    with pytest.raises(TimeoutError, match=r"^3 events"):
+        await disruptor.shutdown(timeout=1.0)
+
+
+async def test_a_handler_that_cannot_be_stopped_is_left_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    release = asyncio.Event()
+
+    async def stubborn(event: Event, sequence: int, end_of_batch: bool) -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    disruptor = small(8)
+    disruptor.handle_events_with(stubborn)
+    ring = await disruptor.start()
+    await ring.publish_event(mark)
+    with pytest.raises(TimeoutError):
+        await disruptor.shutdown(timeout=1.0)
+    assert "ring consumer stubborn could not be stopped" in caplog.text
+    release.set()
+    await turns()
+
+
+async def test_it_may_be_called_again_and_at_the_same_time() -> None:
+    disruptor = small()
+    disruptor.handle_events_with(Recorder())
+    async with disruptor as ring:
+        await ring.publish_event(mark)
+        await asyncio.gather(*(disruptor.shutdown() for _ in range(3)))
+    await disruptor.shutdown()
+
+
+async def test_of_several_deadlines_the_earliest_counts() -> None:
+    disruptor = small()
+    disruptor.handle_events_with(Recorder(gate=asyncio.Event()))
+    ring = await disruptor.start()
+    await ring.publish_event(mark)
+    started = asyncio.get_running_loop().time()
+    calls = (disruptor.shutdown(timeout) for timeout in (None, 50.0, 2.0))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) for result in results] == [TimeoutError] * 3
+    assert asyncio.get_running_loop().time() - started == pytest.approx(2)
+
+
+async def test_a_cancelled_shutdown_goes_on() -> None:
+    gate = asyncio.Event()
+    disruptor = small()
+    handler = Recorder(gate=gate)
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    await ring.publish_event(mark)
+    closing = asyncio.create_task(disruptor.shutdown())
+    await turns()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    gate.set()
+    await disruptor.shutdown()
+    assert handler.log == ["start", "shutdown"]
+
+
+async def test_a_handler_may_shut_its_ring_down() -> None:
+    seen: list[int] = []
+
+    async def handler(event: Event, sequence: int, end_of_batch: bool) -> None:
+        if sequence == 1:
+            await disruptor.shutdown()
+        seen.append(sequence)
+
+    disruptor = small()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(4))
+        await turns()
+        with pytest.raises(RingHalted):
+            ring.try_claim()
+    assert seen == [*range(4)]
+
+
+async def test_halting_ends_after_the_batch_at_hand() -> None:
+    disruptor = small(16)
+    handler = Recorder()
+
+    def stopping(event: Event, sequence: int, end_of_batch: bool) -> None:
+        if sequence == 2:
+            disruptor.halt()
+
+    disruptor.handle_events_with(stopping, max_batch=4).then(handler)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(10))
+        await turns()
+        with pytest.raises(RingHalted):
+            ring.try_claim()
+    assert handler.sequences == []
+    assert disruptor.stats().consumers[0].sequence == 3
+
+
+async def test_it_starts_once() -> None:
+    disruptor = small()
+    disruptor.handle_events_with(Recorder())
+    async with disruptor:
+        with pytest.raises(RingError, match=r"^a disruptor starts once$"):
+            await disruptor.start()
+    with pytest.raises(RingError):
+        await disruptor.start()
+
+
+async def test_one_that_never_started_can_be_shut_down() -> None:
+    disruptor = small()
+    disruptor.handle_events_with(Recorder())
+    await disruptor.shutdown()
+    with pytest.raises(RingHalted):
+        await disruptor.start()
+
+
+async def test_a_ring_without_handlers_runs_too() -> None:
+    disruptor: Disruptor[Event] = small(2)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(10))
+    assert disruptor.stats().consumers == ()
+
+
+async def test_shutdown_needs_no_turn_of_its_own_with_consumers_that_spin() -> None:
+    disruptor = small(4, wait=BusySpinWait())
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(9))
+    assert handler.values == [*range(9)]
+
+
+@pytest.mark.real_time
+async def test_a_publication_from_another_loop_is_an_error() -> None:
+    """Found on the edge from empty to not empty, where looking costs nothing."""
+    disruptor = small()
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+
+    def publish(ring: RingBuffer[Event]) -> None:
+        with pytest.raises(RingError, match="publish from threads with SyncRing"):
+            ring.try_publish_event(mark)
+
+    async with disruptor as ring:
+        await turns()
+        await asyncio.to_thread(publish, ring)
+        await turns()
+    assert handler.sequences == [0]

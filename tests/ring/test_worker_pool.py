@@ -1,0 +1,172 @@
+"""Handlers that share one stream."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from batchqueue_async.ring import (
+    BusySpinWait,
+    InvalidArgument,
+    ProducerType,
+    RingBuffer,
+    RingError,
+    RingHalted,
+    Sequence,
+    WaitStrategy,
+    WorkerPool,
+    halt,
+)
+from tests.ring.events import Event, Recorder, fill, mark, small, turns
+
+
+async def test_each_event_goes_to_exactly_one(
+    producer: ProducerType, wait: WaitStrategy
+) -> None:
+    workers = [Recorder(f"w{number}") for number in range(3)]
+    after = Recorder()
+    disruptor = small(8, producer=producer, wait=wait)
+    disruptor.handle_events_with_worker_pool(*workers).then(after)
+    async with disruptor as ring:
+        for number in range(60):
+            await ring.publish_event(fill, number)
+            if number % 7 == 0:
+                await turns(5)
+
+    handled = [value for worker in workers for value in worker.values]
+    assert sorted(handled) == [*range(60)]
+    assert all(worker.values for worker in workers), "nobody is left out"
+    assert all(worker.sequences == sorted(worker.sequences) for worker in workers)
+    assert after.values == [*range(60)]
+    assert all(is_end for worker in workers for _, _, is_end in worker.seen)
+
+
+async def test_a_slow_worker_leaves_the_work_to_the_others() -> None:
+    gate = asyncio.Event()
+    slow, quick = Recorder("slow", gate=gate), Recorder("quick")
+    disruptor = small(8)
+    disruptor.handle_events_with_worker_pool(slow, quick)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(8))
+        await turns(50)
+        assert quick.values == [*range(1, 8)]
+        gate.set()
+    assert slow.values == [0]
+
+
+async def test_producers_wait_for_what_is_done_not_for_what_is_assigned() -> None:
+    gate = asyncio.Event()
+    slow, quick = Recorder("slow", gate=gate), Recorder("quick")
+    disruptor = small(4)
+    disruptor.handle_events_with_worker_pool(slow, quick)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(4))
+        await turns(50)
+        assert quick.values == [1, 2, 3]
+        assert not ring.try_publish_event(fill, "overwrites what the slow one reads")
+        assert disruptor.stats().consumers[0].sequence == -1
+        gate.set()
+        await turns(50)
+        assert ring.try_publish_event(fill, 4)
+    assert sorted(slow.values + quick.values) == [0, 1, 2, 3, 4]
+
+
+async def test_what_comes_after_waits_for_each_worker() -> None:
+    gate = asyncio.Event()
+    slow, quick, after = Recorder("slow", gate=gate), Recorder("quick"), Recorder()
+    disruptor = small(8)
+    disruptor.handle_events_with_worker_pool(slow, quick).then(after)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(5))
+        await turns(50)
+        assert after.values == []
+        gate.set()
+    assert after.values == [*range(5)]
+
+
+async def test_shutdown_waits_for_each_worker() -> None:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    async def slowly(event: Event, sequence: int, end_of_batch: bool) -> None:
+        await asyncio.sleep(10)
+
+    disruptor = small(8)
+    disruptor.handle_events_with_worker_pool(slowly, Recorder())
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(3))
+    assert loop.time() - started >= 10
+
+
+async def test_abandoned_slots_are_nobodys_work() -> None:
+    workers = [Recorder("one"), Recorder("two")]
+    disruptor = small(4)
+    disruptor.handle_events_with_worker_pool(*workers)
+    async with disruptor as ring:
+        for number in range(30):
+            if number % 3:
+                await ring.publish_event(fill, number)
+            else:
+                ring.abandon(await ring.claim())
+    handled = sorted(workers[0].values + workers[1].values)
+    assert handled == [number for number in range(30) if number % 3]
+
+
+async def test_an_error_fails_one_event_and_a_halt_stops_all() -> None:
+    def picky(event: Event, sequence: int, end_of_batch: bool) -> None:
+        if event.value == "bad":
+            raise ValueError
+
+    errors: list[int] = []
+    disruptor = small(4)
+    disruptor.handle_events_with_worker_pool(picky, Recorder())
+    disruptor.handle_exceptions_with(lambda _, sequence, __: errors.append(sequence))
+    async with disruptor as ring:
+        await ring.publish_events(fill, ["bad", "good", "good"])
+    assert errors == [0]
+
+    disruptor = small(4)
+    disruptor.handle_events_with_worker_pool(picky)
+    disruptor.handle_exceptions_with(halt)
+    with pytest.raises(RingHalted):
+        async with disruptor as ring:
+            await ring.publish_events(fill, ["bad"] * 20)
+
+
+async def test_a_pool_may_stand_alone() -> None:
+    ring = RingBuffer(Event, 4)
+    for _ in range(6):
+        await ring.publish_event(mark)
+    workers = [Recorder("one"), Recorder("two")]
+    pool = WorkerPool(ring, *workers)
+    async with pool:
+        await ring.publish_events(fill, range(20))
+        with pytest.raises(RingError, match=r"^a worker pool starts once$"):
+            await pool.start()
+
+    assert sorted(workers[0].values + workers[1].values) == [*range(20)]
+    assert min(workers[0].sequences + workers[1].sequences) == 6
+    assert pool.work_sequence.value >= 25
+    assert all(isinstance(each, Sequence) for each in pool.sequences)
+    for _ in range(10):
+        assert ring.try_publish_event(mark), "it holds nobody back any more"
+    assert workers[0].log == ["start", "shutdown"]
+
+
+async def test_a_pool_that_never_started_ends_at_once() -> None:
+    await WorkerPool(RingBuffer(Event, 4), Recorder()).drain_and_halt()
+
+
+async def test_a_pool_needs_a_worker() -> None:
+    with pytest.raises(InvalidArgument, match="at least one handler"):
+        WorkerPool(RingBuffer(Event, 4))
+
+
+async def test_a_deadline_ends_a_pool() -> None:
+    ring = RingBuffer(Event, 4, wait=BusySpinWait())
+    pool = WorkerPool(ring, Recorder(gate=asyncio.Event()))
+    await pool.start()
+    await ring.publish_events(fill, range(3))
+    with pytest.raises(TimeoutError, match=r"^3 events were not handled before"):
+        await pool.drain_and_halt(timeout=0)

@@ -1,0 +1,222 @@
+"""Bugs to plant into the library, to see that the tests would find them.
+
+Each is a context manager that breaks one thing, as somebody might break it, and puts
+it right again. One that has nothing to break any more, because the engine has changed,
+says so (`NothingPlanted`). `tests/properties/test_planted_bugs.py` shows who finds
+which.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from batchqueue_async._engine.accounts import Accounts
+from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.drain_task import DrainTask
+from batchqueue_async._engine.gate import Gate
+from batchqueue_async._engine.handoff import Handoffs
+from batchqueue_async._engine.ownership import Ownership
+from batchqueue_async._engine.parked import Parked
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.placement import TypePlacement
+from batchqueue_async._engine.waiting_line import Waiter, WaitingLine
+
+Method = Callable[..., Any]
+Bug = Callable[[], AbstractContextManager[None]]
+
+PLANTED: dict[str, Bug] = {}
+"""Every bug, by its name."""
+
+
+class NothingPlanted(Exception):
+    """The method is gone, or nobody calls it: the bug must be planted elsewhere.
+
+    No `AssertionError`, which would look as if the bug had been found.
+    """
+
+
+@contextmanager
+def _swapped(owner: type, name: str, method: Method) -> Iterator[None]:
+    original = vars(owner)[name]
+    setattr(owner, name, method)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _plant(name: str, owner: type, method: str) -> Callable[[Method], Method]:
+    """Register a bug: a function that gets the original method, and its arguments."""
+
+    def register(broken: Method) -> Method:
+        @contextmanager
+        def planted() -> Iterator[None]:
+            where, calls = f"{owner.__qualname__}.{method}", 0
+            original = vars(owner).get(method)
+            if original is None:
+                message = f"{where} is gone"
+                raise NothingPlanted(message)
+
+            def counted(*args: Any, **named: Any) -> Any:  # noqa: ANN401
+                nonlocal calls
+                calls += 1
+                return broken(original, *args, **named)
+
+            with _swapped(owner, method, counted):
+                yield
+            if not calls:
+                message = f"nobody calls {where}"
+                raise NothingPlanted(message)
+
+        PLANTED[name] = planted
+        return broken
+
+    return register
+
+
+def _nothing(*_: Any, **__: Any) -> None:  # noqa: ANN401  # any method
+    pass
+
+
+# The line of waiting producers.
+
+_plant("lost wake-up", WaitingLine, "_wake_head")(_nothing)
+_plant("closing wakes nobody", WaitingLine, "wake_all")(_nothing)
+
+
+@_plant("new head is not woken", WaitingLine, "leave")
+def _leave_in_silence(original: Method, self: WaitingLine, waiter: Waiter) -> None:
+    with _swapped(WaitingLine, "_wake_head", _nothing):
+        original(self, waiter)
+
+
+@_plant("LIFO instead of FIFO", WaitingLine, "join")
+def _join_at_the_front(original: Method, self: WaitingLine, waiter: Waiter) -> None:
+    original(self, waiter)
+    self._waiters.rotate(1)
+
+
+@_plant("cancelled waiter keeps its slot", WaitingLine, "leave")
+def _leave_with_the_slot(original: Method, self: WaitingLine, waiter: Waiter) -> None:
+    slots = waiter.granted
+    original(self, waiter)
+    self.reserved += slots
+
+
+@_plant("cancelled waiter tells nobody", Partition, "leave_line")
+def _leave_unserved(original: Method, self: Partition[Any], waiter: Waiter) -> None:
+    with _swapped(Partition, "_serve_line", Partition._set_limits):
+        original(self, waiter)
+
+
+@_plant("late comers overtake", Partition, "offer")
+def _offer_past_the_line(_: Method, self: Partition[Any], chunk: Sequence[Any]) -> int:
+    accepted = 0 if self.is_closed else self._accept(chunk)
+    self._set_limits()
+    return accepted
+
+
+# What a partition holds, and what is taken from it.
+
+
+@_plant("over-full partition", Partition, "_accept")
+def _accept_all(_: Method, self: Partition[Any], chunk: Sequence[Any]) -> int:
+    self._append(chunk)
+    return len(chunk)
+
+
+@_plant("take above max", Partition, "take")
+def _take_all(original: Method, self: Partition[Any], _: int | None) -> list[Any]:
+    taken: list[Any] = original(self, None)
+    return taken
+
+
+@_plant("newest first", Partition, "_remove")
+def _remove_newest_first(
+    _: Method, self: Partition[Any], most: int | None
+) -> list[Any]:
+    items = list(self.items)
+    split = 0 if most is None else max(0, len(items) - most)
+    self.items = items[:split]
+    return items[split:]
+
+
+@_plant("leftovers are forgotten", Partition, "withdraw")
+def _withdraw_nothing(original: Method, self: Partition[Any]) -> list[Any]:
+    original(self)
+    return []
+
+
+@_plant("flush does not wait", Accounts, "watch")
+def _never_watch(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
+    return False
+
+
+# Owners and handoffs.
+
+
+@_plant("double owner", Ownership, "grant")
+def _grant_beside(
+    original: Method, self: Ownership, partition: int, drain_task: int
+) -> None:
+    original(self, partition, drain_task)
+    self._derived = [
+        tuple({*self.owned_by(each), partition}) for each in range(self.drain_tasks)
+    ]
+
+
+_plant("owner none", Ownership, "restore")(_nothing)
+
+
+@_plant("growth forgets owners", Ownership, "grow")
+def _grow_from_scratch(original: Method, self: Ownership, partitions: int) -> None:
+    self._owners = []
+    original(self, partitions)
+
+
+@_plant("handoff without a fence", DrainTask, "cycle_end")
+def _cycle_end_at_once(_: Method, self: DrainTask[Any]) -> asyncio.Future[None]:
+    end: asyncio.Future[None] = self._loop.create_future()
+    end.set_result(None)
+    return end
+
+
+@_plant("item lost in handoff", Handoffs, "hand_over")
+async def _hand_over_and_lose(
+    original: Method, self: Handoffs[Any], moves: list[Any], timeout: float
+) -> None:
+    await original(self, moves, timeout)
+    for move in moves:
+        if move.partition.items:
+            move.partition.items.pop()
+
+
+_plant("new owner is not told", Handoffs, "_notice")(_nothing)
+
+
+# Drain tasks and handlers.
+
+_plant("arrivals end no nap", DrainTask, "notice")(_nothing)
+
+
+_plant("parked batch is not held", Batch, "hold")(_nothing)
+
+
+@_plant("parked batch is overtaken", Parked, "must_wait")
+def _wait_for_nobody(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
+    return False
+
+
+@_plant("on_idle beside consume", Gate, "try_enter")
+def _enter_anyhow(original: Method, self: Gate, slot: Any) -> bool:  # noqa: ANN401
+    if not original(self, slot):
+        self._inside[slot] = self._inside.get(slot, 0) + 1
+    return True
+
+
+@_plant("growth moves types", TypePlacement, "_see_growth")
+def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> None:
+    if len(self._weights) < len(self._partitions):
+        self.routes.clear()
+    original(self)
