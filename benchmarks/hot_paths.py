@@ -73,9 +73,11 @@ def staged(kinds: int, config: BatchQueueConfig[Any] | None = None) -> Iterator[
         stage.loop.close()
 
 
-def producing(verb: str, kinds: int, chunk: int) -> Instructions:
+def producing(
+    verb: str, kinds: int, chunk: int, config: BatchQueueConfig[Any] | None = None
+) -> Instructions:
     """Count what producers on the loop do; the drain task doesn't run meanwhile."""
-    with staged(kinds) as stage:
+    with staged(kinds, config) as stage:
         put = getattr(stage.queue, verb)
 
         async def produce(portions: Sequence[Any]) -> None:
@@ -172,5 +174,10 @@ def hot_paths() -> Iterator[HotPath]:
         yield HotPath(f"take and dispatch {COUNT:,}, {types}", "cycle", 1, call)
     name = f"take and dispatch {COUNT:,}, 100 types, adaptive"
     yield HotPath(name, "cycle", 1, partial(draining, 100, ADAPTIVE))
+    for verb, chunk in (("produce", 1), ("produce_many", 100), ("produce_many", 1000)):
+        called = verb if chunk == 1 else f"{verb}({chunk})"
+        name = f"{called}, 100 types, adaptive"
+        call = partial(producing, verb, 100, chunk, ADAPTIVE)
+        yield HotPath(name, "item" if chunk == 1 else "call", COUNT // chunk, call)
     yield HotPath("one item at a time, with its cycle", "item", LONE, lone_items)
     yield HotPath("produce with back-pressure", "item", COUNT, waiting_in_line)

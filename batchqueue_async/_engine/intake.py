@@ -96,11 +96,16 @@ class Intake(Generic[T]):
 
     def _place(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:
         """Place what there is room for; returns how many, and the rest by partition."""
-        if self._sorter is None or not self._sorter.suits(chunk):
-            return self._place_runs(sorted_runs(chunk, self._placement))
+        if not chunk:
+            return 0, []
         sole = sole_partition(chunk, self._placement)
         if sole is not None:
             return self._place_runs([(sole, chunk)])
+        if self._placement.first.is_shared():
+            # Each placing takes the guard, so the fewest are the cheapest.
+            return self._place_runs(sorted_runs(chunk, self._placement))
+        if self._sorter is None or not self._sorter.suits(chunk):
+            return self._place_each(chunk)
         try:
             return self._place_runs(self._sorter.sort(chunk))
         finally:
@@ -121,6 +126,20 @@ class Intake(Generic[T]):
                 if placed < count:
                     rest.append((partition, run[placed:]))
         return accepted, rest
+
+    def _place_each(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:
+        rest: dict[Partition[T], list[T]] = {}
+        routes, of = self._placement.routes, self._placement.partition_of
+        for item in chunk:
+            partition = routes.get(type(item)) or of(item)
+            items = partition.items
+            if len(items) < partition.limit:
+                items.append(item)
+            elif not self._offer(partition, (item,)):
+                # Full, so that its later items come here, too: none overtakes.
+                rest.setdefault(partition, []).append(item)
+        accepted = len(chunk) - sum(map(len, rest.values()))
+        return accepted, list(rest.items())
 
     def refuse(self, chunk: Sequence[T]) -> None:
         """Count items that came after closing, where they would have gone."""

@@ -254,8 +254,10 @@ class Lifecycle(Generic[T]):
             self._left = left
         await crew.end()
         self.state = State.CLOSED
-        if self.own_work.capacity is not None:
-            self.own_work.capacity.leave()
+        # Once, although a cancelled closing is begun again.
+        capacity, self.own_work.capacity = self.own_work.capacity, None
+        if capacity is not None:
+            capacity.leave()
         await Keeper.of(asyncio.get_running_loop()).release(self._queue)
         if self.on_closed is not None:
             self.on_closed()

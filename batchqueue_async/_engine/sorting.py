@@ -71,9 +71,12 @@ class Sorter(Generic[T]):
         self._is_in_use = False
 
     def suits(self, chunk: Sequence[T]) -> bool:
-        """Whether the chunk is long enough to look at all partitions afterwards."""
-        # In use, and yet called: from a `__del__`, in the middle of another chunk.
-        return not self._is_in_use and 0 < len(chunk) >= len(self._runs) / 4
+        """Whether sorting is cheaper than placing the items one by one.
+
+        Measured: it is from about five items per partition on. In use, and yet called,
+        is it from a `__del__`, in the middle of another chunk.
+        """
+        return not self._is_in_use and len(chunk) >= 5 * len(self._runs)
 
     def sort(self, chunk: Sequence[T]) -> Iterable[Run[T]]:
         """Return the chunk's items by partition; their lists are good until `clear`.

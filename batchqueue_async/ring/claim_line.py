@@ -28,6 +28,11 @@ class ClaimLine:
         """How many sequences the waiting claims want together."""
         return sum(claimant.n for claimant in self.waiting)
 
+    def settled(self, claimed: int) -> int:
+        """Return how much of what is claimed cannot be given back any more."""
+        highs = [(each.high, each.n) for each in self._granted]
+        return min([claimed, *(high - n for high, n in highs if high is not None)])
+
     def grant(self, high: int) -> None:
         """Give the first waiting claim its sequences, up to `high`."""
         claimant = self.waiting.popleft()

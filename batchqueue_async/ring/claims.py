@@ -62,7 +62,7 @@ class Claims(Published):
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
-        if capacity < 1 or capacity & (capacity - 1) != 0:
+        if not _is_power_of_two(capacity):
             msg = f"capacity must be a power of two, got {capacity!r}"
             raise InvalidArgument(msg)
         self.capacity = capacity
@@ -86,6 +86,11 @@ class Claims(Published):
     def claims_waiting(self) -> int:
         """How many claims wait for room."""
         return len(self._line.waiting)
+
+    @property
+    def settled(self) -> int:
+        """The highest claimed sequence that nobody can give back any more."""
+        return self._line.settled(self.claimed)
 
     def remaining_capacity(self) -> int:
         """Return how many sequences could be claimed if nobody waited."""
@@ -153,6 +158,10 @@ class Claims(Published):
             if claimant.high is None:
                 if claimant in self._line.waiting:
                     self._line.waiting.remove(claimant)
+            elif self.is_closed:
+                # Shutdown waits for what was claimed when it began.
+                self._line.confirm(claimant)
+                return range(claimant.high - claimant.n + 1, claimant.high + 1)
             elif self._line.give_back(claimant, self.claimed):
                 self.claimed -= claimant.n
             else:
@@ -178,8 +187,9 @@ class Claims(Published):
         """Raise if a handler is to wait for what only its own return makes free."""
         task = asyncio.current_task()
         own = None if task is None else self.consuming.get(task)
-        wrap_point = self.claimed + self._line.wanted + n - self.capacity
-        if own is not None and own.value < wrap_point:
+        if own is None:
+            return
+        if own.value < self.claimed + self._line.wanted + n - self.capacity:
             msg = (
                 "a handler waits for room in its own ring, which there is only after "
                 "it returns: use try_publish_event, or another ring"
@@ -229,3 +239,9 @@ class Claims(Published):
             self.has_told = self.cause is not None
             msg = "the ring is closed" if self.cause is None else "the ring was halted"
             raise RingHalted(msg) from self.cause
+
+
+def _is_power_of_two(value: object) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return False
+    return value & (value - 1) == 0

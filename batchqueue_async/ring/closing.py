@@ -22,12 +22,18 @@ class Closing:
     """One shutdown; runs once, whoever asks and however often."""
 
     def __init__(
-        self, crew: Crew, sequencer: Sequencer, stop: Callable[[], None]
+        self,
+        crew: Crew,
+        sequencer: Sequencer,
+        stop: Callable[[], None],
+        release: Callable[[], None] | None = None,
     ) -> None:
         self._crew = crew
         self._sequencer = sequencer
         self._stop = stop
+        self._release = release
         self._is_late = False
+        self._is_stopping = False
         self._timers: list[asyncio.TimerHandle] = []
         self._task: asyncio.Task[int] | None = None
         self._drained: SequenceBarrier | None = None
@@ -55,22 +61,30 @@ class Closing:
             raise TimeoutError(msg)
 
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
-        drained = self._drained = self._sequencer.new_barrier(*sequences)
-        target = self._sequencer.claimed
-        if sequences and not self._sequencer.is_halted:
-            while drained.available() < target and not (
-                self._is_late or drained.is_alerted
-            ):
-                await drained.sleep(target)
+        sequencer = self._sequencer
+        # Of an open ring, what is granted to somebody who has not run may go back.
+        target = sequencer.claimed if sequencer.is_closed else sequencer.settled
+        if sequences and not sequencer.is_halted:
+            await self._drain(sequencer.new_barrier(*sequences), target)
         left = target - minimum(sequences, target) if self._is_late else 0
+        self._is_stopping = True
         self._crew.stop()
         self._stop()
         if self._is_late:
             self._crew.cancel()
         await self._tasks_end()
+        if self._release is not None:
+            self._release()
         for timer in self._timers:
             timer.cancel()
         return left
+
+    async def _drain(self, drained: SequenceBarrier, target: int) -> None:
+        self._drained = drained
+        while drained.available() < target:
+            if self._is_late or drained.is_alerted:
+                return
+            await drained.sleep(target)
 
     async def _tasks_end(self) -> None:
         while (tasks := self._crew.tasks) and not self._given_up.done():
@@ -84,7 +98,9 @@ class Closing:
         self._is_late = True
         if self._drained is not None:
             self._drained.alert()
-        self._crew.cancel()
+        if self._is_stopping:
+            # Otherwise it is done next, and once: clean-ups go on undisturbed.
+            self._crew.cancel()
         loop = asyncio.get_running_loop()
         self._timers.append(loop.call_later(GRACE, self._give_up))
 

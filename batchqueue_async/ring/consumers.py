@@ -60,7 +60,7 @@ class Consumers(Generic[E]):
             processor = EventProcessor(
                 self._ring.new_barrier(*_sequences(after)),
                 Delivery(self._ring, handling, Faults(self._on_error, pace.rewind)),
-                Sequence(self._ring.cursor),
+                Sequence(self._ring.sequencer.begin_after),
                 pace.max_batch or self._ring.capacity,
             )
             nodes.append(Node(handling.name, (handler,), (processor,), tuple(after)))
@@ -74,7 +74,7 @@ class Consumers(Generic[E]):
         pool = WorkerPool(
             self._ring, *handlers, barrier=barrier, on_error=self._on_error
         )
-        pool.begin_at(self._ring.cursor)
+        pool.begin_at(self._ring.sequencer.begin_after)
         name = pool.workers[0].delivery.handling.name
         node = Node(name, tuple(handlers), pool.workers, tuple(after))
         self._place([node])
@@ -111,7 +111,7 @@ class Consumers(Generic[E]):
 
     def _place(self, nodes: Seq[Node]) -> None:
         for node in nodes:
-            self.graph.add(node, self._ring.cursor)
+            self.graph.add(node, self._ring.sequencer.begin_after)
         if self.crew.has_started:
             for node in nodes:
                 self._run(node.consumers)

@@ -74,7 +74,10 @@ class Door:
         """Leave filled slots for the loop to publish."""
         with self._lock:
             self._filled.append((low, high, abandoned))
-        self._post()
+            if self._is_posted:
+                return
+            self._is_posted = True
+        self._wake_loop()
 
     def _wait(self, claimant: ThreadClaimant, timeout: float | None) -> int | None:
         until = None if timeout is None else time.monotonic() + timeout

@@ -90,6 +90,11 @@ class Sequencer(Claims, ABC):
     def cursor(self) -> int:
         """How far producers have come."""
 
+    @property
+    def begin_after(self) -> int:
+        """The cursor as far as it can't move back: where new consumers start."""
+        return min(self.cursor, self.settled)
+
     @abstractmethod
     def is_available(self, sequence: int) -> bool:
         """Whether the sequence is published and its slot not used again."""

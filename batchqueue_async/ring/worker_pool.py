@@ -81,7 +81,7 @@ class WorkerPool(Generic[E]):
         if self._crew.has_started:
             msg = "a worker pool starts once"
             raise RingError(msg)
-        self.begin_at(self._ring.cursor)
+        self.begin_at(self._ring.sequencer.begin_after)
         self._ring.add_gating_sequences(*self.sequences)
         self._crew.start()
         for worker in self.workers:
@@ -95,13 +95,13 @@ class WorkerPool(Generic[E]):
         """
         if self._closing is None:
             self._closing = Closing(
-                self._crew, self._ring.sequencer, self._barrier.alert
+                self._crew, self._ring.sequencer, self._barrier.alert, self._release
             )
-        try:
-            await self._closing.run(self.sequences, timeout)
-        finally:
-            for sequence in self.sequences:
-                self._ring.remove_gating_sequence(sequence)
+        await self._closing.run(self.sequences, timeout)
+
+    def _release(self) -> None:
+        for sequence in self.sequences:
+            self._ring.remove_gating_sequence(sequence)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -452,6 +452,24 @@ async def test_a_cancelled_error_of_the_handlers_own_is_an_error() -> None:
     assert [type(error) for error in errors] == [RingError]
 
 
+async def test_so_is_that_of_a_batch_or_of_an_exception_handler() -> None:
+    class Batches:
+        async def on_batch(self, events: list[Event], first_sequence: int) -> None:
+            raise asyncio.CancelledError
+
+    async def on_error(error: Exception, sequence: int, event: object) -> None:
+        assert isinstance(error, RingError)
+        raise asyncio.CancelledError
+
+    disruptor = small(4)
+    disruptor.handle_events_with(Batches())
+    disruptor.handle_exceptions_with(on_error)
+    with pytest.raises(RingHalted) as caught:
+        async with disruptor as ring:
+            await ring.publish_event(mark)
+    assert isinstance(caught.value.__cause__, RingError)
+
+
 async def test_a_consumer_cancelled_from_outside_halts_the_ring() -> None:
     disruptor = small(2)
     disruptor.handle_events_with(Recorder("victim", gate=asyncio.Event()))

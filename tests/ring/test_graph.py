@@ -176,6 +176,28 @@ async def test_a_handler_added_late_never_lets_the_one_before_it_be_overtaken() 
     assert late.values == [*range(3, 20)]
 
 
+async def test_a_late_handler_misses_nothing_when_a_claim_is_given_back() -> None:
+    """Its start must not be a sequence that is claimed again, by somebody else."""
+    gate = asyncio.Event()
+    first, late = Recorder("first", gate=gate), Recorder("late")
+    disruptor = small(2)
+    disruptor.handle_events_with(first)
+    async with disruptor as ring:
+        await ring.publish_events(fill, "ab")
+        impatient = asyncio.create_task(ring.claim(2))
+        await turns()
+        gate.set()
+        while ring.cursor < 3:  # Until it is granted; it has not run then.
+            await turns(1)
+        impatient.cancel()
+        disruptor.handle_events_with(late)
+        await asyncio.gather(impatient, return_exceptions=True)
+        assert ring.cursor == 1
+        await ring.publish_events(fill, "cd")
+    assert first.values == [*"abcd"]
+    assert late.values == [*"cd"]
+
+
 async def test_a_closed_ring_takes_no_handlers() -> None:
     disruptor = small()
     async with disruptor:

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from batchqueue_async.ring import InvalidArgument, Rewind, RewindBatch
+from batchqueue_async.ring import InvalidArgument, Rewind, RewindBatch, Sequence
 from tests.ring.events import Event, Recorder, fill, small
 
 
@@ -48,6 +48,27 @@ async def test_only_the_batch_at_hand_is_rewound() -> None:
     async with disruptor as ring:
         await ring.publish_events(fill, range(6))
     assert handler.values == [0, 1, 2, 3, 4, 4, 5]
+
+
+async def test_what_was_reported_as_done_does_not_come_again() -> None:
+    class Reporting(Recorder):
+        mine: Sequence
+
+        def set_sequence_callback(self, sequence: Sequence) -> None:
+            self.mine = sequence
+
+        def on_event(self, event: Event, sequence: int, end_of_batch: bool) -> None:
+            super()._record(event, sequence, end_of_batch)
+            if sequence == 1 and self.mine.value < 0:
+                self.mine.value = 0
+                raise RewindBatch
+
+    disruptor = small(8)
+    handler = Reporting()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(4))
+    assert handler.values == [0, 1, 1, 2, 3]
 
 
 async def test_after_so_many_attempts_it_is_an_error() -> None:

@@ -30,7 +30,7 @@ def test_nothing_is_claimed_or_published_at_first(sequencer: Sequencer) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("capacity", [0, -1, 3, 12, 1023])
+@pytest.mark.parametrize("capacity", [0, -1, 3, 12, 1023, True, 8.0])
 def test_the_capacity_is_a_power_of_two(
     kind: Callable[[int], Sequencer], capacity: int
 ) -> None:
@@ -199,6 +199,12 @@ def test_consumers_never_see_a_gap(sequencer: Sequencer) -> None:
         assert sequencer.published == low + 9
 
 
+def test_a_sequence_shows_its_value() -> None:
+    sequence = Sequence()
+    sequence.value += 8
+    assert repr(sequence) == "Sequence(7)"
+
+
 def test_what_is_not_claimed_cannot_be_published(sequencer: Sequencer) -> None:
     sequencer.try_claim(5)
     for low, high in [(0, 5), (5, 5), (-1, 0), (3, 2)]:
@@ -214,6 +220,9 @@ def test_nothing_is_published_twice(sequencer: Sequencer) -> None:
     for low, high in [(0, 0), (1, 2), (4, 4), (5, 6), (3, 6), (2, 4)]:
         with pytest.raises(RingError, match="is not claimed, or published already"):
             sequencer.publish(low, high)
+    for number in (1, 4, 5):
+        with pytest.raises(RingError, match="is not claimed, or published already"):
+            sequencer.publish(number)
     assert sequencer.published == 1
     sequencer.publish(2, 3)
     assert sequencer.published == 5

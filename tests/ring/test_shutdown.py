@@ -71,6 +71,66 @@ async def test_at_the_deadline_what_runs_is_cancelled() -> None:
     assert cancelled.log == ["start", "shutdown"]
 
 
+async def test_a_cancelled_handler_may_clean_up() -> None:
+    log: list[str] = []
+
+    class Tidy:
+        async def on_event(
+            self, event: Event, sequence: int, end_of_batch: bool
+        ) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.5)
+                log.append("event")
+
+        async def on_shutdown(self) -> None:
+            await asyncio.sleep(0.2)
+            log.append("shutdown")
+
+    disruptor = small()
+    disruptor.handle_events_with(Tidy())
+    ring = await disruptor.start()
+    await ring.publish_event(mark)
+    with pytest.raises(TimeoutError):
+        await disruptor.shutdown(timeout=1.0)
+    assert log == ["event", "shutdown"]
+
+
+async def test_a_hook_that_hangs_ends_at_the_deadline() -> None:
+    class Hanging(Recorder):
+        async def on_shutdown(self) -> None:  # type: ignore[override]
+            await asyncio.Event().wait()
+
+    disruptor = small()
+    handler = Hanging()
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    await ring.publish_event(mark)
+    await disruptor.shutdown(timeout=1.0)
+    assert handler.sequences == [0]
+
+
+async def test_a_claim_cancelled_after_its_grant_does_not_hold_shutdown_up() -> None:
+    gate = asyncio.Event()
+    handler = Recorder(gate=gate)
+    disruptor = small(2)
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    await ring.publish_events(fill, range(2))
+    waiting = asyncio.create_task(ring.claim(2))
+    await turns()
+    gate.set()
+    while ring.cursor < 3:  # Until it is granted; it has not run then.
+        await turns(1)
+    waiting.cancel()
+    started = asyncio.get_running_loop().time()
+    await disruptor.shutdown()
+    assert waiting.cancelled()
+    assert asyncio.get_running_loop().time() == started
+    assert handler.sequences == [0, 1]
+
+
 async def test_a_slot_that_is_never_published_ends_at_the_deadline() -> None:
     disruptor = small(8)
     disruptor.handle_events_with(Recorder())

@@ -25,6 +25,7 @@ from batchqueue_async.ring import (
     SyncRing,
     halt,
 )
+from batchqueue_async.ring.vigil import Vigil
 from tests.ring.events import Event, Recorder, fill, mark, small
 
 pytestmark = pytest.mark.real_time
@@ -225,6 +226,36 @@ async def test_a_halt_tells_threads_its_cause() -> None:
     assert str(cause) == "boom"
 
 
+async def test_a_thread_interrupted_as_it_is_served_wedges_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def keep(self: Vigil, wait: Callable[[float], object], seconds: object) -> None:
+        wait(20)  # Until it is granted.
+        raise Interrupted
+
+    monkeypatch.setattr(Vigil, "keep", keep)
+    gate = asyncio.Event()
+    handler = Recorder(gate=gate)
+    disruptor = small(1)
+    disruptor.handle_events_with(handler)
+
+    def publish(sync: SyncRing[Event]) -> None:
+        with pytest.raises(Interrupted):
+            sync.publish_event(fill, "never")
+
+    async with disruptor as ring:
+        await ring.publish_event(fill, "before")
+        thread = asyncio.create_task(asyncio.to_thread(publish, SyncRing(ring)))
+        await until(lambda: ring.sequencer.claims_waiting)
+        gate.set()
+        await thread
+        await ring.publish_event(fill, "after")
+    assert handler.values == ["before", "after"]
+
+
 async def test_its_own_thread_is_refused() -> None:
     sync = SyncRing(RingBuffer(Event, 4))
     with pytest.raises(RingError, match="on the loop's own thread"):
@@ -295,6 +326,16 @@ def test_a_closed_loop_is_noticed() -> None:
     loop.close()
     with pytest.raises(RingError, match=r"^the ring's loop is closed$"):
         sync.publish_event(mark)
+
+
+def test_a_loop_that_closes_in_the_middle_of_a_call_is_noticed() -> None:
+    loop, sync = started(2)
+
+    def closing(event: Event, sequence: int) -> None:
+        loop.close()
+
+    with pytest.raises(RingError, match=r"^the ring's loop is closed$"):
+        sync.publish_event(closing)
 
 
 def test_a_loop_that_closes_during_a_wait_is_noticed() -> None:

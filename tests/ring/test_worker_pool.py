@@ -14,6 +14,7 @@ from batchqueue_async.ring import (
     RingError,
     RingHalted,
     Sequence,
+    TimeoutBlockingWait,
     WaitStrategy,
     WorkerPool,
     halt,
@@ -40,6 +41,15 @@ async def test_each_event_goes_to_exactly_one(
     assert all(worker.sequences == sorted(worker.sequences) for worker in workers)
     assert after.values == [*range(60)]
     assert all(is_end for worker in workers for _, _, is_end in worker.seen)
+
+
+async def test_workers_that_never_await_take_turns() -> None:
+    workers = [Recorder(f"w{number}") for number in range(3)]
+    disruptor = small(32)
+    disruptor.handle_events_with_worker_pool(*workers)
+    async with disruptor as ring:
+        await ring.publish_events(fill, range(30))
+    assert [len(worker.seen) for worker in workers] == [10, 10, 10]
 
 
 async def test_a_slow_worker_leaves_the_work_to_the_others() -> None:
@@ -99,6 +109,22 @@ async def test_shutdown_waits_for_each_worker() -> None:
     assert loop.time() - started >= 10
 
 
+async def test_idle_workers_are_told_of_a_timeout() -> None:
+    told: list[tuple[str, int]] = []
+
+    class Worker(Recorder):
+        def on_timeout(self, sequence: int) -> None:
+            told.append((self.name, sequence))
+
+    disruptor = small(wait=TimeoutBlockingWait(2.0))
+    disruptor.handle_events_with_worker_pool(Worker("one"), Worker("two"))
+    async with disruptor as ring:
+        await asyncio.sleep(3)
+        await ring.publish_event(mark)
+    # The second one holds back nobody: the first event is the first one's.
+    assert sorted(told) == [("one", -1), ("two", 0)]
+
+
 async def test_abandoned_slots_are_nobodys_work() -> None:
     workers = [Recorder("one"), Recorder("two")]
     disruptor = small(4)
@@ -152,6 +178,26 @@ async def test_a_pool_may_stand_alone() -> None:
     for _ in range(10):
         assert ring.try_publish_event(mark), "it holds nobody back any more"
     assert workers[0].log == ["start", "shutdown"]
+
+
+async def test_a_worker_may_end_its_pool() -> None:
+    seen: list[object] = []
+
+    async def worker(event: Event, sequence: int, end_of_batch: bool) -> None:
+        if sequence == 0:
+            await pool.drain_and_halt()
+        await asyncio.sleep(0)
+        seen.append(event.value)
+
+    ring = RingBuffer(Event, 4)
+    pool = WorkerPool(ring, worker)
+    await pool.start()
+    await ring.publish_events(fill, "abcd")
+    await turns(2)
+    assert not ring.try_publish_event(fill, "overwrites what is not handled")
+    await pool.drain_and_halt()
+    assert seen == [*"abcd"]
+    assert ring.try_publish_event(fill, "e")
 
 
 async def test_a_pool_that_never_started_ends_at_once() -> None:
