@@ -78,7 +78,9 @@ class Accounts:
             self.handled += count
         else:
             self._end(outcome, count)
-        self.close(first)
+        unsettled = self._unsettled
+        # The oldest one is settled first, unless it is retried.
+        del unsettled[0 if unsettled[0] == first else bisect_left(unsettled, first)]
         if self._watchers:
             self.tell_watchers()
 

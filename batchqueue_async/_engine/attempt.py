@@ -78,6 +78,8 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
     task = asyncio.ensure_future(awaitable)
+    # Whatever cuts the waiting short, nobody may be left to look at it.
+    task.add_done_callback(_forget_error)
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
@@ -99,7 +101,6 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     await asyncio.wait({task}, timeout=GRACE)
     message = f"no answer within handler_timeout={timeout}"
     if task.done():
-        _forget_error(task)
         raise TimeoutError(message)
     raise Unstoppable(message, task)
 

@@ -96,7 +96,9 @@ class Batch(Generic[T]):
         """Book how the items ended; only the first call counts."""
         if self.is_settled:
             return
-        self._end()
+        self.is_settled = True
+        if self.registration is not None:
+            self.registration.batches -= 1
         for share in self.shares:
             share.partition.accounts.settle(outcome, share.count, share.first)
 
@@ -129,13 +131,10 @@ class Batch(Generic[T]):
         ]
         for share in self.shares:
             share.partition.accounts.close(share.first)
-        self._end()
-        return pieces
-
-    def _end(self) -> None:
         self.is_settled = True
         if self.registration is not None:
             self.registration.batches -= 1
+        return pieces
 
 
 def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:

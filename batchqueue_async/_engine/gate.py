@@ -36,7 +36,10 @@ class Gate:
 
     def try_enter(self, slot: Hashable) -> bool:
         """Enter if that needs no waiting, and overtakes nobody who waits."""
-        if self._waiting or (self._inside and not self._has_room(slot)):
+        if not self._inside and not self._waiting:
+            self._inside[slot] = 1
+            return True
+        if self._waiting or not self._has_room(slot):
             return False
         self._go_in(slot)
         return True

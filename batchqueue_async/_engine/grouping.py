@@ -46,7 +46,7 @@ class Grouping(Generic[T]):
         for item in items:
             lists[type(item)].append(item)
         of = self._handlers.of
-        by_handler = {of(item_type): own for item_type, own in lists.items()}
+        by_handler = dict(zip(map(of, lists), lists.values(), strict=True))
         if len(by_handler) < len(lists):
             # Types that share a handler keep their order among each other.
             by_handler = {registration: [] for registration in by_handler}

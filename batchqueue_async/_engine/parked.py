@@ -37,7 +37,9 @@ class Parked(Generic[T]):
 
     def must_wait(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
-        if not self._batches and not batch.is_kept_out:
+        registration = batch.registration
+        if not self._batches and (registration is None or not registration.gate.stuck):
+            # Nearly always.
             return False
         ahead = [each.due for each in self._batches if batch.follows(each)]
         batch.due = max(ahead, default=batch.due)

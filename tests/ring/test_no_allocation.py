@@ -6,10 +6,10 @@ import asyncio
 import gc
 import tracemalloc
 
-from batchqueue_async.ring import ProducerType
+from batchqueue_async.ring import Disruptor, ProducerType
 from tests.ring.events import Event, fill, small
 
-COUNT = 2000
+COUNT = 500
 
 
 class Counting(Event):
@@ -25,8 +25,6 @@ class Counting(Event):
 
 
 async def test_no_event_is_made_after_the_start(producer: ProducerType) -> None:
-    from batchqueue_async.ring import Disruptor  # noqa: PLC0415
-
     Counting.made = 0
     disruptor = Disruptor(Counting, 64, producer=producer)
     disruptor.handle_events_with(lambda *_: None)

@@ -204,5 +204,5 @@ class RingMachine(RuleBasedStateMachine):
         assert not sequencer._line._granted
 
 
-RingMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
+RingMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
 TestRingMachine = RingMachine.TestCase

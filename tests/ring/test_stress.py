@@ -95,7 +95,7 @@ async def test_a_diamond_sees_what_was_published(
     producers = 1 if producer is ProducerType.SINGLE else 3
     async with disruptor as ring:
         counts = await asyncio.gather(
-            *(produce(ring, seed, 150) for seed in range(producers))
+            *(produce(ring, seed, 100) for seed in range(producers))
         )
     assert not errors
     assert [checker.count for checker in checkers] == [sum(counts)] * 4

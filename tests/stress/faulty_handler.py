@@ -42,9 +42,10 @@ class FaultyHandler:
             was_cancelled = await self._work()
         finally:
             self._inside.remove("consume")
-        # What ends after a cancellation is not counted: it may be tried again.
-        if not was_cancelled:
-            self._tally.handled(self, batch)
+        if was_cancelled:
+            # Returning would say that the batch is handled, late as it is.
+            raise Failed
+        self._tally.handled(self, batch)
 
     async def on_idle(self) -> None:
         self._enter("on_idle")
