@@ -24,15 +24,17 @@ async def test_its_late_error_is_looked_at() -> None:
         finally:
             ended.set()
 
-    queue = BatchQueue("q", BatchQueueConfig[int](handler_timeout=1.0))
-    await queue.start()
-    queue.add_handler(int, consume)
-    await queue.produce(1)
-    await until(lambda: queue.stats().in_flight == 1)
-    await queue.shutdown(timeout=1.05)
-    await ended.wait()
-    await asyncio.sleep(1.0)
+    async def scene() -> None:
+        queue = BatchQueue("q", BatchQueueConfig[int](handler_timeout=1.0))
+        await queue.start()
+        queue.add_handler(int, consume)
+        await queue.produce(1)
+        await until(lambda: queue.stats().in_flight == 1)
+        await queue.shutdown(timeout=1.05)
+        await ended.wait()
+        await asyncio.sleep(1.0)
+
+    await scene()
     # An error that nobody looked at is told when the last reference goes.
-    del queue
     gc.collect()
     assert unseen == []
