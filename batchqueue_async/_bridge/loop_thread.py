@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -17,8 +16,6 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class LoopThread:

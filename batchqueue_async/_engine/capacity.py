@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.reentrancy import Inside
 from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.errors import WouldDeadlock
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class Capacity:

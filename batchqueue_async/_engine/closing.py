@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -13,11 +12,10 @@ from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.partition import Partition
 
 T = TypeVar("T")
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class Closing(Generic[T]):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.drain_task import DrainTask, Work
+from batchqueue_async._engine.keeper import Keeper
 from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import outside
@@ -18,13 +19,12 @@ from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")
 
-logger = logging.getLogger("batchqueue_async")
-
 
 class Crew(Generic[T]):
     """Starts the tasks, wakes them, and tells them that the queue closes."""
 
     __slots__ = (
+        "_has_dead",
         "_layout",
         "_linger",
         "_loop",
@@ -52,6 +52,7 @@ class Crew(Generic[T]):
             DrainTask(index, layout, pace, work)
             for index in range(layout.ownership.drain_tasks)
         ]
+        self._has_dead = False
         self.running: dict[DrainTask[T], asyncio.Task[None]] = {}
         for drain_task in self.drain_tasks:
             self._run(drain_task)
@@ -65,6 +66,9 @@ class Crew(Generic[T]):
 
     def notice(self, partition: Partition[T]) -> None:
         """Something came to a partition: its owner must not sleep through it."""
+        if self._has_dead:
+            # Somebody cancelled all tasks of a loop that lives on.
+            self.revive()
         if self._linger:
             partition.oldest(self._loop.time())
         owner = self._layout.owner_of(partition)
@@ -89,6 +93,8 @@ class Crew(Generic[T]):
 
     def revive(self) -> bool:
         """Start the drain tasks again that ended too early; whether there were any."""
+        self._has_dead = False
+        Keeper.of(self._loop).sing()
         dead = [
             drain_task
             for drain_task, task in self.running.items()
@@ -106,6 +112,14 @@ class Crew(Generic[T]):
     def _run(self, drain_task: DrainTask[T]) -> None:
         name = f"drain task {drain_task.index}"
         self.running[drain_task] = self._task(drain_task.run(), name)
+        self.running[drain_task].add_done_callback(self._drain_task_ended)
+
+    def _drain_task_ended(self, _: asyncio.Task[None]) -> None:
+        # Not at once: the loop may be ending, and only a later call tells that not.
+        self._has_dead = any(
+            task.done() and not drain_task.is_finished
+            for drain_task, task in self.running.items()
+        )
 
     def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         # Not a part of whatever handler may have started this queue.

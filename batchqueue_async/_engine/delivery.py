@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 from types import CoroutineType
@@ -19,6 +18,7 @@ from batchqueue_async._engine.attempt import (
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.failure_log import FailureLogs
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.stopwatch import Stopwatch
@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 # How long `on_error` may take for what a shutdown left, beyond its deadline.
 _LEFTOVER_TIME = 1.0
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class Delivery(Generic[T]):
@@ -66,7 +64,7 @@ class Delivery(Generic[T]):
         self._on_error = config.on_error
         self._failures = failures
         self._on_release = on_release
-        self._reported: dict[type, None] = {}
+        self._reported: dict[int, type] = {}
 
     async def deliver(self, batch: Batch[T], drain_task: int) -> list[Batch[T]]:
         """Have the batch handled, or failed for good.
@@ -92,7 +90,7 @@ class Delivery(Generic[T]):
 
     def report_again(self, item_type: type) -> None:
         """The type had a handler: when it has none again, that is news."""
-        self._reported.pop(item_type, None)
+        self._reported.pop(id(item_type), None)
 
     async def _attempt(
         self, batch: Batch[T], registration: Registration, drain_task: int
@@ -170,7 +168,7 @@ class Delivery(Generic[T]):
                 with self._own_work.inside(drain_task):
                     await self.tell(list(batch.items), error)
         except asyncio.CancelledError:
-            logger.error(  # noqa: TRY400 - the news is the handler's error
+            logger.error(
                 "%s: on_error was cut off at the deadline, for %d items",
                 self._name,
                 len(batch),
@@ -208,9 +206,11 @@ class Delivery(Generic[T]):
             )
 
     def _abandon(self, batch: Batch[T]) -> None:
-        for item_type in dict.fromkeys(map(type, batch.items)):
-            if item_type not in self._reported:
-                self._reported[item_type] = None
+        # By identity: a metaclass may refuse to be hashed. The type is kept with it, so
+        # that no other one gets its identity.
+        for item_type in {id(each): each for each in map(type, batch.items)}.values():
+            if id(item_type) not in self._reported:
+                self._reported[id(item_type)] = item_type
                 logger.error(
                     "%s: no handler for items of type %s; they count as unhandled",
                     self._name,

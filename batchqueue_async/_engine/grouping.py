@@ -30,6 +30,12 @@ class Grouping(Generic[T]):
         if self._handlers.consumer is not None:
             self._give(self._handlers.consumer, partition, items)
             return
+        try:
+            self._sort(partition, items)
+        except Exception:  # noqa: BLE001 - a metaclass may do anything
+            self._sort_by_identity(partition, items)
+
+    def _sort(self, partition: Partition[T], items: list[T]) -> None:
         # Grouping costs more per item than anything else: avoid it where all items
         # have one type, because the partition has, or because a count in C says so.
         if self._has_one_type(partition) or have_one_type(items):
@@ -40,6 +46,15 @@ class Grouping(Generic[T]):
         firsts = _first_indexes(items) if partition.accounts.is_watched else {}
         for registration, own in lists.items():
             self._give(registration, partition, own, firsts.get(type(own[0]), 0))
+
+    def _sort_by_identity(self, partition: Partition[T], items: list[T]) -> None:
+        """Sort items of which some have a type that cannot be hashed, or compared."""
+        lists: dict[Registration | None, list[T]] = {}
+        for item in items:
+            registration = self._handlers.of_identical(type(item))
+            lists.setdefault(registration, []).append(item)
+        for registration, own in lists.items():
+            self._give(registration, partition, own)
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
         lists: defaultdict[type, list[T]] = defaultdict(list)
@@ -77,7 +92,6 @@ class Grouping(Generic[T]):
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:
-    firsts: dict[type, int] = {}
-    for index, item_type in enumerate(map(type, items)):
-        firsts.setdefault(item_type, index)
-    return firsts
+    # Backwards, so that each type's first index is the last one to be set.
+    backwards = range(len(items) - 1, -1, -1)
+    return dict(zip(map(type, reversed(items)), backwards, strict=True))

@@ -73,6 +73,12 @@ class Handlers:
             self._resolved[item_type] = found
             return found
 
+    def of_identical(self, item_type: type) -> Registration | None:
+        """Do the same for a type that may not be hashed or compared."""
+        known = {id(each): found for each, found in self._by_type.items()}
+        bases = (known.get(id(base)) for base in item_type.__mro__)
+        return next((each for each in bases if each is not None), None)
+
     def _share_gate(self, registration: Registration) -> None:
         """Let one handler have one gate, for all its types, also when it comes back."""
         if len(self._gated) > 2 * len(self._by_type):

@@ -6,16 +6,14 @@ Each call is alone in its handler: never beside `consume`, nor beside another ho
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 
 from batchqueue_async._engine.attempt import attempt
 from batchqueue_async._engine.gate import ALONE
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.registration import Hook, Registration
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class Hooks:

@@ -58,13 +58,17 @@ class Keeper:
 
     async def keep(self, queue: Kept) -> None:
         self._queues[id(queue)] = queue
-        if self._canary is None or self._canary.done():
-            self._canary = outside(asyncio.get_running_loop().create_task, _sing())
-            self._canary.set_name("batchqueue_async canary")
+        self.sing()
         if self._sentinel is None:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
             await anext(self._sentinel)
+
+    def sing(self) -> None:
+        """Have a canary: again, if somebody cancelled it and the loop lives on."""
+        if self._canary is None or self._canary.done():
+            self._canary = outside(asyncio.get_running_loop().create_task, _sing())
+            self._canary.set_name("batchqueue_async canary")
 
     async def release(self, queue: Kept) -> None:
         self.forget(queue)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from fractions import Fraction
@@ -14,6 +13,7 @@ from batchqueue_async._engine.gate import TOGETHER
 from batchqueue_async._engine.grouping import Grouping
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.loads import Loads
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement, placement_for
@@ -25,8 +25,6 @@ from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.weights import exact_weight
 
 T = TypeVar("T")
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class Layout(Generic[T]):

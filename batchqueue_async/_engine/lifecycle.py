@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
@@ -27,8 +26,6 @@ from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")
-
-logger = logging.getLogger("batchqueue_async")
 
 
 # What drain tasks hold that share no capacity.

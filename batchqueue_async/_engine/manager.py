@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from batchqueue_async._engine.capacity import Capacities
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
 from batchqueue_async._policies.items import T
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class BatchQueueManager:
@@ -140,7 +138,7 @@ class BatchQueueManager:
                 name, self._closing = self._queues.popitem()
                 try:
                     await end(self._closing, self._time_left())
-                except Exception:
+                except Exception:  # noqa: BLE001 - one failure does not stop the rest
                     logger.exception("queue %r failed to shut down", name)
                 finally:
                     self._closing = None

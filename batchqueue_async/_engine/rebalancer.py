@@ -7,7 +7,6 @@ what came of it: where moves were called off and the rest does harm, that is und
 from __future__ import annotations
 
 import asyncio
-import logging
 import operator
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -15,13 +14,12 @@ from typing import Generic, TypeVar
 from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.handoff import Handoffs, Move
 from batchqueue_async._engine.layout import Layout
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
 
 T = TypeVar("T")
-
-logger = logging.getLogger("batchqueue_async")
 
 
 class Rebalancer(Generic[T]):
@@ -123,7 +121,7 @@ class Rebalancer(Generic[T]):
             planned = owners if wrong else list(plan)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a failing balancer moves nothing
             logger.exception("%s: %r failed; nothing is moved", self._name, balancer)
             return owners
         if wrong:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Iterable
 from typing import NoReturn
 
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.manager import BatchQueueManager
-
-logger = logging.getLogger("batchqueue_async")
 
 
 def drain_on_signals(
