@@ -66,8 +66,8 @@ class Crew(Generic[T]):
 
     def notice(self, partition: Partition[T]) -> None:
         """Something came to a partition: its owner must not sleep through it."""
-        if self._has_dead:
-            # Somebody cancelled all tasks of a loop that lives on.
+        if self._has_dead and _lives_on():
+            # Somebody cancelled all tasks of the loop, and it did not end.
             self.revive()
         if self._linger:
             partition.oldest(self._loop.time())
@@ -127,6 +127,12 @@ class Crew(Generic[T]):
         task.set_name(f"{self._name}: {name}")
         task.add_done_callback(_log_error)
         return task
+
+
+def _lives_on() -> bool:
+    # While a loop ends, calls come from callbacks and from tasks that are cancelled.
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
 
 
 def _log_error(task: asyncio.Task[None]) -> None:
