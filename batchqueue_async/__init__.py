@@ -37,6 +37,7 @@ from batchqueue_async._policies.errors import (
     DeliveryError,
     DuplicateQueue,
     Failure,
+    InvalidSelection,
     WouldDeadlock,
 )
 from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
@@ -66,6 +67,7 @@ __all__ = [
     "ErrorHandler",
     "Failure",
     "IdleBackoff",
+    "InvalidSelection",
     "LoopThread",
     "PartitionPolicy",
     "PartitionSelector",

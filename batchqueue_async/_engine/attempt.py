@@ -77,7 +77,7 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
-    task = asyncio.ensure_future(awaitable)
+    task = asyncio.ensure_future(_kept(awaitable))
     # Whatever cuts the waiting short, nobody may be left to look at it.
     task.add_done_callback(_forget_error)
     try:
@@ -90,12 +90,13 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
         # Whoever cancels decides how long to wait for a handler that goes on.
         task.cancel()
         await asyncio.wait({task})
-        if not task.cancelled() and task.exception() is None:
+        if _has_returned(task):
             # It has handled its batch, as one without a timeout may at the deadline.
             return
         raise
     if task.done():
-        task.result()
+        if (ending := task.result()) is not None:
+            raise ending
         return
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
@@ -105,8 +106,20 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     raise Unstoppable(message, task)
 
 
-def _has_returned(task: asyncio.Future[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
+async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
+    # What is to end the program would leave the task for the loop, and end that, before
+    # anybody who waits for the task gets to know of it.
+    try:
+        await awaitable
+    except (KeyboardInterrupt, SystemExit) as ending:
+        return ending
+    return None
+
+
+def _has_returned(task: asyncio.Future[BaseException | None]) -> bool:
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return False
+    return task.result() is None
 
 
 def _cancel_current_task() -> None:

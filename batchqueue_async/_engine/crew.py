@@ -114,12 +114,15 @@ class Crew(Generic[T]):
         self.running[drain_task] = self._task(drain_task.run(), name)
         self.running[drain_task].add_done_callback(self._drain_task_ended)
 
-    def _drain_task_ended(self, _: asyncio.Task[None]) -> None:
-        # Not at once: the loop may be ending, and only a later call tells that not.
+    def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
         self._has_dead = any(
-            task.done() and not drain_task.is_finished
+            task.done() and not (drain_task.is_finished or drain_task.is_stopped)
             for drain_task, task in self.running.items()
         )
+        is_ending = Keeper.of(self._loop).is_ending
+        if self._has_dead and ended.cancelled() and not is_ending:
+            # If it seems to be ending, only a later call can tell that it is not.
+            self.revive()
 
     def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         # Not a part of whatever handler may have started this queue.

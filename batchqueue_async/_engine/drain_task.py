@@ -148,6 +148,11 @@ class DrainTask(Generic[T]):
         """Deliver nothing more: the deadline has come, and all that is left returns."""
         self._is_stopped = True
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._is_stopped
+
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
         end: asyncio.Future[None] = self._loop.create_future()

@@ -14,6 +14,8 @@ from batchqueue_async._engine.sorting import have_one_type
 
 T = TypeVar("T")
 
+_NO_INDEXES: dict[type, int] = {}
+
 
 class Grouping(Generic[T]):
     """The batches of one cycle, in the order in which their first items were taken."""
@@ -31,30 +33,32 @@ class Grouping(Generic[T]):
             self._give(self._handlers.consumer, partition, items)
             return
         try:
-            self._sort(partition, items)
+            lists, firsts = self._sort(partition, items)
         except Exception:  # noqa: BLE001 - a metaclass may do anything
-            self._sort_by_identity(partition, items)
+            lists, firsts = self._sort_by_identity(items), _NO_INDEXES
+        for registration, own in lists.items():
+            offset = firsts[type(own[0])] if firsts else 0
+            self._give(registration, partition, own, offset)
 
-    def _sort(self, partition: Partition[T], items: list[T]) -> None:
+    def _sort(
+        self, partition: Partition[T], items: list[T]
+    ) -> tuple[dict[Registration | None, list[T]], dict[type, int]]:
         # Grouping costs more per item than anything else: avoid it where all items
         # have one type, because the partition has, or because a count in C says so.
         if self._has_one_type(partition) or have_one_type(items):
-            self._give(self._handlers.of(type(items[0])), partition, items)
-            return
+            return {self._handlers.of(type(items[0])): items}, _NO_INDEXES
         lists = self._by_handler(items)
         # Where in the take a handler's first item is matters if somebody waits for it.
-        firsts = _first_indexes(items) if partition.accounts.is_watched else {}
-        for registration, own in lists.items():
-            self._give(registration, partition, own, firsts.get(type(own[0]), 0))
+        watched = partition.accounts.is_watched
+        return lists, _first_indexes(items) if watched else _NO_INDEXES
 
-    def _sort_by_identity(self, partition: Partition[T], items: list[T]) -> None:
+    def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
         lists: dict[Registration | None, list[T]] = {}
         for item in items:
             registration = self._handlers.of_identical(type(item))
             lists.setdefault(registration, []).append(item)
-        for registration, own in lists.items():
-            self._give(registration, partition, own)
+        return lists
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
         lists: defaultdict[type, list[T]] = defaultdict(list)

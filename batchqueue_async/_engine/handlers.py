@@ -76,7 +76,9 @@ class Handlers:
     def of_identical(self, item_type: type) -> Registration | None:
         """Do the same for a type that may not be hashed or compared."""
         known = {id(each): found for each, found in self._by_type.items()}
-        bases = (known.get(id(base)) for base in item_type.__mro__)
+        # Not `item_type.__mro__`: a metaclass may have one of its own.
+        mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(item_type)
+        bases = (known.get(id(base)) for base in mro)
         return next((each for each in bases if each is not None), None)
 
     def _share_gate(self, registration: Registration) -> None:

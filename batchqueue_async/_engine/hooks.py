@@ -40,9 +40,14 @@ class Hooks:
         drain_task: int,
     ) -> None:
         """Tell the handlers that got nothing, each at most once per shortest nap."""
+        loop = asyncio.get_running_loop()
         for registration in registrations:
             hook = registration.on_idle
-            if hook is None or registration.is_closed or now < registration.next_idle:
+            if hook is None or registration.is_closed:
+                continue
+            # The hooks before it may have taken long.
+            now = max(now, loop.time())
+            if now < registration.next_idle:
                 continue
             # A handler that is at work elsewhere is not idle.
             if not registration.gate.try_enter(ALONE):

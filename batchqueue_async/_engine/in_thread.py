@@ -55,18 +55,31 @@ class _InThread:
         if self._limiter is None:
             self._limiter = CapacityLimiter(1)
         job = asyncio.ensure_future(
-            to_thread.run_sync(call, *arguments, limiter=self._limiter)
+            to_thread.run_sync(_kept, call, *arguments, limiter=self._limiter)
         )
         try:
-            result = await asyncio.shield(job)
+            result, ending = await asyncio.shield(job)
         except asyncio.CancelledError:
             await _outlast(job)
             raise
+        if ending is not None:
+            raise ending
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
             msg = f"handler must be blocking to run in a thread, got async {call!r}"
             raise TypeError(msg)
+
+
+def _kept(
+    call: Callable[..., object], *arguments: object
+) -> tuple[object, BaseException | None]:
+    # What is to end the program would end the thread, and then the loop, before the
+    # drain task gets to know of it.
+    try:
+        return call(*arguments), None
+    except (KeyboardInterrupt, SystemExit) as ending:
+        return None, ending
 
 
 def _is_async(call: object) -> bool:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.handoff import Handoffs, Move
 from batchqueue_async._engine.layout import Layout
@@ -49,8 +50,15 @@ class Rebalancer(Generic[T]):
         while True:
             # What a handoff takes does not shift the rounds after it.
             due = max(due + interval, loop.time())
-            await asyncio.sleep(due - loop.time())
-            await self._round()
+            try:
+                await asyncio.sleep(due - loop.time())
+                await self._round()
+            except asyncio.CancelledError:
+                # No partition may be left in a handoff that nobody ends.
+                self.stop()
+                if is_doomed():
+                    raise
+                survive()
 
     def stop(self) -> None:
         """Call the handoffs that are under way off: their old owners go on."""

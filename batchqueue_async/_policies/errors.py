@@ -81,7 +81,10 @@ class DeliveryError(BatchQueueError):
 
 def _short(value: object) -> str:
     """Return the repr of anything: bounded in length, and never raising."""
-    return _SHORTENER.repr(value)
+    try:
+        return _SHORTENER.repr(value)
+    except Exception:  # noqa: BLE001 - a user's class may do anything
+        return f"<{type(value).__name__} without a repr>"
 
 
 _SHORTENER = reprlib.Repr()
