@@ -2,7 +2,7 @@
 #   make demo    make test    make help
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench budget soak eager clean
+.PHONY: help demo test lint bench budget soak chaos eager clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -36,6 +36,9 @@ budget: .venv/.dev-installed ## Compare the hot paths' instructions with their b
 
 soak: .venv/.dev-installed ## Ten minutes of mixed faults; SOAK_SECONDS=60 for less.
 	@$(BIN)/python -m tests.stress.soak
+
+chaos: .venv/.dev-installed ## Ten minutes of kills in a Spark cluster; KILLS=8 for less.
+	@$(BIN)/python -m tests.spark.chaos --kills $(or $(KILLS),36) $(ARGS)
 
 eager: .venv/.dev-installed ## Run the core's tests with eager tasks, on Python 3.12+.
 	@$(BIN)/python -m tests.stress.eager $(ARGS)

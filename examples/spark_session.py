@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from examples.java_runtime import ensure_java
+from batchqueue_async.spark.java import ensure_java
 
 LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import java_runtime
+from batchqueue_async.spark import java as java_runtime
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,6 +9,8 @@ an event meets them:
 * `stages`, `pipeline`: the queues, their settings and how they are chained;
 * `merging`, `topn`, `exporting`, `database`: their handlers;
 * `sinks`, `sqlite`, `postgres`, `schema`: where the results go;
+* `months`, `streaming`, `stream_run`, `stream_pipeline`, `epochs`, `combining`: all of
+  it as a stream (`--stream`), a micro-batch for each month, that survives `kill -9`;
 * `answers`, `proof`: the comparison with Spark SQL's own answer;
 * `loads`, `summary`, `findings`, `charts`, `report`: what one sees of it.
 """

@@ -18,7 +18,7 @@ def main() -> int:
 
 def _run(options: Options) -> int:
     # Spark's client takes a second to import: not for --help or a mistyped option.
-    from examples.java_runtime import JavaMissingError  # noqa: PLC0415
+    from batchqueue_async.spark.java import JavaMissingError  # noqa: PLC0415
 
     from .problems import ItemsLost, Problem  # noqa: PLC0415
     from .running import DIFFERENT, run  # noqa: PLC0415

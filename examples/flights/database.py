@@ -7,10 +7,27 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from batchqueue_async.sinks import Epoch
+
 from .metrics import Window
 from .topn import TopDelay
 
 Row: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """What one epoch adds, merged within itself.
+
+    Attributes:
+        windows: Rows of `metrics`.
+        top_delays: Rows of `top_delays`, ranked within the epoch.
+        cancellations: Rows of `cancellations`.
+    """
+
+    windows: list[Row]
+    top_delays: list[Row]
+    cancellations: list[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +60,15 @@ class Database(Protocol):
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:
         """Add windows to those that exist, and replace top delays: all or nothing."""
+
+    async def write_epoch(self, epoch: Epoch, partials: Partials) -> None:
+        """Combine an epoch with what exists and add its fence: all or nothing.
+
+        An epoch whose fence is there changes nothing.
+        """
+
+    async def has_epoch(self, epoch: Epoch) -> bool:
+        """Return whether the epoch's fence is there."""
 
     async def record(self, run: Run) -> None:
         """Say what is in the tables."""
@@ -77,7 +103,7 @@ class DatabaseWriter:
     async def consume(self, batch: list[Window | TopDelay]) -> None:
         if self._database is None:
             self._database = await self._connect()
-        await self._database.write(_metric_rows(batch), _top_rows(batch))
+        await self._database.write(metric_rows(batch), top_rows(batch))
 
     async def on_close(self) -> None:
         """Close the connection."""
@@ -85,7 +111,8 @@ class DatabaseWriter:
             await self._database.close()
 
 
-def _metric_rows(batch: Iterable[Window | TopDelay]) -> list[Row]:
+def metric_rows(batch: Iterable[Window | TopDelay]) -> list[Row]:
+    """Return the rows of the windows, one for each key."""
     # One statement may touch a row only once (PostgreSQL insists), and a batch can
     # hold the same window twice: from two rounds of L2.
     windows: dict[Row, Window] = {}
@@ -100,7 +127,8 @@ def _metric_rows(batch: Iterable[Window | TopDelay]) -> list[Row]:
     ]
 
 
-def _top_rows(batch: Iterable[Window | TopDelay]) -> list[Row]:
+def top_rows(batch: Iterable[Window | TopDelay]) -> list[Row]:
+    """Return the rows of the top delays, the latest for each rank."""
     latest = {
         (item.kind, item.day, item.rank): (
             item.delay,

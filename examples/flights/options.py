@@ -16,7 +16,8 @@ end everything in the database is compared with Spark SQL's own answer."""
 
 _EPILOG = """\
 What it leaves in DIR: flights.db (unless --sink says otherwise), cancellations.jsonl,
-report.html. Every run replaces the results of the one before.
+report.html. Every run replaces the results of the one before, but for a stream that was
+not complete: that one goes on, from its checkpoint in DIR/stream.
 
 Exit status: 0 all equal, 1 the proof failed or items were lost, 2 something that you
 can put right (said in one line), 130 interrupted: Ctrl-C drains the queues first, and
@@ -33,6 +34,8 @@ class Options:
     data: Path | None
     events_per_second: float | None
     proof_only: bool
+    stream: bool
+    master: str
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
@@ -80,6 +83,18 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         "--proof-only",
         action="store_true",
         help="run nothing: prove again what the last run (with the same --sample) left",
+    )
+    add(
+        "--stream",
+        action="store_true",
+        help="as a Structured Streaming job, a micro-batch for each month; killed at"
+        " any time, the same command goes on where it was",
+    )
+    add(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="Spark's master; a stream may go on with another; default: %(default)s",
     )
     return Options(**vars(parser.parse_args(arguments)))
 

@@ -20,10 +20,12 @@ from batchqueue_async import (
     BatchQueueManager,
     LoopThread,
     SyncBatchQueue,
+    in_thread,
 )
 
-from .database import Connect
+from .database import Connect, DatabaseWriter
 from .events import Arrival, Cancellation, Departure, Event
+from .exporting import JsonLines
 from .metrics import Window, metrics_of
 from .stages import (
     FirstFailure,
@@ -91,11 +93,11 @@ async def _queues(connect: Connect, export: Path) -> AsyncIterator[Pipeline]:
     # stage can still pass on what it holds while it closes.
     failure = FirstFailure()
     async with BatchQueueManager() as manager:
-        database = await open_database(manager, connect, failure)
+        database = await open_database(manager, DatabaseWriter(connect), failure)
         l2 = await open_l2(manager, database, failure)
         l1 = await open_l1(manager, l2, failure)
         topn = await open_topn(manager, database, failure)
-        exporter = await open_exporter(manager, export, failure)
+        exporter = await open_exporter(manager, in_thread(JsonLines(export)), failure)
         yield Pipeline(
             l1=SyncBatchQueue(l1),
             l2=SyncBatchQueue(l2),

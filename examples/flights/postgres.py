@@ -9,7 +9,10 @@ from typing import Self
 
 import asyncpg
 
-from .database import Row, Run
+from batchqueue_async.sinks import Epoch
+
+from .combining import KNOWN_TOP_DELAYS, days_of, ranked_anew
+from .database import Partials, Row, Run
 from .problems import Problem, first_line
 from .schema import TABLES, Dialect, combine_metrics, create_tables, replace_top_delays
 
@@ -27,6 +30,11 @@ _WRITE_TOP_DELAYS = (
     " $3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::TEXT[], $7::BIGINT[],"
     " $8::TEXT[], $9::TEXT[])" + replace_top_delays()
 )
+_WRITE_CANCELLATIONS = (
+    "INSERT INTO cancellations SELECT * FROM UNNEST($1::TEXT[], $2::BIGINT[],"
+    " $3::TEXT[], $4::TEXT[], $5::BIGINT[], $6::BIGINT[])"
+)
+_ADD_FENCE = "INSERT INTO epochs VALUES ($1, $2) ON CONFLICT DO NOTHING"
 _PAGE = 10_000
 
 
@@ -63,6 +71,31 @@ class PostgresDatabase:
                 if top_delays:
                     columns = _columns(top_delays)
                     await self._connection.execute(_WRITE_TOP_DELAYS, *columns)
+
+    async def write_epoch(self, epoch: Epoch, partials: Partials) -> None:
+        with _told_in_a_line():
+            async with self._connection.transaction():
+                # A second process with the same epoch waits here for the first.
+                added = await self._connection.execute(_ADD_FENCE, *astuple(epoch))
+                if added == "INSERT 0 0":
+                    return
+                known = await self._connection.fetch(
+                    f"{KNOWN_TOP_DELAYS} $1 AND $2", *days_of(partials)
+                )
+                ranked = ranked_anew(map(tuple, known), partials)
+                for statement, rows in (
+                    (_WRITE_METRICS, partials.windows),
+                    (_WRITE_TOP_DELAYS, ranked),
+                    (_WRITE_CANCELLATIONS, partials.cancellations),
+                ):
+                    if rows:
+                        await self._connection.execute(statement, *_columns(rows))
+
+    async def has_epoch(self, epoch: Epoch) -> bool:
+        query = "SELECT 1 FROM epochs WHERE query = $1 AND batch = $2"
+        with _told_in_a_line():
+            found = await self._connection.fetchval(query, *astuple(epoch))
+        return found is not None
 
     async def record(self, run: Run) -> None:
         with _told_in_a_line():

@@ -10,37 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+
+from batchqueue_async.spark import arrow_batches as spark_batches
 
 from .data import InputFiles
 from .events import Arrival, Cancellation, Departure, Event, Observation
 from .problems import Problem, first_line
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 # Small splits of the input: the first events arrive early, and two are little memory.
 _SPLIT = "4m"
 
-_FLIGHTS = """
+CSV: dict[str, Any] = {"header": True, "nullValue": "NA", "mode": "FAILFAST"}
+
+FLIGHTS = """
     SELECT carrier, INT(flight) AS flight, origin, dest,
         UNIX_DATE(MAKE_DATE(INT(year), INT(month), INT(day))) AS day,
         UNIX_SECONDS(TIMESTAMP(time_hour)) DIV 3600 AS hour,
         dep_time IS NOT NULL AS departed, INT(dep_delay) AS dep_delay,
         arr_time IS NOT NULL AS arrived, INT(arr_delay) AS arr_delay
-    FROM flights_csv
+    FROM {source}
 """
 
-_WEATHER = """
+WEATHER = """
     SELECT origin, UNIX_SECONDS(TIMESTAMP(time_hour)) DIV 3600 AS hour,
         INT(ROUND(DOUBLE(temp) * 100)) AS temperature,
         INT(ROUND(DOUBLE(precip) * 100)) AS precipitation,
         INT(ROUND(DOUBLE(visib) * 100)) AS visibility
-    FROM weather_csv
+    FROM {source}
 """
 
 
@@ -49,12 +53,14 @@ def open_tables(spark: SparkSession, files: InputFiles) -> None:
     spark.conf.set("spark.sql.files.maxPartitionBytes", _SPLIT)
     spark.conf.set("spark.sql.files.openCostInBytes", "0")
     for name, path, query in (
-        ("flights", files.flights, _FLIGHTS),
-        ("weather", files.weather, _WEATHER),
+        ("flights", files.flights, FLIGHTS),
+        ("weather", files.weather, WEATHER),
     ):
         try:
-            _read_csv(spark, path).createOrReplaceTempView(f"{name}_csv")
-            spark.sql(query).createOrReplaceTempView(name)
+            schema = text_columns(path)
+            frame = spark.read.csv(str(path), schema, **CSV)
+            frame.createOrReplaceTempView(f"{name}_csv")
+            spark.sql(query.format(source=f"{name}_csv")).createOrReplaceTempView(name)
         except PySparkException as error:
             msg = f"{path.name} is not as expected: {first_line(error)}"
             raise Problem(msg) from error
@@ -69,44 +75,31 @@ def read_airlines(path: Path) -> dict[str, str]:
 def read_events(spark: SparkSession) -> Iterator[list[Event]]:
     """Return everything that happened, in lists of a few thousand events."""
     for batch in arrow_batches(spark.table("flights")):
-        yield list(_flight_events(batch))
+        yield list(flight_events(batch))
     for batch in arrow_batches(spark.table("weather")):
-        yield list(_observations(batch))
+        yield list(observations(batch))
 
 
 def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     """Return the frame's rows in their order, column by column, in bounded memory."""
-
-    # Nested, so that it travels by value: executors needn't find `examples`.
-    def to_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            stream = pa.BufferOutputStream()
-            with pa.ipc.new_stream(stream, batch.schema) as writer:
-                writer.write_batch(batch)
-            arrow = stream.getvalue().to_pybytes()
-            yield pa.RecordBatch.from_pydict({"arrow": [arrow]})
-
-    packed = frame.mapInArrow(to_bytes, "arrow BINARY")
     try:
-        for row in packed.toLocalIterator(prefetchPartitions=True):
-            yield from pa.ipc.open_stream(row.arrow)
+        yield from spark_batches(frame)
     except (Py4JJavaError, PySparkException) as error:
-        msg = f"Spark cannot read the data: {_root_cause(error)}"
+        msg = f"Spark cannot read the data: {root_cause(error)}"
         raise Problem(msg) from error
 
 
-def _read_csv(spark: SparkSession, path: Path) -> DataFrame:
-    # Named after the header line, all of it text: with a schema Spark needs no job to
-    # look at the file first.
+def text_columns(path: Path) -> str:
+    """Return a schema named after the header line, all of it text.
+
+    With a schema Spark needs no job to look at the file first.
+    """
     with path.open(encoding="utf-8", errors="replace") as lines:
         columns = lines.readline().strip().split(",")
-    schema = ", ".join(f"`{column}` STRING" for column in columns)
-    return spark.read.csv(
-        str(path), schema, header=True, nullValue="NA", mode="FAILFAST"
-    )
+    return ", ".join(f"`{column}` STRING" for column in columns)
 
 
-def _root_cause(error: Exception) -> str:
+def root_cause(error: Exception) -> str:
     causes = [
         line.removeprefix("Caused by: ")
         for line in str(error).splitlines()
@@ -115,7 +108,8 @@ def _root_cause(error: Exception) -> str:
     return causes[-1].split(": ", 1)[-1] if causes else first_line(error)
 
 
-def _flight_events(batch: pa.RecordBatch) -> Iterator[Event]:
+def flight_events(batch: pa.RecordBatch) -> Iterator[Event]:
+    """Return what a batch of the columns of `flights` tells."""
     for (
         carrier,
         flight,
@@ -137,7 +131,8 @@ def _flight_events(batch: pa.RecordBatch) -> Iterator[Event]:
             yield Arrival(*where_and_when, arrival_delay)
 
 
-def _observations(batch: pa.RecordBatch) -> Iterator[Observation]:
+def observations(batch: pa.RecordBatch) -> Iterator[Observation]:
+    """Return what a batch of the columns of `weather` tells."""
     return map(Observation, *_columns(batch))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async import DeliveryError
 
+from . import stream_run
 from .data import InputFiles, input_files
 from .database import Connect, Run, connected
 from .events import Arrival, Cancellation, Departure, Event, Observation
@@ -27,6 +28,7 @@ from .reading import read_airlines, read_events
 from .session import spark_session
 from .sinks import sink_for
 from .stages import TOP_SIZE
+from .streaming import Job
 from .summary import live_view, open_console, proof_table, queue_table
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def run(options: Options) -> int:
     asyncio.run(_try(connect))
     with (
         input_files(options.data, options.sample) as files,
-        spark_session(console, files) as spark,
+        spark_session(console, files, options.master) as spark,
     ):
         return _Demo(options, console, connect, files, spark).run()
 
@@ -62,16 +64,34 @@ class _Demo:
     def run(self) -> int:
         if self.options.proof_only:
             return _status_of(self._prove())
-        run, recorder = self._process()
+        run, recorder = self._stream() if self.options.stream else self._process()
         self.console.print(queue_table(recorder), "")
         if run.state == "interrupted":
             return self._account_for(run)
         checks = self._prove()
+        Job(self.options).end()
         self._report(run, recorder, checks)
         return _status_of(checks)
 
+    def _stream(self) -> tuple[Run, LoadRecorder]:
+        run = Run(started=_now(), finished=None, state="running")
+        job = Job(self.options)
+        if stream_run.prepare(job, self.files, self.connect, run):
+            self.console.print("An unfinished stream goes on from its checkpoint.")
+        is_done, recorder = stream_run.process(
+            job, self.spark, self.connect, self.console
+        )
+        state = "complete" if is_done else "interrupted"
+        ended = replace(run, state=state, finished=_now())
+        ended = asyncio.run(stream_run.counted(self.connect, ended))
+        if is_done:
+            asyncio.run(stream_run.export(self.connect, self._export))
+        return ended, recorder
+
     def _process(self) -> tuple[Run, LoadRecorder]:
         run = Run(started=_now(), finished=None, state="running")
+        # The tables will be this run's: a stream cannot go on with them.
+        Job(self.options).end()
         asyncio.run(_begin(self.connect, run))
         try:
             produced, state, recorder = self._pump()
@@ -107,6 +127,7 @@ class _Demo:
         self.console.print(
             f"Interrupted. The database holds {'all' if is_whole else 'NOT all'} of the"
             f" {run.events:,} events that were read until then."
+            f"{' The same command goes on.' if self.options.stream else ''}"
         )
         return INTERRUPTED if is_whole else DIFFERENT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TABLES = ("metrics", "top_delays", "runs")
+TABLES = ("metrics", "top_delays", "cancellations", "epochs", "runs")
 
 METRIC_COLUMNS = (
     "metric",
@@ -28,6 +28,9 @@ TOP_COLUMNS = (
     "origin",
     "dest",
 )
+
+
+CANCELLATION_COLUMNS = ("carrier", "flight", "origin", "dest", "day", "hour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,15 @@ def create_tables(words: Dialect) -> tuple[str, ...]:
             hour BIGINT NOT NULL, carrier {text} NOT NULL, flight BIGINT NOT NULL,
             origin {text} NOT NULL, dest {text} NOT NULL,
             PRIMARY KEY (kind, day, rank)
+        ) {words.options}""",
+        f"""
+        CREATE TABLE cancellations (
+            carrier {text} NOT NULL, flight BIGINT NOT NULL, origin {text} NOT NULL,
+            dest {text} NOT NULL, day BIGINT NOT NULL, hour BIGINT NOT NULL
+        )""",
+        f"""
+        CREATE TABLE epochs (
+            query {text}, batch BIGINT, PRIMARY KEY (query, batch)
         ) {words.options}""",
         """
         CREATE TABLE runs (

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(console: Console, files: InputFiles) -> Iterator[SparkSession]:
+def spark_session(
+    console: Console, files: InputFiles, master: str
+) -> Iterator[SparkSession]:
     """Run Spark, with the files as tables, while the `with` block runs."""
     # What goes wrong in Spark, and Ctrl-C, is told in one line by whoever catches it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interrupt)
     with console.status("Starting Spark ..."):
-        spark = quiet_session("flights")
+        spark = quiet_session("flights", master)
         spark.sparkContext.setLogLevel("OFF")
     try:
         open_tables(spark, files)

@@ -11,7 +11,10 @@ from typing import Self
 
 import aiosqlite
 
-from .database import Row, Run
+from batchqueue_async.sinks import Epoch
+
+from .combining import KNOWN_TOP_DELAYS, days_of, ranked_anew
+from .database import Partials, Row, Run
 from .problems import Problem, first_line
 from .schema import (
     METRIC_COLUMNS,
@@ -32,6 +35,7 @@ _WRITE_TOP_DELAYS = (
     f"INSERT INTO top_delays VALUES ({', '.join('?' * len(TOP_COLUMNS))})"
     + replace_top_delays()
 )
+_WRITE_CANCELLATIONS = "INSERT INTO cancellations VALUES (?, ?, ?, ?, ?, ?)"
 _PAGE = 10_000
 
 
@@ -70,6 +74,27 @@ class SqliteDatabase:
         async with self._transaction():
             await self._connection.executemany(_WRITE_METRICS, windows)
             await self._connection.executemany(_WRITE_TOP_DELAYS, top_delays)
+
+    async def write_epoch(self, epoch: Epoch, partials: Partials) -> None:
+        # Spark forgets the epoch afterwards: this time the disk has to have it.
+        await self._connection.execute("PRAGMA synchronous = FULL")
+        async with self._transaction():
+            if await self.has_epoch(epoch):
+                return
+            execute = self._connection.executemany
+            await execute("INSERT INTO epochs VALUES (?, ?)", [astuple(epoch)])
+            known = await self._connection.execute_fetchall(
+                f"{KNOWN_TOP_DELAYS} ? AND ?", days_of(partials)
+            )
+            await execute(_WRITE_METRICS, partials.windows)
+            await execute(_WRITE_TOP_DELAYS, ranked_anew(map(tuple, known), partials))
+            await execute(_WRITE_CANCELLATIONS, partials.cancellations)
+
+    async def has_epoch(self, epoch: Epoch) -> bool:
+        query = "SELECT 1 FROM epochs WHERE query = ? AND batch = ?"
+        with _told_in_a_line():
+            found = await self._connection.execute_fetchall(query, astuple(epoch))
+        return bool(found)
 
     async def record(self, run: Run) -> None:
         async with self._transaction():

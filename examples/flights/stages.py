@@ -7,10 +7,10 @@ be proven.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from batchqueue_async import (
+    BatchHandler,
     BatchQueue,
     BatchQueueConfig,
     BatchQueueManager,
@@ -19,15 +19,12 @@ from batchqueue_async import (
     PartitionPolicy,
     Rebalancing,
     WhenFull,
-    in_thread,
 )
 
-from .database import Connect, DatabaseWriter
 from .events import Arrival, Cancellation, Departure
-from .exporting import JsonLines
 from .merging import WindowMerger
 from .metrics import METRICS, Window
-from .topn import LongestDelays, TopDelay
+from .topn import DelaysOfEpoch, LongestDelays
 
 TOP_SIZE = 10
 
@@ -44,19 +41,19 @@ class FirstFailure:
 
 
 async def open_database(
-    manager: BatchQueueManager, connect: Connect, failure: FirstFailure
-) -> BatchQueue[Window | TopDelay]:
-    """Return the queue that writes rows in batches, a transaction each."""
+    manager: BatchQueueManager, writer: BatchHandler[Any], failure: FirstFailure
+) -> BatchQueue[Any]:
+    """Return the queue that writes rows in batches."""
     return await manager.create(
         "JDBC_BATCH_PERSISTENCE",
-        BatchQueueConfig[Window | TopDelay](
+        BatchQueueConfig[Any](
             # The original runs four over a pool of connections. SQLite has one writer
             # at a time, and no report of top delays may overtake an earlier one.
             drain_tasks=DrainTaskPolicy.fixed(1),
             partitions=PartitionPolicy.fixed(1),
             buffer_size=10_000,
             when_full=WhenFull.WAIT,
-            consumer=DatabaseWriter(connect),
+            consumer=writer,
             idle=IdleBackoff(0.001, 0.020),
             on_error=failure,
         ),
@@ -106,9 +103,13 @@ async def open_l1(
 
 
 async def open_topn(
-    manager: BatchQueueManager, database: BatchQueue[Any], failure: FirstFailure
+    manager: BatchQueueManager,
+    database: BatchQueue[Any],
+    failure: FirstFailure,
+    *,
+    by_epoch: bool = False,
 ) -> BatchQueue[Departure | Arrival]:
-    """Return the queue that ranks delays."""
+    """Return the queue that ranks delays: of the whole run, or of each epoch alone."""
     queue = await manager.create(
         "TOPN_PERSISTENCE",
         BatchQueueConfig[Departure | Arrival](
@@ -120,19 +121,21 @@ async def open_topn(
             on_error=failure,
         ),
     )
-    departures = LongestDelays[Departure](
-        "Departure", database, size=TOP_SIZE, every=1.0
-    )
-    arrivals = LongestDelays[Arrival]("Arrival", database, size=TOP_SIZE, every=1.0)
-    queue.add_handler(Departure, departures)
-    queue.add_handler(Arrival, arrivals)
+    ranked = DelaysOfEpoch if by_epoch else LongestDelays
+    for event in (Departure, Arrival):
+        handler: LongestDelays[Any] = ranked(
+            event.__name__, database, size=TOP_SIZE, every=1.0
+        )
+        queue.add_handler(event, handler)
     return queue
 
 
 async def open_exporter(
-    manager: BatchQueueManager, export: Path, failure: FirstFailure
+    manager: BatchQueueManager,
+    exporter: BatchHandler[Cancellation],
+    failure: FirstFailure,
 ) -> BatchQueue[Cancellation]:
-    """Return the queue that writes cancellations to a file."""
+    """Return the queue that exports cancellations."""
     return await manager.create(
         "CANCELLATION_EXPORTER",
         BatchQueueConfig[Cancellation](
@@ -140,7 +143,7 @@ async def open_exporter(
             partitions=PartitionPolicy.fixed(1),
             buffer_size=20_000,
             when_full=WhenFull.WAIT,
-            consumer=in_thread(JsonLines(export)),
+            consumer=exporter,
             idle=IdleBackoff(0.001, 0.200),
             on_error=failure,
         ),

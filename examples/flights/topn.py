@@ -73,6 +73,11 @@ class LongestDelays(Generic[E]):
     async def on_close(self) -> None:
         await self._report()
 
+    def forget(self) -> None:
+        """Begin anew: what was reported is no longer compared with."""
+        self._days.clear()
+        self._changed.clear()
+
     def _rank(self, event: E, delay: int) -> None:
         longest = self._days[event.day]
         rank = (
@@ -104,3 +109,17 @@ class LongestDelays(Generic[E]):
         for day in self._changed:
             for rank, row in enumerate(sorted(self._days[day], reverse=True), 1):
                 yield TopDelay(self._kind, day, rank, *row)
+
+
+class DelaysOfEpoch(LongestDelays[E]):
+    """Ranks each epoch's delays alone; the sink combines them with earlier epochs'.
+
+    An epoch that fails comes again. If its flights were still known here they would be
+    ranked twice.
+    """
+
+    async def on_flush(self) -> None:
+        try:
+            await super().on_flush()
+        finally:
+            self.forget()

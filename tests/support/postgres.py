@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import free_port
 
 USER = "postgres"
 
@@ -46,27 +47,71 @@ def find_binaries() -> Path | None:
     return None
 
 
+class Server:
+    """A PostgreSQL server on a free loopback port, its files in a new folder."""
+
+    def __init__(self, binaries: Path) -> None:
+        self._binaries = binaries
+        self._home = Path(tempfile.mkdtemp(prefix="postgres-for-tests-"))
+        self._port = free_port()
+        self.dsn = f"postgresql://{USER}@127.0.0.1:{self._port}/postgres"
+
+    def create(self) -> None:
+        """Make the empty database."""
+        if os.geteuid() == 0:
+            _ensure_account()
+            shutil.chown(self._home, USER)
+        options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--no-sync"]
+        data = ["-D", f"{self._home}/data"]
+        _run([f"{self._binaries}/initdb", *data, *options], self._home)
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        settings = (
+            f"-p {self._port} -k {self._home} -c listen_addresses=127.0.0.1"
+            " -c fsync=off"
+        )
+        self._control("-l", f"{self._home}/log", "-o", settings, "start")
+
+    def stop(self) -> None:
+        """Stop it as a crash would: nobody is waited for, nothing is tidied up."""
+        self._control("-m", "immediate", "stop")
+
+    def remove(self) -> None:
+        """Delete its files."""
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a server to stop."""
+        return (self._home / "data" / "postmaster.pid").exists()
+
+    def _control(self, *arguments: str) -> None:
+        data = ["-D", f"{self._home}/data", "-w"]
+        _run([f"{self._binaries}/pg_ctl", *data, *arguments], self._home)
+
+
+@contextmanager
+def server(binaries: Path) -> Iterator[Server]:
+    """Start a new server, which may be stopped and started; remove it at the end."""
+    made = Server(binaries)
+    try:
+        made.create()
+        made.start()
+        yield made
+    finally:
+        try:
+            if made.is_running:
+                made.stop()
+        finally:
+            made.remove()
+
+
 @contextmanager
 def running_server(binaries: Path) -> Iterator[str]:
-    """Start a new cluster on a free loopback port; stop and remove it at the end."""
-    home = Path(tempfile.mkdtemp(prefix="postgres-for-tests-"))
-    if os.geteuid() == 0:
-        _ensure_account()
-        shutil.chown(home, USER)
-    data, port = home / "data", _free_port()
-    settings = f"-p {port} -k {home} -c listen_addresses=127.0.0.1 -c fsync=off"
-    control = [f"{binaries}/pg_ctl", "-D", f"{data}", "-w"]
-    try:
-        options = ["-A", "trust", "-U", USER, "-E", "UTF8", "--no-sync"]
-        _run([f"{binaries}/initdb", "-D", f"{data}", *options], home)
-        log = ["-l", f"{home}/log", "-o", settings]
-        _run([*control, *log, "start"], home)
-        try:
-            yield f"postgresql://{USER}@127.0.0.1:{port}/postgres"
-        finally:
-            _run([*control, "-m", "immediate", "stop"], home)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    """Start a new server, and give its DSN; stop and remove it at the end."""
+    with server(binaries) as made:
+        yield made.dsn
 
 
 def _run(command: list[str], home: Path) -> None:
@@ -97,10 +142,3 @@ def _ensure_account() -> None:
         pwd.getpwnam(USER)
     except KeyError:
         pytest.skip(f"needs PostgreSQL: it can't run as root, and no user {USER!r}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

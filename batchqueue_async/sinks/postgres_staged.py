@@ -1,0 +1,224 @@
+"""A table of a PostgreSQL server that many processes fill, each epoch exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+from uuid import UUID
+
+import asyncpg
+from anyio import to_thread
+
+from .checks import refuse, require_count, require_name
+from .csv_rows import csv_rows
+from .epochs import Epoch
+from .postgres_connections import PostgresConnections
+from .postgres_staged_statements import KEY, StagedStatements
+from .staged import Attempt, StagedRowsMissing, Token, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from asyncpg.transaction import Transaction
+
+
+@dataclass
+class _Open:
+    """An attempt that has staged something, with the connection that it holds."""
+
+    connection: asyncpg.Connection
+    transaction: Transaction
+    columns: list[str]
+    rows: int = field(default=0)
+
+
+class PostgresStagedSink:
+    """Stages record batches in PostgreSQL and publishes an epoch in one transaction.
+
+    Why it is exactly once: an attempt is one transaction of COPYs into a staging table,
+    so a killed one leaves no row. `publish` locks the epoch, looks for its fence, moves
+    the rows of exactly the attempts that its tokens name into the table, removes all
+    others, adds the fence, and commits that as one transaction. An attempt registers
+    before its first row and finds itself struck off when it seals too late.
+
+    What it costs: rows are written twice, first by COPY into an unlogged table, in
+    parallel, then by one INSERT on the server, which is the part that doesn't scale
+    out. If the server crashes in between the staged rows are gone; `publish` counts
+    them, raises `StagedRowsMissing`, and the epoch has to run again. A process that
+    stages holds one connection. One small row per published epoch stays. Attempts whose
+    driver died for good go after 7 days, with the next `publish` into the table.
+
+    The columns of the record batches are matched by name. The table must exist; the
+    tables `<table>_staged`, `batchqueue_attempts` and `batchqueue_published` are made
+    beside it when they are missing, which takes the right to create tables there. After
+    adding a column to the table, drop `<table>_staged` while nobody writes.
+
+    Args:
+        url: The server and the database: `postgresql://...`.
+        table: Where rows go; "schema.table" for one outside of the search path.
+        on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
+        timeout: Seconds to wait for a connection.
+
+    Raises:
+        TypeError: An argument is of the wrong kind.
+        ValueError: An argument has a wrong value.
+    """
+
+    def __init__(
+        self, url: str, table: str, *, on_conflict: str = "", timeout: float = 30.0
+    ) -> None:
+        require_name("url", url)
+        require_name("table", table)
+        require_count("timeout", int(timeout), at_least=1)
+        self._sql = StagedStatements(table, on_conflict)
+        self._connections = PostgresConnections(url, timeout, self._prepare)
+        self._open: dict[str, _Open] = {}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        """Make one from the data source's options: `url`, `table`, `on_conflict`.
+
+        Spark keeps a `url` out of its logs and pages, so that the password in it is.
+        """
+        for name in ("url", "table"):
+            if name not in options:
+                refuse(name, "given as an option", None)
+        return cls(
+            options["url"],
+            options["table"],
+            on_conflict=options.get("on_conflict", ""),
+        )
+
+    async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
+        """Copy the rows in the attempt's transaction.
+
+        Raises:
+            TypeError: A column is of a type that can't be copied.
+            asyncpg.PostgresError: The server refuses, or is gone.
+        """
+        current = self._open.get(attempt.name)
+        if current is None:
+            current = await self._begin(attempt, list(items[0].schema.names))
+        # Off the loop: a wide batch takes a while.
+        source = await to_thread.run_sync(csv_rows, items, str(UUID(attempt.name)))
+        await current.connection.copy_to_table(
+            self._sql.staging_name,
+            schema_name=self._sql.schema,
+            columns=[KEY, *current.columns],
+            source=source,
+            format="csv",
+        )
+        current.rows += sum(batch.num_rows for batch in items)
+
+    async def seal(self, attempt: Attempt, /) -> Token:
+        """Commit the attempt's transaction, unless the epoch is over for it."""
+        current = self._open.get(attempt.name)
+        if current is None:
+            return Token(attempt, 0)
+        epoch, connection = attempt.epoch, current.connection
+        await connection.execute(self._sql.share_epoch, epoch.query, epoch.batch)
+        if not await connection.fetchval(self._sql.is_registered, UUID(attempt.name)):
+            await self.abandon(attempt)
+            return Token(attempt, 0)
+        if await self._is_published(connection, epoch):
+            await self.abandon(attempt)
+            return Token(attempt, 0)
+        await current.transaction.commit()
+        self._connections.give_back(self._open.pop(attempt.name).connection)
+        return Token(attempt, current.rows, "\0".join(current.columns))
+
+    async def abandon(self, attempt: Attempt, /) -> None:
+        """Roll the attempt's transaction back, and strike it off."""
+        current = self._open.pop(attempt.name, None)
+        if current is not None:
+            try:
+                await current.transaction.rollback()
+                await current.connection.execute(self._sql.forget, UUID(attempt.name))
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                # Rolls back, too. `publish` or `discard` strikes it off.
+                current.connection.terminate()
+            else:
+                self._connections.give_back(current.connection)
+
+    async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
+        """Move the rows and add the fence in one transaction.
+
+        Raises:
+            StagedRowsMissing: The server has lost staged rows.
+            asyncpg.PostgresError: The server refuses, or is gone.
+        """
+        rows = rows_of(epoch, tokens)
+        key = (epoch.query, epoch.batch)
+        async with self._locked(epoch) as connection:
+            is_new = not await self._is_published(connection, epoch)
+            if is_new:
+                await self._move(connection, epoch, [t for t in tokens if t.rows])
+                await connection.execute(self._sql.add_fence, *key, rows)
+            over = await connection.fetch(self._sql.forget_epoch, *key)
+            await connection.execute(self._sql.clean, [r["name"] for r in over])
+        return is_new
+
+    async def discard(self, epoch: Epoch, run: str, /) -> None:
+        """Strike the run's attempts off and delete their rows."""
+        async with self._locked(epoch) as connection:
+            key = (epoch.query, epoch.batch, run)
+            over = await connection.fetch(self._sql.forget_run, *key)
+            await connection.execute(self._sql.clean, [r["name"] for r in over])
+
+    async def is_published(self, epoch: Epoch, /) -> bool:
+        """Return whether the fence is there."""
+        connection = await self._connections.take()
+        is_there = await self._is_published(connection, epoch)
+        self._connections.give_back(connection)
+        return is_there
+
+    async def close(self) -> None:
+        """Close the connections; the server undoes unsealed attempts."""
+        self._open.clear()
+        self._connections.close()
+
+    async def _prepare(self, connection: asyncpg.Connection) -> None:
+        if not await connection.fetchval(self._sql.exists):
+            await connection.execute(self._sql.create)
+
+    @asynccontextmanager
+    async def _locked(self, epoch: Epoch) -> AsyncIterator[asyncpg.Connection]:
+        """Run a transaction that has the epoch for itself."""
+        connection = await self._connections.take()
+        # What others committed until the lock was there must be seen.
+        async with connection.transaction(isolation="read_committed"):
+            await connection.execute("SET LOCAL synchronous_commit = on")
+            await connection.execute(self._sql.lock_epoch, epoch.query, epoch.batch)
+            yield connection
+        self._connections.give_back(connection)
+
+    async def _is_published(self, connection: asyncpg.Connection, epoch: Epoch) -> bool:
+        found = await connection.fetchval(
+            self._sql.find_fence, epoch.query, epoch.batch
+        )
+        return found is not None
+
+    async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:
+        connection = await self._connections.take()
+        epoch = attempt.epoch
+        entry = (epoch.query, epoch.batch, attempt.run, UUID(attempt.name))
+        # Before the transaction, so that a `discard` finds it.
+        await connection.execute(self._sql.register, *entry)
+        transaction = connection.transaction(isolation="read_committed")
+        await transaction.start()
+        current = _Open(connection, transaction, columns)
+        self._open[attempt.name] = current
+        return current
+
+    async def _move(
+        self, connection: asyncpg.Connection, epoch: Epoch, tokens: list[Token]
+    ) -> None:
+        if not tokens:
+            return
+        names = [UUID(token.attempt.name) for token in tokens]
+        found: int = await connection.fetchval(self._sql.count, names)
+        if found != sum(token.rows for token in tokens):
+            raise StagedRowsMissing(epoch, sum(t.rows for t in tokens), found)
+        columns = tokens[0].place.split("\0")
+        await connection.execute(self._sql.publish(columns), names)

@@ -1,0 +1,74 @@
+"""From a handler's items to record batches of pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from .checks import refuse
+from .rows import Row, RowReader
+
+T = TypeVar("T")
+
+
+class RecordBatchReader(Generic[T]):
+    """Makes record batches of items.
+
+    Args:
+        schema: Of the batches; None if all items are record batches.
+        to_row: Makes a row of an item.
+    """
+
+    def __init__(
+        self, schema: pa.Schema | None, to_row: Callable[[T], Row] | None
+    ) -> None:
+        if schema is not None and not isinstance(schema, pa.Schema):
+            refuse("schema", "a pyarrow.Schema", schema, TypeError)
+        if schema is None and to_row is not None:
+            refuse("schema", "given together with to_row", schema)
+        self._schema = schema
+        self._to_row = to_row
+
+    def batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
+        """Return the items' rows in their order.
+
+        Raises:
+            TypeError: An item is nothing that a row can be made of.
+            ValueError: A row does not fit the schema.
+        """
+        rows: list[Any] = []
+        for item in items:
+            if self._to_row is None and isinstance(item, pa.RecordBatch):
+                yield from self._of_rows(rows)
+                rows = []
+                yield item if self._schema is None else _fitted(item, self._schema)
+            else:
+                rows.append(item)
+        yield from self._of_rows(rows)
+
+    def _of_rows(self, items: list[Any]) -> Iterator[pa.RecordBatch]:
+        if not items:
+            return
+        if self._schema is None:
+            rule = "a record batch, for a sink without a schema"
+            refuse("an item", rule, items[0], TypeError)
+        reader = RowReader(self._schema.names, self._to_row, _no_batches)
+        columns = zip(*reader.rows(items), strict=True)
+        arrays = [
+            pa.array(column, field.type)
+            for column, field in zip(columns, self._schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if set(batch.schema.names) != set(schema.names):
+        rule = f"a record batch with the columns {tuple(schema.names)}"
+        refuse("an item", rule, tuple(batch.schema.names))
+    return batch.select(schema.names).cast(schema)
+
+
+def _no_batches(batch: Mapping[str, Any]) -> Iterable[Row]:
+    refuse("an item", "a row", batch, TypeError)

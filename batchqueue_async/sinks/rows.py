@@ -1,0 +1,121 @@
+"""From a handler's items to the rows of a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from .checks import refuse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+Row: TypeAlias = Sequence[Any]
+"""One row's values, in the order of the sink's columns."""
+
+BatchReader: TypeAlias = Callable[["pa.RecordBatch"], Iterable[Row]]
+"""Makes rows of a record batch that has the sink's columns, in their order."""
+
+
+class RowReader(Generic[T]):
+    """Makes rows of items, for a table with these columns.
+
+    Args:
+        columns: The names of the columns.
+        to_row: Makes a row of an item; None for items that are tuples or lists,
+            mappings by column, or whole record batches of pyarrow.
+        read_batch: Makes rows of a record batch.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        to_row: Callable[[T], Row] | None,
+        read_batch: BatchReader,
+    ) -> None:
+        self._columns = tuple(columns)
+        self._to_row = to_row
+        self._read_batch = read_batch
+
+    def rows(self, items: Iterable[T]) -> list[Row]:
+        """Return the rows of the items, in their order.
+
+        Raises:
+            TypeError: An item is nothing that a row can be made of.
+            ValueError: A row has too many values, or too few.
+        """
+        rows = list(self._rows(items))
+        wanted = len(self._columns)
+        for row in rows:
+            if len(row) != wanted:
+                refuse("an item", f"a row of {wanted} values {self._columns}", row)
+        return rows
+
+    def _rows(self, items: Iterable[Any]) -> Iterator[Row]:
+        if self._to_row is not None:
+            yield from map(self._to_row, items)
+            return
+        for item in items:
+            if isinstance(item, tuple | list):
+                yield item
+            elif isinstance(item, Mapping):
+                yield self._row_of_mapping(item)
+            elif is_record_batch(item):
+                yield from self._read_batch(self._select(item))
+            else:
+                rule = "a tuple, a list, a mapping or a record batch without to_row"
+                refuse("an item", rule, item, TypeError)
+
+    def _row_of_mapping(self, item: Mapping[str, Any]) -> Row:
+        if item.keys() != set(self._columns):
+            refuse("an item", f"a mapping of {self._columns}", item)
+        return [item[column] for column in self._columns]
+
+    def _select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if set(batch.schema.names) != set(self._columns):
+            rule = f"a record batch with the columns {self._columns}"
+            refuse("an item", rule, tuple(batch.schema.names))
+        return batch.select(list(self._columns))
+
+
+def is_record_batch(item: object) -> bool:
+    """Tell a record batch without importing pyarrow, which need not be there."""
+    pyarrow = sys.modules.get("pyarrow")
+    return pyarrow is not None and isinstance(item, pyarrow.RecordBatch)
+
+
+def python_rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Return rows with `datetime` objects for timestamps."""
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def plain_rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Return rows with whole microseconds since 1970 (UTC) for timestamps."""
+    import pyarrow as pa  # noqa: PLC0415  # a batch of it is here, so it is, too
+
+    def plain(column: pa.Array) -> list[Any]:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        values: list[Any] = column.to_pylist()
+        return values
+
+    return zip(*map(plain, batch.columns), strict=True)
+
+
+def plain_value(value: object) -> object:
+    """Return a number, a text or bytes; as a text what databases without types lack."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, date | time):
+        return str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value
+
+
+_PLAIN = frozenset((int, float, str, bytes, bool, type(None)))

@@ -1,0 +1,156 @@
+"""The contract of a sink that many processes write to, and one publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+from .checks import require_count, require_name
+from .epochs import Epoch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one process to stage one partition's part of an epoch.
+
+    Attributes:
+        epoch: What the rows belong to.
+        run: Which run of the epoch this is part of: a restarted driver is another one.
+        partition: The partition's number in this run; says nothing about its rows.
+        name: Unique among all attempts there ever are, those of killed runs included.
+
+    Raises:
+        TypeError: If a text is of the wrong kind.
+        ValueError: If one is empty, or the partition negative.
+    """
+
+    epoch: Epoch
+    run: str
+    partition: int
+    name: str
+
+    def __post_init__(self) -> None:
+        require_name("run", self.run)
+        require_count("partition", self.partition, at_least=0)
+        require_name("name", self.name)
+
+    def __str__(self) -> str:
+        """Return the partition and its epoch, as logs show them."""
+        return f"partition {self.partition} of {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The receipt for what an attempt has staged; small, and travels to the driver.
+
+    Attributes:
+        attempt: Whose rows they are.
+        rows: How many; `publish` compares it with what it finds.
+        place: Where they are, in the sink's own words.
+    """
+
+    attempt: Attempt
+    rows: int
+    place: str = ""
+
+
+@runtime_checkable
+class StagedSink(Protocol[T]):
+    """Where many processes stage an epoch's rows, and one makes them visible.
+
+    On executors an attempt is any number of `stage` calls, then `seal` or `abandon`,
+    one after the other. On the driver's side the epoch ends with `publish` or
+    `discard`. Any of these processes may die at any point, and then the epoch comes
+    again with another `run`, possibly divided into other partitions.
+
+    What an implementation must keep:
+
+    * Nothing is visible before `publish`; what it publishes is exactly what its tokens
+      stand for, and becomes visible in one transaction with the epoch's fence.
+    * The fence stands for the whole epoch. One per partition loses rows when the
+      parallelism changes between crash and restart.
+    * An attempt that was sealed but isn't among the tokens (of a retried task, of
+      speculation, of an earlier run) is removed by `publish`, and one that is sealed
+      later than that leaves nothing.
+    * The constructor does no I/O: it runs wherever the sink is named.
+
+    All methods of one object are called on one event loop.
+    """
+
+    async def stage(self, attempt: Attempt, items: list[T], /) -> None:
+        """Add items to the attempt. If it raises, the attempt can only be abandoned."""
+
+    async def seal(self, attempt: Attempt, /) -> Token:
+        """Make what was staged durable, and invisible still; returns the receipt.
+
+        An attempt without items is sealed, too; that should cost no I/O. If the epoch
+        was published, or the run discarded, in the meantime, it keeps nothing.
+        """
+
+    async def abandon(self, attempt: Attempt, /) -> None:
+        """Undo what an unsealed attempt has staged; unknown ones are fine."""
+
+    async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
+        """Make the tokens' rows and the fence visible in one transaction.
+
+        Whatever else is staged for the epoch is removed. Returns False, and changes
+        nothing that is visible, if the epoch was published before. If it raises the
+        epoch may be published or not; `is_published` tells.
+
+        Raises:
+            StagedRowsMissing: The rows found aren't those of the tokens.
+        """
+
+    async def discard(self, epoch: Epoch, run: str, /) -> None:
+        """Remove what the run has staged, and what it seals from now on.
+
+        Never touches what is published, nor another run's rows.
+        """
+
+    async def is_published(self, epoch: Epoch, /) -> bool:
+        """Return whether the fence is there."""
+
+    async def close(self) -> None:
+        """Give connections and files back; unsealed attempts are undone."""
+
+
+class StagedRowsMissing(Exception):
+    """Less is staged than was sealed, so nothing was published.
+
+    For instance the database server crashed in between, and its unlogged tables are
+    empty. Run the epoch again: a restarted query does that by itself.
+    """
+
+    def __init__(self, epoch: Epoch, expected: int, found: int) -> None:
+        super().__init__(epoch, expected, found)
+        self.epoch = epoch
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        """Return which epoch it is, and both numbers."""
+        return (
+            f"{self.epoch}: {self.expected} rows were sealed, but {self.found} are "
+            "staged; nothing was published"
+        )
+
+
+def rows_of(epoch: Epoch, tokens: Sequence[Token]) -> int:
+    """Return how many rows the tokens stand for.
+
+    Raises:
+        ValueError: A token is of another epoch, or an attempt occurs twice.
+    """
+    names = set()
+    for token in tokens:
+        if token.attempt.epoch != epoch or token.attempt.name in names:
+            msg = (
+                f"tokens must be of {epoch}, one per attempt, got {token} among "
+                f"{len(tokens)}"
+            )
+            raise ValueError(msg)
+        names.add(token.attempt.name)
+    return sum(token.rows for token in tokens)

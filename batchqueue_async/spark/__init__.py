@@ -1,0 +1,74 @@
+"""Spark's rows into queues, and out of them exactly once.
+
+On the driver:
+
+* `arrow_batches`, `items`, `push`: a frame's rows as columns, as items, into a queue.
+* `foreach_batch`: a stream's micro-batches, each exactly once into an `EpochSink`.
+* `progress_listener`: a query's progress and the queue's statistics in one record.
+* `java`: a Java runtime for machines that have none.
+
+On the executors:
+
+* `executor_queue`: one queue per Python worker process, for functions of your own.
+* `write_partitions`: a frame's partitions into those queues, with a receipt.
+* `data_source`: `format("batchqueue")`, each write and micro-batch exactly once into a
+  `StagedSink`.
+
+This package is the only one that imports pyspark.
+"""
+
+from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
+from batchqueue_async.sinks.staged import (
+    Attempt,
+    StagedRowsMissing,
+    StagedSink,
+    Token,
+)
+
+from .arrow_batches import arrow_batches, whole_frame
+from .data_source import BatchQueueSource
+from .executor_queue import (
+    OpenQueue,
+    close_executor_queues,
+    executor_queue,
+    flushed_queue,
+)
+from .foreach_batch import ForeachBatchSink
+from .items import to_batches, to_dicts, to_objects, to_tuples
+from .java import JavaMissingError, ensure_java
+from .partition_results import PartitionResult, PartitionsFailed, WriteResult
+from .progress_listener import QueryRecord, QueueProgressListener
+from .push import PushProgress, push
+from .write_partitions import write_partitions
+
+__all__ = [
+    "Attempt",
+    "BatchQueueSource",
+    "Epoch",
+    "EpochSink",
+    "EpochWriter",
+    "ForeachBatchSink",
+    "JavaMissingError",
+    "OpenQueue",
+    "PartitionResult",
+    "PartitionsFailed",
+    "PushProgress",
+    "QueryRecord",
+    "QueueProgressListener",
+    "StagedRowsMissing",
+    "StagedSink",
+    "Token",
+    "WriteResult",
+    "arrow_batches",
+    "close_executor_queues",
+    "ensure_java",
+    "executor_queue",
+    "flushed_queue",
+    "push",
+    "to_batches",
+    "to_dicts",
+    "to_objects",
+    "to_tuples",
+    "whole_frame",
+    "write_partitions",
+]

@@ -1,0 +1,117 @@
+"""`df.write.format("batchqueue")`: staged on executors, published by the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+)
+
+from batchqueue_async.sinks.epochs import Epoch
+
+from .data_source_writers import BatchWriter, StreamWriter
+from .sink_factory import find_factory
+from .staging import StagingQueue
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+FORMAT = "batchqueue"
+# Ours and Spark's; the rest is the sink's.
+_OWN = {"sink", "query", "batch", "checkpointlocation", "path"}
+
+
+class BatchQueueSource(DataSource):
+    """Writes a DataFrame, or a streaming query, into a `StagedSink`, exactly once.
+
+    Spark finds it by itself, as `format("batchqueue")`, where this package is installed
+    for the driver's and the executors' Python. Options:
+
+    `sink`: `package.module:factory`. The factory gets the options and returns a
+        `StagedSink`; on executors it is called once per Python worker process, and
+        where Spark commits once per commit.
+    `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
+        batch write has none by default, so that each is a new one; with a name, a write
+        of the same `query` and `batch` that was published before changes nothing.
+    `batch`: With `query`, the number of this batch write; 0 by default.
+
+    Others are the sink's. In SQL they go to the statement, since Spark keeps those of a
+    table to itself: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
+
+    The save mode is append, a stream's output mode append or update, and its trigger
+    one that makes micro-batches. All of it works with Spark Connect, too.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` expects."""
+        return FORMAT
+
+    def writer(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001  # Spark's signature
+    ) -> DataSourceArrowWriter:
+        """Check the options and return the writer of one batch job."""
+        settings = Settings.of(self.options)
+        if overwrite:
+            msg = 'mode must be "append": staged rows are added, got "overwrite"'
+            raise ValueError(msg)
+        epoch = Epoch(settings.query or f"write-{uuid4()}", settings.batch)
+        return BatchWriter(settings.open_queue, epoch, uuid4().hex)
+
+    def streamWriter(  # noqa: N802  # Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001  # Spark's signature
+    ) -> DataSourceStreamArrowWriter:
+        """Check the options and return a writer; Spark makes one per micro-batch."""
+        if overwrite:
+            msg = (
+                'outputMode must be "append" or "update": staged rows are added, '
+                'got "complete"'
+            )
+            raise ValueError(msg)
+        if "batch" in self.options:
+            msg = (
+                "batch must be left out for a stream, which numbers its batches itself,"
+                f" got {self.options['batch']!r}"
+            )
+            raise ValueError(msg)
+        settings = Settings.of(self.options)
+        return StreamWriter(settings.open_queue, settings.query)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options, checked."""
+
+    open_queue: StagingQueue
+    query: str | None
+    batch: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Settings:
+        """Read them.
+
+        Raises:
+            ValueError: The sink can't be found, or `batch` is no number from 0 on, or
+                stands there without `query`.
+        """
+        options = {key.lower(): value for key, value in options.items()}
+        sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
+        find_factory(sink)
+        if query == "":
+            msg = f"query must be a name, got {query!r}"
+            raise ValueError(msg)
+        if batch is not None and not (query and batch.isdecimal()):
+            msg = f"batch must be a number >= 0, given with query, got {batch!r}"
+            raise ValueError(msg)
+        theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
+        return cls(StagingQueue(str(sink), theirs), query, int(batch or 0))

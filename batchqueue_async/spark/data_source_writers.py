@@ -1,0 +1,170 @@
+"""The two writers: what runs on executors, and what runs where Spark commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from batchqueue_async import BatchQueueError
+from batchqueue_async.sinks.epochs import Epoch
+from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
+
+from .sink_factory import make_sink
+from .staging import StagingQueue, stage_rows
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+R = TypeVar("R")
+
+# Spark sets these for the jobs of a streaming query, and takes them to its tasks.
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+_RUN = "spark.jobGroup.id"
+_IS_CONTINUOUS = "__is_continuous_processing"
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the commit."""
+
+    token: Token
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one batch job. Spark pickles it to tasks, and to where it commits.
+
+    Args:
+        open_queue: Names the sink.
+        epoch: What the whole job is to the sink.
+        run: This job's own name.
+    """
+
+    def __init__(self, open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
+        self._open_queue = open_queue
+        self._epoch = epoch
+        self._run = run
+
+    def write(self, iterator: Iterator[RecordBatch]) -> Staged:
+        """Stage one partition, on an executor."""
+        attempt = _attempt(_task(), self._epoch, self._run)
+        return Staged(stage_rows(self._open_queue, attempt, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish all partitions, beside the driver."""
+        publish(self._open_queue, self._epoch, _tokens(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove whatever the job has staged, beside the driver."""
+        discard(self._open_queue, self._epoch, self._run)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches. Spark makes a new one for each, and another to commit it.
+
+    So what the commit knows of the query came with the tasks' messages.
+
+    Args:
+        open_queue: Names the sink.
+        query: Replaces the id of the checkpoint as the name of who delivers.
+    """
+
+    def __init__(self, open_queue: StagingQueue, query: str | None) -> None:
+        self._open_queue = open_queue
+        self._query = query
+
+    def write(self, iterator: Iterator[RecordBatch]) -> Staged:
+        """Stage one partition of a micro-batch, on an executor."""
+        task = _task()
+        query, batch, run = map(task.getLocalProperty, (_QUERY, _BATCH, _RUN))
+        if task.getLocalProperty(_IS_CONTINUOUS) == "true":
+            batch = None  # its epochs end without asking the sink
+        if not (query and batch and run):
+            msg = (
+                "the trigger must make micro-batches: this task has no "
+                f"{_QUERY}, {_BATCH} and {_RUN}, got {(query, batch, run)}"
+            )
+            raise BatchQueueError(msg)
+        attempt = _attempt(task, Epoch(self._query or query, int(batch)), run)
+        return Staged(stage_rows(self._open_queue, attempt, iterator))
+
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803  # Spark's name
+    ) -> None:
+        """Publish the micro-batch, beside the driver.
+
+        One without partitions has no rows: there is nothing to publish.
+        """
+        tokens = _tokens(messages)
+        if tokens:
+            epoch = tokens[0].attempt.epoch
+            if epoch.batch != batchId:
+                msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
+                raise BatchQueueError(msg)
+            publish(self._open_queue, epoch, tokens)
+
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803  # Spark's name
+    ) -> None:
+        """Remove what the micro-batch has staged, beside the driver.
+
+        If no task has sealed anything, then nobody here knows the query's name. A task
+        that failed has undone its own; one that was killed right after sealing leaves
+        rows that the next `publish` of the same batch removes.
+        """
+        for token in _tokens(messages)[:1]:
+            discard(self._open_queue, token.attempt.epoch, token.attempt.run)
+
+
+def publish(open_queue: StagingQueue, epoch: Epoch, tokens: list[Token]) -> bool:
+    """Publish with a sink of its own, blocking."""
+    return _with_sink(open_queue, lambda sink: sink.publish(epoch, tokens))
+
+
+def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
+    """Discard with a sink of its own, blocking."""
+    _with_sink(open_queue, lambda sink: sink.discard(epoch, run))
+
+
+def _with_sink(
+    open_queue: StagingQueue, use: Callable[[StagedSink[Any]], Awaitable[R]]
+) -> R:
+    async def run() -> R:
+        sink = make_sink(open_queue.sink, dict(open_queue.options))
+        try:
+            return await use(sink)
+        finally:
+            await sink.close()
+
+    return asyncio.run(run())
+
+
+def _tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
+    return [message.token for message in messages if isinstance(message, Staged)]
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    if task is None:
+        msg = "rows are staged by Spark's tasks only; there is none here"
+        raise BatchQueueError(msg)
+    return task
+
+
+def _attempt(task: TaskContext, epoch: Epoch, run: str) -> Attempt:
+    # Spark's numbers start again with every driver, so they can't tell attempts apart.
+    return Attempt(epoch, run, task.partitionId(), uuid4().hex)

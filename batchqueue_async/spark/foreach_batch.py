@@ -1,0 +1,175 @@
+"""Structured Streaming's micro-batches go through a queue, each exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
+from batchqueue_async.sinks.epochs import require_sink
+
+from .arrow_batches import whole_frame
+from .items import require_callable
+from .on_loop import on_loop
+from .push import Deadline, ToItems, chosen, push_batches, require_queue
+from .queries import query_id, refuse_connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+T = TypeVar("T")
+
+logger = logging.getLogger("batchqueue_async")
+
+
+class ForeachBatchSink(Generic[T]):
+    """A function for `writeStream.foreachBatch`: pushes a micro-batch into a queue.
+
+    It returns when everything in the micro-batch was handled, caches included: handlers
+    that hold something back get `on_flush`. Then Spark commits it. If anything ended
+    other than handled it raises, which fails the micro-batch and ends the query; a
+    restart delivers it again.
+
+    Without `sink` that is at least once: what a failed attempt wrote stays, and comes
+    again. With `sink` a micro-batch is an epoch: it is begun, written through the
+    queue's handler, and committed after the flush, before Spark commits it. What comes
+    again although it is committed, because the driver died in between, is skipped.
+
+    The queue's handler must write into the same sink. An `EpochWriter` is both::
+
+        writer = EpochWriter(SqliteEpochSink("rows.db", "rows", ("id", "name")))
+        queue = loop_thread.open("rows", BatchQueueConfig(consumer=writer))
+        stream.writeStream.foreachBatch(ForeachBatchSink(queue, sink=writer))
+
+    After a failure, what is still waiting or cached from it is driven out before the
+    next attempt, so that it cannot mix with that one; as long as this fails, no
+    micro-batch is accepted. A handler that keeps what it could not write keeps it until
+    then.
+
+    One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
+    Calls wait for each other, since a stopped query's last call may still be running.
+    It works in the driver's process only, so not with Spark Connect, whose server runs
+    `foreachBatch` elsewhere; there it raises.
+
+    Args:
+        sync_queue: The queue, as other threads see it.
+        to_items: Makes items of a record batch, as for `push`.
+        sink: Where the handler writes; None for at least once.
+        timeout: Seconds for a micro-batch's way through the queue; None for no limit.
+        fetch: How its rows come to the driver. `whole_frame` is one Spark job and needs
+            memory for all of it; `arrow_batches` needs memory for two partitions, and a
+            Spark job for each partition.
+
+    Raises:
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If the timeout is negative.
+    """
+
+    def __init__(
+        self,
+        sync_queue: SyncBatchQueue[T],
+        to_items: ToItems[T] | None = None,
+        sink: EpochSink[Any] | None = None,
+        *,
+        timeout: float | None = None,
+        fetch: Callable[[DataFrame], Iterator[pa.RecordBatch]] = whole_frame,
+    ) -> None:
+        require_queue("sync_queue", sync_queue)
+        if sink is not None:
+            require_sink("sink", sink)
+        require_callable("fetch", fetch)
+        Deadline(timeout)
+        self._sync_queue = sync_queue
+        self._to_items = chosen(to_items)
+        self._sink = sink
+        self._timeout = timeout
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._is_settled = True
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Take a micro-batch; called by Spark, on a thread of its own.
+
+        Raises:
+            DeliveryError: Items ended other than handled.
+            TimeoutError: It took longer than `timeout`.
+            BatchQueueError: The queue is closed, its loop is dead, an earlier failure
+                is not over, or this is Spark Connect.
+        """
+        refuse_connect(df, "ForeachBatchSink")
+        epoch = Epoch(query_id(df), batch_id)
+        with self._lock:
+            if not self._is_settled:
+                self._settle(epoch)
+            if self._sink is None:
+                self._attempt(df)
+            elif on_loop(self._sync_queue, partial(self._sink.is_committed, epoch)):
+                logger.info("%s is committed already: skipped", epoch)
+            else:
+                self._attempt_epoch(df, epoch, self._sink)
+
+    def __reduce__(self) -> NoReturn:
+        msg = (
+            "a ForeachBatchSink cannot leave its process, where its queue runs. Under"
+            " Spark Connect foreachBatch runs in the server's: use write_partitions, or"
+            ' writeStream.format("batchqueue")'
+        )
+        raise BatchQueueError(msg)
+
+    def _attempt_epoch(self, df: DataFrame, epoch: Epoch, sink: EpochSink[Any]) -> None:
+        try:
+            on_loop(self._sync_queue, partial(sink.begin, epoch))
+            items = self._attempt(df)
+            _warn_if_unwritten(epoch, sink, items)
+            on_loop(self._sync_queue, partial(sink.commit, epoch))
+        except BaseException:
+            self._give_up(epoch, sink)
+            raise
+
+    def _attempt(self, df: DataFrame) -> int:
+        deadline = Deadline(self._timeout)
+        self._is_settled = False
+        items = push_batches(
+            self._fetch(df), self._sync_queue, self._to_items, deadline
+        )
+        self._is_settled = True
+        return items
+
+    def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
+        try:
+            on_loop(self._sync_queue, partial(sink.abort, epoch))
+        except Exception:
+            # The news is what made it fail; what is left goes with the next `begin`.
+            logger.exception("what was staged for %s cannot be discarded", epoch)
+        with contextlib.suppress(Exception):
+            self._settle(epoch)
+
+    def _settle(self, epoch: Epoch) -> None:
+        """Drive out what a failed attempt left in the queue and in caches."""
+        if self._is_settled:
+            return
+        try:
+            self._sync_queue.flush(self._timeout)
+        except DeliveryError as error:
+            # Items that failed are gone; a cache that failed still has what it held.
+            outcomes = {failure.outcome for failure in error.failures}
+            if "on_flush" in outcomes or error.count > len(error.failures):
+                msg = f"{epoch} has to wait: a handler still holds what failed before"
+                raise BatchQueueError(msg) from error
+        self._is_settled = True
+
+
+def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
+    if items and isinstance(sink, EpochWriter) and not sink.written:
+        logger.warning(
+            "%s: %d items were handled, but none was written into the epoch; the"
+            " queue's handler must write through the same EpochWriter",
+            epoch,
+            items,
+        )

@@ -1,0 +1,163 @@
+"""The driver pushes a frame into a queue, and gets a receipt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from batchqueue_async import BatchQueueError, SyncBatchQueue
+
+from .arrow_batches import arrow_batches
+from .items import require_callable, to_tuples
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+T = TypeVar("T")
+
+ToItems: TypeAlias = "Callable[[pa.RecordBatch], Iterable[T]]"
+"""What makes a queue's items of a record batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushProgress:
+    """How far a push is.
+
+    Attributes:
+        rows: How many rows Spark has delivered.
+        items: How many items of them the queue has accepted.
+        seconds: Since the push began.
+    """
+
+    rows: int
+    items: int
+    seconds: float
+
+
+def push(
+    df: DataFrame,
+    sync_queue: SyncBatchQueue[T],
+    *,
+    to_items: ToItems[T] | None = None,
+    timeout: float | None = None,
+    on_progress: Callable[[PushProgress], object] | None = None,
+) -> int:
+    """Put a frame's rows into a queue and wait until they are handled.
+
+    Rows come in their order, as `arrow_batches` delivers them. While the queue is full
+    this thread waits, and so does Spark, which computes one partition ahead: memory is
+    bound by two partitions and the queue's own buffer. Ctrl-C, and whatever `to_items`
+    or `on_progress` raises, end it; what was accepted until then is handled.
+
+    It is at least once for the frame as a whole: who calls it again after a failure
+    pushes the same rows again. For exactly once see `ForeachBatchSink`.
+
+    Args:
+        df: A batch frame, of a classic session or of Spark Connect.
+        sync_queue: The queue, as other threads see it.
+        to_items: Makes items of a record batch: `to_tuples` (None means this one),
+            `to_dicts`, `to_batches`, `to_objects(Type)`, or a function of yours.
+        timeout: Seconds for all of it; None for no limit. What Spark takes counts, but
+            is not interrupted.
+        on_progress: Called on this thread after each record batch.
+
+    Returns:
+        How many items were handled.
+
+    Raises:
+        DeliveryError: Items ended other than handled; it says which, and why.
+        TimeoutError: It took longer than `timeout`.
+        BatchQueueError: The queue closed, or its loop is dead.
+        PySparkException: Spark cannot compute the rows.
+        TypeError: If an argument is of the wrong kind.
+    """
+    require_queue("sync_queue", sync_queue)
+    make = chosen(to_items)
+    if on_progress is not None:
+        require_callable("on_progress", on_progress)
+    deadline = Deadline(timeout)
+    return push_batches(arrow_batches(df), sync_queue, make, deadline, on_progress)
+
+
+def push_batches(
+    batches: Iterator[pa.RecordBatch],
+    sync_queue: SyncBatchQueue[T],
+    to_items: ToItems[T],
+    deadline: Deadline,
+    on_progress: Callable[[PushProgress], object] | None = None,
+) -> int:
+    """Put record batches into a queue and wait until they are handled."""
+    rows = items = 0
+    for batch in batches:
+        wanted, accepted = _produce(to_items(batch), sync_queue, deadline)
+        rows += batch.num_rows
+        items += accepted
+        if accepted < wanted:
+            _refuse_short(sync_queue, items, deadline)
+        if on_progress is not None:
+            on_progress(PushProgress(rows, items, deadline.passed()))
+    sync_queue.flush(deadline.left())
+    return items
+
+
+def chosen(to_items: ToItems[T] | None) -> ToItems[T]:
+    """Return what makes items: `to_tuples` if nothing else was asked for."""
+    if to_items is None:
+        return cast("ToItems[T]", to_tuples)
+    require_callable("to_items", to_items)
+    return to_items
+
+
+class Deadline:
+    """The seconds that all steps of one call share; None for no limit."""
+
+    def __init__(self, timeout: float | None) -> None:
+        if timeout is not None and not timeout >= 0:
+            msg = f"timeout must be >= 0, got {timeout!r}"
+            raise ValueError(msg)
+        self._timeout = timeout
+        self._started = time.monotonic()
+
+    def passed(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self._started
+
+    def left(self) -> float | None:
+        """Return the seconds that are left, at least 0."""
+        return None if self._timeout is None else max(0, self._timeout - self.passed())
+
+    def __str__(self) -> str:
+        """Return the seconds that there were."""
+        return f"{self._timeout} s"
+
+
+def require_queue(field: str, value: object) -> None:
+    """Refuse anything but the bridge: a `BatchQueue` cannot be used from a thread."""
+    if not isinstance(value, SyncBatchQueue):
+        msg = f"{field} must be a SyncBatchQueue, got {value!r}"
+        raise TypeError(msg)
+
+
+def _produce(
+    items: Iterable[T], sync_queue: SyncBatchQueue[T], deadline: Deadline
+) -> tuple[int, int]:
+    # As a list, the items of one record batch are counted, and accepted, all at once.
+    made: list[T] = list(items)
+    return len(made), sync_queue.produce_many(made, deadline.left())
+
+
+def _refuse_short(
+    sync_queue: SyncBatchQueue[Any], items: int, deadline: Deadline
+) -> None:
+    where = f"queue {sync_queue.name!r} after {items} items"
+    if deadline.left() == 0:
+        msg = f"no room in {where}: the {deadline} of the call are over"
+        raise TimeoutError(msg)
+    if not sync_queue.is_running:
+        msg = f"{where} accepts no more: it is closed"
+        raise BatchQueueError(msg)
+    msg = f"{where} refused an item: with DROP_NEWEST a frame cannot arrive whole"
+    raise BatchQueueError(msg)

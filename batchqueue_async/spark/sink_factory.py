@@ -1,0 +1,52 @@
+"""Finds a sink by the name of its factory, as the data source's option gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from batchqueue_async.sinks.staged import StagedSink
+
+SinkFactory: TypeAlias = Callable[[Mapping[str, str]], StagedSink[Any]]
+"""Gets the data source's options, keys in lower case, and returns a sink."""
+
+
+def find_factory(name: str | None) -> SinkFactory:
+    """Return what `package.module:factory` names; dots may follow the colon.
+
+    Raises:
+        ValueError: The name isn't of that form, or there is no such factory.
+        TypeError: It can't be called.
+    """
+    module, colon, path = (name or "").partition(":")
+    if not (module and colon and path):
+        msg = f'sink must be "package.module:factory", got {name!r}'
+        raise ValueError(msg)
+    try:
+        factory: object = reduce(getattr, path.split("."), import_module(module))
+    except (ImportError, AttributeError) as error:
+        msg = (
+            f"sink must name a factory that the driver's and every executor's Python "
+            f"can import, got {name!r}: {error}"
+        )
+        raise ValueError(msg) from error
+    if not callable(factory):
+        msg = f"sink must name something callable, got {name!r}: {factory!r}"
+        raise TypeError(msg)
+    return factory
+
+
+def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
+    """Call the factory.
+
+    Raises:
+        ValueError: As `find_factory`, and what the factory raises.
+        TypeError: It returned something that isn't a `StagedSink`.
+    """
+    sink: object = find_factory(name)(options)
+    if not isinstance(sink, StagedSink):
+        msg = f"sink {name!r} must return a StagedSink, got {sink!r}"
+        raise TypeError(msg)
+    return sink

@@ -1,0 +1,166 @@
+"""How a task of the data source stages its rows: through the process's own queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from batchqueue_async import (
+    BatchQueueConfig,
+    BatchQueueError,
+    DeliveryError,
+    LoopThread,
+    SyncBatchQueue,
+)
+from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
+
+from .executor_queue import executor_queue
+from .sink_factory import make_sink
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+# Record batches, of 10,000 rows unless Spark is told otherwise: enough that reading and
+# writing overlap, and a bound for the memory of a worker process.
+_WAITING_BATCHES = 16
+
+
+@dataclass(eq=False)
+class Work:
+    """What one task asks of the stager; the answers come back in it.
+
+    Attributes:
+        attempt: Whose rows they are.
+        is_published: The epoch was published before, so the rows aren't needed.
+        error: Why no more can be staged; None while all is well.
+        token: The receipt, once it is sealed.
+    """
+
+    attempt: Attempt
+    is_published: bool = False
+    error: BaseException | None = None
+    token: Token | None = None
+    is_begun: bool = field(default=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A record batch of a task."""
+
+    work: Work
+    batch: RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of a task: seal what it staged, or undo it."""
+
+    work: Work
+    is_good: bool
+
+
+Step: TypeAlias = Rows | Ending
+
+
+class Stager:
+    """The queue's consumer: brings steps to the sink, in order.
+
+    Args:
+        sink: Lives as long as the queue.
+    """
+
+    def __init__(self, sink: StagedSink[RecordBatch]) -> None:
+        self._sink = sink
+
+    async def consume(self, steps: list[Step]) -> None:
+        """Stage and seal; the first error of an attempt ends it."""
+        for work, group in groupby(steps, lambda step: step.work):
+            try:
+                await self._take(work, list(group))
+            except BaseException as error:
+                work.error = error
+                raise
+
+    async def on_close(self) -> None:
+        """Close the sink."""
+        await self._sink.close()
+
+    async def _take(self, work: Work, steps: list[Step]) -> None:
+        ends = [step for step in steps if isinstance(step, Ending)]
+        if any(not end.is_good for end in ends):
+            await self._sink.abandon(work.attempt)
+            return
+        if work.error is not None:
+            msg = f"{work.attempt} had failed before"
+            raise BatchQueueError(msg)
+        batches = [step.batch for step in steps if isinstance(step, Rows)]
+        if batches and not work.is_begun:
+            work.is_begun = True
+            work.is_published = await self._sink.is_published(work.attempt.epoch)
+        if batches and not work.is_published:
+            await self._sink.stage(work.attempt, batches)
+        if ends:
+            work.token = await self._sink.seal(work.attempt)
+
+
+@dataclass(frozen=True)
+class StagingQueue:
+    """An `open_queue` for `executor_queue`: equal settings share one queue.
+
+    Attributes:
+        sink: The factory's name.
+        options: What the factory gets, sorted.
+    """
+
+    sink: str
+    options: tuple[tuple[str, str], ...]
+
+    def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[Step]:
+        """Open the queue whose consumer stages with a new sink."""
+        stager = Stager(make_sink(self.sink, dict(self.options)))
+        config = BatchQueueConfig[Any](consumer=stager, buffer_size=_WAITING_BATCHES)
+        return loop_thread.open("batchqueue data source", config)
+
+
+def stage_rows(
+    open_queue: StagingQueue, attempt: Attempt, batches: Iterable[RecordBatch]
+) -> Token:
+    """Stage a partition; when this returns it is sealed, and nothing is waiting.
+
+    Raises:
+        DeliveryError: The sink refused something; the attempt is undone.
+        Exception: What reading the rows raised; the attempt is undone.
+    """
+    work = Work(attempt)
+    queue = executor_queue(open_queue)
+    try:
+        for batch in batches:
+            # Read to the end all the same: Spark's side of the pipe expects that.
+            if work.error is None and not work.is_published:
+                _put(queue, Rows(work, batch))
+        _put(queue, Ending(work, is_good=True))
+        queue.flush()
+    except BaseException:
+        _undo(queue, work)
+        raise
+    if work.token is None:
+        msg = f"queue {queue.name!r} was shut down while it staged {attempt}"
+        raise BatchQueueError(msg)
+    return work.token
+
+
+def _put(queue: SyncBatchQueue[Step], step: Step) -> None:
+    if not queue.produce(step):
+        msg = f"queue {queue.name!r} was shut down while it staged {step.work.attempt}"
+        raise BatchQueueError(msg)
+
+
+def _undo(queue: SyncBatchQueue[Step], work: Work) -> None:
+    try:
+        _put(queue, Ending(work, is_good=False))
+        queue.flush()
+    except (BatchQueueError, DeliveryError):
+        # The sink is out of reach; what it holds is unsealed, so nobody publishes it.
+        return

@@ -1,0 +1,152 @@
+"""A frame's partitions into queues on the executors, with a receipt for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+
+from .executor_queue import OpenQueue, executor_queue, require_open_queue
+from .partition_results import PartitionResult, PartitionsFailed, WriteResult
+from .push import ToItems, chosen
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+T = TypeVar("T")
+
+# Spark's form and pyarrow's form of one thing.
+_COLUMNS = (
+    "partition INT, rows BIGINT, items BIGINT, failed BIGINT, failures ARRAY<STRING>,"
+    " queue STRING"
+)
+_SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("rows", pa.int64()),
+        ("items", pa.int64()),
+        ("failed", pa.int64()),
+        ("failures", pa.list_(pa.string())),
+        ("queue", pa.string()),
+    ]
+)
+# Per partition: the answers of thousands of them must fit into the driver.
+_MOST_FAILURES = 10
+
+
+def write_partitions(
+    df: DataFrame,
+    open_queue: OpenQueue[T],
+    *,
+    to_items: ToItems[T] | None = None,
+    timeout: float | None = None,
+) -> WriteResult:
+    """Put each partition into the queue of the process that computes it.
+
+    The rows never pass through the driver. Each Python worker process of the executors
+    opens one queue and keeps it for later partitions (see `executor_queue`). A task
+    ends when everything of its partition is handled. While its queue is full it waits,
+    and Spark with it.
+
+    It is at least once: a task that dies is run again by Spark, from its first row. An
+    item that fails is not a task that dies: the partition goes on, and the driver gets
+    the count. Let the queue's `Retry` try again. For exactly once write to
+    `format("batchqueue")`.
+
+    Works with a classic session and with Spark Connect. The executors' Python must be
+    able to import this package, and what `open_queue` and `to_items` refer to.
+
+    Args:
+        df: A batch frame.
+        open_queue: Opens the queue; as for `executor_queue`.
+        to_items: Makes items of a record batch, as for `push`: `to_tuples` (None means
+            this one), `to_dicts`, `to_batches`, `to_objects(Type)`, or one of yours.
+        timeout: Seconds that a task waits for room at most, and then for its flush;
+            None for no limit.
+
+    Returns:
+        The counts, for each partition and in sum.
+
+    Raises:
+        PartitionsFailed: A `DeliveryError`: items ended other than handled.
+        PySparkException: A task failed for good, with what it raised in the text: Spark
+            could not compute the rows, `open_queue` or `to_items` raised, or the queue
+            closed, refused an item, or was not done in time.
+        TypeError: An argument is of the wrong kind.
+        ValueError: It is a streaming frame, or `timeout` is negative.
+    """
+    require_open_queue(open_queue)
+    make = chosen(to_items)
+    if timeout is not None and not timeout >= 0:
+        msg = f"timeout must be >= 0, got {timeout!r}"
+        raise ValueError(msg)
+    if df.isStreaming:
+        msg = 'df must be a batch frame, got a stream; use format("batchqueue")'
+        raise ValueError(msg)
+    run = _task_function(open_queue, make, timeout)
+    answers = df.mapInArrow(run, _COLUMNS).collect()
+    result = WriteResult(tuple(sorted(map(_result_of, answers), key=_number)))
+    if result.failed:
+        name = next(answer.queue for answer in answers if answer.failed)
+        raise PartitionsFailed(name, result)
+    return result
+
+
+def _task_function(
+    open_queue: OpenQueue[Any], to_items: ToItems[Any], timeout: float | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        queue = executor_queue(open_queue)
+        rows = items = failed = 0
+        failures: list[str] = []
+        try:
+            for batch in batches:
+                rows += batch.num_rows
+                items += _produce(queue, list(to_items(batch)), timeout)
+        finally:
+            # After an error, too: a retry must not meet what is left of this attempt.
+            try:
+                queue.flush(timeout)
+            except DeliveryError as error:
+                failed = error.count
+                failures = [str(each) for each in error.failures[:_MOST_FAILURES]]
+        task = TaskContext.get()
+        partition = task.partitionId() if task is not None else 0
+        answer = (partition, rows, items, failed, failures, queue.name)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([v], f.type) for v, f in zip(answer, _SCHEMA, strict=True)],
+            schema=_SCHEMA,
+        )
+
+    return run
+
+
+def _produce(
+    queue: SyncBatchQueue[Any], items: list[Any], timeout: float | None
+) -> int:
+    accepted = queue.produce_many(items, timeout)
+    if accepted < len(items):
+        msg = (
+            f"queue {queue.name!r} accepted {accepted} of {len(items)} items: it is "
+            f"closed, drops new items, or had no room for {timeout} s"
+        )
+        raise BatchQueueError(msg)
+    return accepted
+
+
+def _result_of(answer: Any) -> PartitionResult:  # noqa: ANN401  # a Row
+    return PartitionResult(
+        answer.partition,
+        answer.rows,
+        answer.items,
+        answer.failed,
+        tuple(answer.failures),
+    )
+
+
+def _number(result: PartitionResult) -> int:
+    return result.partition

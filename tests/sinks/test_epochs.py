@@ -1,0 +1,117 @@
+"""Epochs as values, and the writer that knows which one is open."""
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from batchqueue_async import BatchQueueError
+from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
+
+FIRST, SECOND = Epoch("query", 0), Epoch("query", 1)
+
+
+class Memory:
+    """A sink that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.is_closed = False
+
+    async def begin(self, epoch: Epoch) -> None:
+        self.calls.append(("begin", epoch.batch))
+
+    async def write(self, epoch: Epoch, items: list[str]) -> None:
+        self.calls.append(("write", epoch.batch, *items))
+
+    async def commit(self, epoch: Epoch) -> None:
+        self.calls.append(("commit", epoch.batch))
+
+    async def abort(self, epoch: Epoch) -> None:
+        self.calls.append(("abort", epoch.batch))
+
+    async def is_committed(self, epoch: Epoch) -> bool:
+        return ("commit", epoch.batch) in self.calls
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_an_epoch_is_a_value() -> None:
+    assert Epoch("query", 3) == Epoch(query="query", batch=3)
+    assert {Epoch("query", 3): "found"}[Epoch("query", 3)] == "found"
+    assert sorted([SECOND, FIRST]) == [FIRST, SECOND]
+    assert str(SECOND) == "batch 1 of query query"
+    with pytest.raises(FrozenInstanceError):
+        FIRST.batch = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "query,batch,error,says",
+    [
+        ("", 0, ValueError, "query must be a name, got ''"),
+        (None, 0, TypeError, "query must be a str, got None"),
+        ("query", -1, ValueError, "batch must be >= 0, got -1"),
+        ("query", 1.0, TypeError, "batch must be an int, got 1.0"),
+        ("query", True, TypeError, "batch must be an int, got True"),
+    ],
+)
+def test_a_wrong_epoch_is_refused(
+    query: Any,  # noqa: ANN401
+    batch: Any,  # noqa: ANN401
+    error: type[Exception],
+    says: str,
+) -> None:
+    with pytest.raises(error, match=says):
+        Epoch(query, batch)
+
+
+async def test_nothing_gets_past_the_fence() -> None:
+    sink = Memory()
+    writer = EpochWriter(sink)
+    assert isinstance(writer, EpochSink)
+    with pytest.raises(BatchQueueError, match="no epoch is open: 2 items"):
+        await writer.consume(["a", "b"])
+
+    await writer.begin(FIRST)
+    await writer.consume(["a"])
+    assert writer.epoch == FIRST
+    assert writer.written == 1
+    await writer.commit(FIRST)
+
+    with pytest.raises(BatchQueueError, match="no epoch is open"):
+        await writer.consume(["late"])
+    assert sink.calls == [("begin", 0), ("write", 0, "a"), ("commit", 0)]
+
+
+async def test_what_comes_after_an_abort_is_dropped_until_the_next_attempt() -> None:
+    sink = Memory()
+    writer = EpochWriter(sink)
+    await writer.begin(FIRST)
+    await writer.abort(FIRST)
+    await writer.consume(["from a cache"])
+    await writer.begin(FIRST)
+    await writer.write(FIRST, ["again"])
+
+    calls = [("begin", 0), ("abort", 0), ("begin", 0), ("write", 0, "again")]
+    assert sink.calls == calls
+    assert not await writer.is_committed(FIRST)
+
+
+async def test_one_epoch_is_open_at_a_time() -> None:
+    writer = EpochWriter(Memory())
+    await writer.begin(FIRST)
+    with pytest.raises(BatchQueueError, match=r"batch 0 .* is open: batch 1"):
+        await writer.begin(SECOND)
+
+
+async def test_the_sink_is_closed_with_the_queue() -> None:
+    sink = Memory()
+    await EpochWriter(sink).on_close()
+    assert sink.is_closed
+
+
+def test_a_writer_needs_a_sink() -> None:
+    for wrong in (None, object(), Memory):
+        with pytest.raises(TypeError, match="sink must be an EpochSink, got"):
+            EpochWriter(wrong)  # type: ignore[arg-type]

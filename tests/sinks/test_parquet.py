@@ -1,0 +1,90 @@
+"""What is special about the Parquet sink."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchqueue_async import BatchQueueError
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.parquet import ParquetEpochSink
+
+pytestmark = pytest.mark.real_time
+
+FIRST = Epoch("query/with strange=name", 7)
+
+
+def batch_of(*ids: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64())})
+
+
+async def test_an_epoch_is_a_folder_with_a_manifest(tmp_path: Path) -> None:
+    sink = ParquetEpochSink[Any](tmp_path / "new")
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [batch_of(1, 2), batch_of(3)])
+    await sink.commit(FIRST)
+
+    folder = tmp_path / "new" / "epoch=query%2Fwith%20strange%3Dname-00000007"
+    assert sink.folder(FIRST) == folder
+    manifest = json.loads((folder / "_manifest.json").read_text())
+    assert manifest == {
+        "query": FIRST.query,
+        "batch": 7,
+        "rows": 3,
+        "files": ["part-0.parquet"],
+    }
+    table = pq.read_table(tmp_path / "new")
+    assert table.column("id").to_pylist() == [1, 2, 3]
+
+
+async def test_rows_are_written_in_groups(tmp_path: Path) -> None:
+    sink = ParquetEpochSink[Any](tmp_path, row_group=10)
+    await sink.begin(FIRST)
+    for start in range(0, 25, 5):
+        await sink.write(FIRST, [batch_of(*range(start, start + 5))])
+    await sink.commit(FIRST)
+
+    metadata = pq.read_metadata(sink.folder(FIRST) / "part-0.parquet")
+    groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+    assert groups == [10, 10, 5]
+
+
+async def test_a_record_batch_is_fitted_to_the_schema(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
+    sink = ParquetEpochSink[Any](tmp_path, schema=schema)
+    await sink.begin(FIRST)
+    batch = pa.RecordBatch.from_pydict({"name": ["a"], "id": pa.array([1], pa.int64())})
+    await sink.write(FIRST, [(0, "tuple"), batch, {"id": 2, "name": None}])
+    await sink.commit(FIRST)
+
+    table = pq.read_table(sink.folder(FIRST) / "part-0.parquet")
+    assert table.schema.equals(schema)
+    assert table.column("id").to_pylist() == [0, 1, 2]
+
+
+async def test_after_a_failed_write_the_epoch_has_to_come_again(
+    tmp_path: Path,
+) -> None:
+    sink = ParquetEpochSink[Any](tmp_path)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [batch_of(1)])
+    with pytest.raises(TypeError, match="a record batch, for a sink without a schema"):
+        await sink.write(FIRST, [(2,)])
+    with pytest.raises(BatchQueueError, match="a write of this epoch has failed"):
+        await sink.commit(FIRST)
+    await sink.abort(FIRST)
+
+    assert not await sink.is_committed(FIRST)
+    assert list((tmp_path / "_staging").iterdir()) == []
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="row_group must be >= 1, got 0"):
+        ParquetEpochSink(tmp_path, row_group=0)
+    with pytest.raises(TypeError, match=r"schema must be a pyarrow.Schema, got 'id'"):
+        ParquetEpochSink(tmp_path, schema="id")
+    with pytest.raises(ValueError, match="schema must be given together with to_row"):
+        ParquetEpochSink[str](tmp_path, to_row=lambda it: (it,))

@@ -1,0 +1,153 @@
+"""What is special about the PostgreSQL sink."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pyarrow as pa
+import pytest
+
+from batchqueue_async import BatchQueueError
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from tests.sinks.stores import COLUMNS, PostgresStore, connected
+
+pytestmark = pytest.mark.real_time
+
+FIRST = Epoch("query", 0)
+
+
+async def delivered(
+    sink: PostgresEpochSink[Any], epoch: Epoch, items: list[Any]
+) -> None:
+    try:
+        await sink.begin(epoch)
+        await sink.write(epoch, items)
+        await sink.commit(epoch)
+    finally:
+        await sink.close()
+
+
+async def test_types_arrive_as_they_are(postgres_store: PostgresStore) -> None:
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute(
+            "CREATE TABLE sinks.typed (at TIMESTAMPTZ, tags INT[])"
+        )
+    at = datetime(2013, 1, 1, 5, tzinfo=UTC)
+    batch = pa.RecordBatch.from_pydict(
+        {"at": pa.array([at], pa.timestamp("us", "UTC")), "tags": [[1, 2]]}
+    )
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.typed", ("at", "tags"))
+
+    await delivered(sink, FIRST, [batch, (at, [3])])
+
+    rows = await postgres_store.ask("SELECT at, tags FROM sinks.typed ORDER BY tags")
+    assert rows == [(at, [1, 2]), (at, [3])]
+
+
+async def test_rows_may_replace_others(postgres_store: PostgresStore) -> None:
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute("CREATE UNIQUE INDEX ON sinks.items (id)")
+
+    def sink() -> PostgresEpochSink[Any]:
+        return PostgresEpochSink(
+            postgres_store.dsn,
+            "sinks.items",
+            COLUMNS,
+            on_conflict="ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+        )
+
+    await delivered(sink(), FIRST, [(1, "old"), (2, "kept")])
+    await delivered(sink(), Epoch("query", 1), [(1, "new")])
+
+    assert await postgres_store.rows() == [(1, "new"), (2, "kept")]
+
+
+async def test_rows_that_a_crash_of_the_server_took_stop_the_commit(
+    postgres_store: PostgresStore,
+) -> None:
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.items", COLUMNS)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1, "one"), (2, "two")])
+    (staging,) = await postgres_store.remains()
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute(f"TRUNCATE sinks.{staging}")
+
+    with pytest.raises(BatchQueueError, match="2 were staged, 0 are left"):
+        await sink.commit(FIRST)
+    assert not await sink.is_committed(FIRST)
+    await sink.close()
+
+
+async def test_an_attempt_that_was_superseded_is_told(
+    postgres_store: PostgresStore,
+) -> None:
+    sinks = [
+        PostgresEpochSink[Any](postgres_store.dsn, "sinks.items", COLUMNS)
+        for _ in range(2)
+    ]
+    for number, sink in enumerate(sinks):
+        await sink.begin(FIRST)
+        await sink.write(FIRST, [(number, "row")])
+
+    with pytest.raises((BatchQueueError, asyncpg.PostgresError)):
+        await sinks[0].commit(FIRST)
+    await sinks[1].commit(FIRST)
+    assert await postgres_store.rows() == [(1, "row")]
+    for sink in sinks:
+        await sink.close()
+
+
+async def test_it_goes_on_when_its_connections_were_cut(
+    postgres_store: PostgresStore,
+) -> None:
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.items", COLUMNS)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1, "one")])
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute(
+            """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+        )
+    await asyncio.sleep(0.2)
+
+    await sink.commit(FIRST)
+    assert await postgres_store.rows() == [(1, "one")]
+    await sink.close()
+
+
+async def test_two_that_make_the_table_of_fences_do_not_collide(
+    postgres_store: PostgresStore,
+) -> None:
+    sinks = [
+        PostgresEpochSink[Any](postgres_store.dsn, "sinks.items", COLUMNS)
+        for _ in range(8)
+    ]
+    found = await asyncio.gather(*(sink.is_committed(FIRST) for sink in sinks))
+    assert not any(found)
+    for sink in sinks:
+        await sink.close()
+
+
+async def test_a_missing_table_is_found_at_the_beginning(
+    postgres_store: PostgresStore,
+) -> None:
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.missing", COLUMNS)
+    with pytest.raises(asyncpg.UndefinedTableError, match="missing"):
+        await sink.begin(FIRST)
+    await sink.close()
+
+
+def test_wrong_arguments_are_refused() -> None:
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (TypeError, "dsn must be a str, got None", {"dsn": None}),
+        (ValueError, "table must be a name, got ''", {"table": ""}),
+        (TypeError, "columns must be a list or tuple", {"columns": "id"}),
+        (ValueError, "connections must be >= 1, got 0", {"connections": 0}),
+    ]
+    for error, says, arguments in wrong:
+        with pytest.raises(error, match=says):
+            PostgresEpochSink(
+                **{"dsn": "d", "table": "t", "columns": ("a",), **arguments}
+            )

@@ -1,0 +1,128 @@
+"""What is special about the SQLite sink."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
+
+pytestmark = pytest.mark.real_time
+
+FIRST = Epoch("query", 0)
+
+
+def created(path: Path, columns: str) -> Path:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE items ({columns})")
+    return path
+
+
+def content(path: Path) -> list[Any]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute("SELECT * FROM items").fetchall()
+
+
+async def delivered(sink: SqliteEpochSink[Any], epoch: Epoch, items: list[Any]) -> None:
+    try:
+        await sink.begin(epoch)
+        await sink.write(epoch, items)
+        await sink.commit(epoch)
+    finally:
+        await sink.close()
+
+
+async def test_values_that_sqlite_lacks_become_texts(tmp_path: Path) -> None:
+    path = created(tmp_path / "db", "price DECIMAL, day TEXT, at TEXT, on_sale INTEGER")
+    columns = ("price", "day", "at", "on_sale")
+    at = datetime(2013, 1, 1, 5, tzinfo=UTC)
+    row = (Decimal("1.50"), date(2013, 1, 1), at, True)
+
+    await delivered(SqliteEpochSink(path, "items", columns), FIRST, [row])
+
+    assert content(path) == [(1.5, "2013-01-01", "2013-01-01 05:00:00+00:00", 1)]
+
+
+async def test_timestamps_of_a_record_batch_become_microseconds(
+    tmp_path: Path,
+) -> None:
+    path = created(tmp_path / "db", "at INTEGER")
+    moments = pa.array([1_500_000, None], pa.timestamp("us", "Europe/Paris"))
+    batch = pa.RecordBatch.from_arrays([moments], ["at"])
+
+    await delivered(SqliteEpochSink(path, "items", ("at",)), FIRST, [batch])
+
+    assert content(path) == [(1_500_000,), (None,)]
+
+
+async def test_rows_may_replace_others(tmp_path: Path) -> None:
+    path = created(tmp_path / "db", "id INTEGER PRIMARY KEY, hits INTEGER")
+
+    def sink() -> SqliteEpochSink[Any]:
+        return SqliteEpochSink(
+            path,
+            "items",
+            ("id", "hits"),
+            on_conflict="ON CONFLICT (id) DO UPDATE SET hits = hits + excluded.hits",
+        )
+
+    await delivered(sink(), FIRST, [(1, 10), (1, 5)])
+    await delivered(sink(), Epoch("query", 1), [(1, 100), (2, 1)])
+
+    assert content(path) == [(1, 115), (2, 1)]
+
+
+async def test_items_of_any_kind_with_to_row(tmp_path: Path) -> None:
+    path = created(tmp_path / "db", "id INTEGER")
+    sink = SqliteEpochSink[str](path, "items", ("id",), to_row=lambda it: (len(it),))
+
+    await delivered(sink, FIRST, ["a", "bb"])
+
+    assert content(path) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("table,column", [("missing", "id"), ("items", "missing")])
+async def test_what_is_missing_is_found_at_the_beginning(
+    tmp_path: Path, table: str, column: str
+) -> None:
+    path = created(tmp_path / "db", "id INTEGER")
+    with pytest.raises(sqlite3.OperationalError, match="missing"):
+        await delivered(SqliteEpochSink(path, table, (column,)), FIRST, [])
+
+
+async def test_others_may_read_and_write_until_the_commit(tmp_path: Path) -> None:
+    path = created(tmp_path / "db", "id INTEGER")
+    sink = SqliteEpochSink[Any](path, "items", ("id",), patience=0.1)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1,)])
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        other.execute("INSERT INTO items VALUES (0)")
+
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            await sink.commit(FIRST)
+        other.execute("ROLLBACK")
+
+    await sink.commit(FIRST)
+    assert content(path) == [(0,), (1,)]
+    await sink.close()
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "table must be a name, got ''", {"table": ""}),
+        (TypeError, "columns must be a list or tuple", {"columns": "id"}),
+        (ValueError, "columns must be one name or more", {"columns": ("a", "a")}),
+        (TypeError, "fences must be a str, got None", {"fences": None}),
+    ]
+    for error, says, arguments in wrong:
+        with pytest.raises(error, match=says):
+            SqliteEpochSink(
+                **{"path": tmp_path, "table": "t", "columns": ("a",), **arguments}
+            )

@@ -1,0 +1,60 @@
+"""Rows come to the driver as columns, in order, with their types."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from batchqueue_async.spark import arrow_batches, whole_frame
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_time]
+
+Fetch = Callable[[DataFrame], Iterator[pa.RecordBatch]]
+both = pytest.mark.parametrize("fetch", [arrow_batches, whole_frame])
+
+
+@both
+def test_rows_come_in_their_order(spark: SparkSession, fetch: Fetch) -> None:
+    df = spark.range(0, 25_000, 1, 3)
+
+    numbers = [
+        number for batch in fetch(df) for number in batch.column("id").to_pylist()
+    ]
+
+    assert numbers == [*range(25_000)]
+    assert max(batch.num_rows for batch in fetch(df)) <= 10_000
+
+
+@both
+def test_types_are_kept(spark: SparkSession, fetch: Fetch) -> None:
+    df = spark.sql(
+        """SELECT TIMESTAMP'2013-01-01 05:00:00+01:00' AS at,
+        TIMESTAMP_NTZ'2013-01-01 05:00:00' AS local, DATE'2013-01-01' AS day,
+        CAST(1.50 AS DECIMAL(9, 2)) AS price, ARRAY(1, 2) AS list,
+        NAMED_STRUCT('x', 1) AS struct, X'00FF' AS bytes, CAST(NULL AS DOUBLE) AS none
+        UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1.5"""
+    )
+
+    table = pa.Table.from_batches(fetch(df.coalesce(1).orderBy("day")))
+
+    assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+    assert table.schema.field("local").type == pa.timestamp("us")
+    rows = table.to_pylist()
+    assert rows[0]["none"] == 1.5
+    assert rows[1]["at"] == datetime(2013, 1, 1, 4, tzinfo=UTC)
+    assert (rows[1]["list"], rows[1]["struct"]) == ([1, 2], {"x": 1})
+
+
+@both
+def test_an_empty_frame_has_no_batches(spark: SparkSession, fetch: Fetch) -> None:
+    assert list(fetch(spark.range(0))) == []
+
+
+def test_it_may_be_left_early(spark: SparkSession) -> None:
+    batches = arrow_batches(spark.range(0, 1_000_000, 1, 8))
+    assert next(batches).num_rows
+    batches.close()  # type: ignore[attr-defined]
+
+    assert sum(batch.num_rows for batch in arrow_batches(spark.range(5))) == 5

@@ -1,0 +1,26 @@
+"""The code of the guide runs, in the shared session."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_time]
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
+
+
+def test_the_code_of_the_guide_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = GUIDE.read_text("utf-8")
+    # Spark resolves relative paths in a JVM that doesn't follow `chdir`.
+    text = re.sub(r'"(incoming|checkpoint)"', rf'"{tmp_path}/\1"', text)
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "guide", "spark": spark}
+
+    for block in re.finditer(r"^```py\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        source = "\n" * text[: block.start(1)].count("\n") + block[1]
+        exec(compile(source, str(GUIDE), "exec"), namespace)

@@ -1,0 +1,106 @@
+"""A driver program for other masters than the tests' own session: prints JSON.
+
+Run: python -m tests.spark.executor.elsewhere MASTER FOLDER, with MASTER as Spark has
+it, or `connect` for a Spark Connect server of its own.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchqueue_async.spark.executor_queue import close_executor_queues
+from batchqueue_async.spark.write_partitions import write_partitions
+from tests.spark.executor.probes import FAULTY, PARQUET, OpenFileQueue
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def numbers(batch: object) -> list[int]:
+    """The first column."""
+    values: list[int] = batch.column(0).to_pylist()  # type: ignore[attr-defined]
+    return values
+
+
+def session(master: str) -> "SparkSession":
+    """A session there, with little memory and no more than errors to say."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # slow
+
+    from examples.java_runtime import ensure_java  # noqa: PLC0415
+    from examples.spark_session import SETTINGS  # noqa: PLC0415
+
+    ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers import this module, and the server is one more process on the way to them.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
+    if master == "connect":
+        builder = SparkSession.builder.remote("local[2]")
+        return builder.config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master(master)
+    # Less than the worker daemons of `tests.support.cluster` offer.
+    for name, value in {**SETTINGS, "spark.executor.memory": "500m"}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def write(frame: "DataFrame", sink: str, **options: object) -> None:
+    """Write it through the data source."""
+    made = frame.write.format("batchqueue").mode("append").option("sink", sink)
+    for name, value in options.items():
+        made = made.option(name, str(value))
+    made.save()
+
+
+def stream(spark: "SparkSession", home: Path, **options: object) -> None:
+    """Write three micro-batches through the data source."""
+    spark.range(0, 60, 1, 3).write.parquet(f"{home / 'in'}")
+    source = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1)
+    made = source.parquet(f"{home / 'in'}").writeStream.format("batchqueue")
+    for name, value in options.items():
+        made = made.option(name, str(value))
+    made = made.option("sink", PARQUET).option("checkpointLocation", f"{home / 'at'}")
+    query = made.trigger(availableNow=True).start()
+    query.awaitTermination(60)
+
+
+def ids(spark: "SparkSession", folder: Path) -> list[int]:
+    """What is published."""
+    rows = spark.read.parquet(str(folder)).select("id").collect()
+    return sorted(row.id for row in rows)
+
+
+def main(master: str, folder: str) -> None:
+    """Use each of the ways once, on a machine where a worker process is killed."""
+    spark, home = session(master), Path(folder)
+    frame = spark.range(0, 100, 1, 4)
+    (home / "queue").mkdir()
+    open_queue = OpenFileQueue(f"{home / 'queue'}")
+    result = write_partitions(frame, open_queue, to_items=numbers)
+    fault = {"fault": "sealed", "kill": "true", "marker": home / "marker"}
+    # With one machine's local master a task has one try.
+    write(
+        frame,
+        PARQUET if master == "connect" else FAULTY,
+        directory=home / "batch",
+        partition=1,
+        **fault,
+    )
+    stream(spark, home, directory=home / "stream")
+    answer = {
+        "rows": result.rows,
+        "handled": len(open_queue.handled()),
+        "processes": open_queue.lines().count("opened"),
+        "killed": (home / "marker").exists(),
+        "batch": ids(spark, home / "batch"),
+        "stream": ids(spark, home / "stream"),
+        "staged": [p.name for p in home.glob("*/_staged/**/*") if p.is_file()],
+    }
+    close_executor_queues()
+    spark.stop()
+    print(json.dumps(answer))  # noqa: T201  # a program
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,142 @@
+"""`format("batchqueue")` for batch writes: all of it once, or nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.executor.probes import FAULTY, NOT_A_SINK, PARQUET
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+pytestmark = [pytest.mark.real_time, pytest.mark.spark]
+
+
+def writer(frame: "DataFrame", sink: str, **options: object) -> "DataFrameWriter":
+    made = frame.write.format("batchqueue").mode("append").option("sink", sink)
+    for name, value in options.items():
+        made = made.option(name, str(value))
+    return made
+
+
+def ids(spark: "SparkSession", folder: Path) -> list[int]:
+    """What anybody sees who reads the directory."""
+    if not list(folder.glob("epoch=*")):
+        return []
+    frame = spark.read.parquet(str(folder)).select("id")
+    return sorted(row.id for row in frame.collect())
+
+
+def staged(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("_staged/**/*") if path.is_file()]
+
+
+def test_rows_arrive_once_with_their_types(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    frame = spark.range(0, 1000, 1, 4).selectExpr(
+        "id", "CAST(id AS STRING) AS s", "timestamp_micros(id) AS t", "array(id) AS a"
+    )
+
+    for _ in range(2):
+        writer(frame, PARQUET, directory=tmp_path).save()
+
+    seen = spark.read.parquet(str(tmp_path)).drop("epoch")
+    assert seen.dtypes == frame.dtypes
+    assert ids(spark, tmp_path) == sorted([*range(1000), *range(1000)])
+    assert seen.filter("s = '999' AND a[0] = 999").count() == 2
+    assert staged(tmp_path) == []
+
+
+def test_a_named_write_that_comes_again_changes_nothing(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    frame = spark.range(0, 10, 1, 2)
+    named = {"directory": tmp_path, "query": "nightly"}
+
+    writer(frame, PARQUET, **named).save()
+    writer(frame.repartition(3), PARQUET, **named).save()
+    writer(frame, PARQUET, **named, batch=1).save()
+
+    assert ids(spark, tmp_path) == sorted([*range(10), *range(10)])
+    assert staged(tmp_path) == []
+
+
+def test_sql_can_write_into_it(spark: "SparkSession", tmp_path: Path) -> None:
+    spark.sql("CREATE TABLE into_queue (id BIGINT) USING batchqueue")
+    try:
+        # The options of the table don't reach a Python data source.
+        spark.sql(
+            f"INSERT INTO into_queue WITH ('sink' = '{PARQUET}', "
+            f"'directory' = '{tmp_path}') SELECT id FROM range(5)"
+        )
+    finally:
+        spark.sql("DROP TABLE into_queue")
+
+    assert ids(spark, tmp_path) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("fault", ["stage", "seal", "publish"])
+def test_a_failed_write_leaves_nothing(
+    spark: "SparkSession", tmp_path: Path, fault: str
+) -> None:
+    faulty = writer(
+        spark.range(0, 100, 1, 4), FAULTY, directory=tmp_path, fault=fault, partition=2
+    )
+    if fault == "publish":
+        faulty = faulty.option("partition", "-1")
+
+    with pytest.raises(Exception, match=f"planted at {fault}"):
+        faulty.save()
+
+    assert ids(spark, tmp_path) == []
+    assert staged(tmp_path) == []
+
+
+def test_rows_that_cannot_be_computed_leave_nothing(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    def broken(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        msg = "no more rows"
+        raise RuntimeError(msg)
+
+    frame = spark.range(0, 100, 1, 1)
+
+    with pytest.raises(Exception, match="no more rows"):
+        writer(
+            frame.mapInArrow(broken, frame.schema), PARQUET, directory=tmp_path
+        ).save()
+
+    assert ids(spark, tmp_path) == []
+    assert staged(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"sink": "nothing"}, "sink must be \"package.module:factory\", got 'nothing'"),
+        ({"sink": "no.such:name"}, "sink must name a factory .* got 'no.such:name'"),
+        ({"sink": "json:nope"}, "sink must name a factory .* got 'json:nope'"),
+        ({"sink": "sys:path"}, "sink must name something callable, got 'sys:path'"),
+        ({"sink": PARQUET, "batch": "1"}, "batch must be a number >= 0, given with"),
+        ({"sink": PARQUET, "query": "q", "batch": "-1"}, "batch must be .* got '-1'"),
+        ({"sink": PARQUET, "query": ""}, "query must be a name, got ''"),
+        ({"sink": PARQUET}, "directory must be given as an option, got None"),
+        ({"sink": NOT_A_SINK}, "must return a StagedSink"),
+    ],
+)
+def test_wrong_options_are_named(
+    spark: "SparkSession", options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception, match=told):
+        spark.range(1).write.format("batchqueue").options(**options).mode(
+            "append"
+        ).save()
+
+
+def test_overwriting_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    with pytest.raises(Exception, match='mode must be "append"'):
+        writer(spark.range(1), PARQUET, directory=tmp_path).mode("overwrite").save()

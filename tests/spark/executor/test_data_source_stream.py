@@ -1,0 +1,107 @@
+"""`writeStream.format("batchqueue")`: each micro-batch once, whatever happens."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.executor.probes import FAULTY, PARQUET
+from tests.spark.executor.test_data_source import ids, staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [pytest.mark.real_time, pytest.mark.spark]
+
+ROWS = list(range(60))
+
+
+@pytest.fixture
+def source(spark: "SparkSession", tmp_path: Path) -> "DataFrame":
+    """Three files of 20 rows, one per micro-batch."""
+    folder = tmp_path / "in"
+    for start in (0, 20, 40):
+        spark.range(start, start + 20, 1, 1).write.mode("append").parquet(str(folder))
+    stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1)
+    return stream.parquet(str(folder))
+
+
+def run(
+    frame: "DataFrame", home: Path, sink: str, **options: object
+) -> "StreamingQuery":
+    """Run the query until it has read everything, or fails."""
+    made = frame.writeStream.format("batchqueue").option("sink", sink)
+    made = made.option("checkpointLocation", f"{home / 'checkpoint'}")
+    made = made.option("directory", f"{home / 'out'}")
+    for name, value in options.items():
+        made = made.option(name, str(value))
+    query = made.trigger(availableNow=True).start()
+    query.awaitTermination(60)
+    return query
+
+
+def test_each_micro_batch_is_an_epoch(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path
+) -> None:
+    query = run(source, tmp_path, PARQUET)
+
+    folders = sorted(path.name for path in (tmp_path / "out").glob("epoch=*"))
+    assert folders == [f"epoch={query.id}-{batch:08d}" for batch in range(3)]
+    assert ids(spark, tmp_path / "out") == ROWS
+    assert staged(tmp_path / "out") == []
+
+
+def test_a_batch_that_spark_delivers_again_changes_nothing(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path
+) -> None:
+    """As after a crash between our commit and Spark's, with another parallelism."""
+    run(source, tmp_path, PARQUET)
+    (tmp_path / "checkpoint" / "commits" / "2").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".2.crc").unlink()
+
+    again = run(source.repartition(3), tmp_path, PARQUET)
+
+    assert [each["batchId"] for each in again.recentProgress] == [2]
+    assert ids(spark, tmp_path / "out") == ROWS
+    assert staged(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("fault", ["stage", "sealed", "publish", "published"])
+def test_a_failed_batch_is_retried_by_the_restart(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path, fault: str
+) -> None:
+    frame = source.repartition(2)
+    marker = tmp_path / "marker"
+
+    with pytest.raises(Exception, match=f"planted at {fault}"):
+        run(frame, tmp_path, FAULTY, fault=fault, marker=marker)
+    assert ids(spark, tmp_path / "out") == (ROWS[:20] if fault == "published" else [])
+    run(source.repartition(3), tmp_path, FAULTY, fault=fault, marker=marker)
+
+    assert ids(spark, tmp_path / "out") == ROWS
+    assert staged(tmp_path / "out") == []
+
+
+def test_a_name_takes_the_place_of_the_checkpoints_id(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path
+) -> None:
+    run(source, tmp_path, PARQUET, query="mine")
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    run(source, tmp_path, PARQUET, query="mine")
+
+    assert (tmp_path / "out" / "epoch=mine-00000002").is_dir()
+    assert ids(spark, tmp_path / "out") == ROWS
+
+
+def test_what_cannot_be_exact_is_refused(source: "DataFrame", tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="batch must be left out for a stream"):
+        run(source, tmp_path, PARQUET, batch=3)
+    counts = source.groupBy("id").count().writeStream.outputMode("complete")
+    counts = counts.format("batchqueue").option("sink", PARQUET)
+    counts = counts.option("checkpointLocation", f"{tmp_path / 'other'}")
+
+    with pytest.raises(Exception, match='outputMode must be "append" or "update"'):
+        counts.option("directory", str(tmp_path)).trigger(
+            availableNow=True
+        ).start().awaitTermination(60)

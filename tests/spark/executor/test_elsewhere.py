@@ -1,0 +1,62 @@
+"""The same on a standalone cluster, where a worker process dies, and over Connect."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import running_cluster
+
+pytestmark = [pytest.mark.real_time, pytest.mark.spark, pytest.mark.timeout(150)]
+
+WANTED = {
+    "rows": 100,
+    "handled": 100,
+    "batch": list(range(100)),
+    "stream": list(range(60)),
+    "staged": [],
+}
+
+
+def run(master: str, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """Run the program there and return what it prints."""
+    command = [sys.executable, "-m", "tests.spark.executor.elsewhere"]
+    done = subprocess.run(
+        [*command, master, str(folder)],
+        env=environment,
+        timeout=110,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def test_on_a_standalone_cluster_a_killed_worker_process_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    with running_cluster(workers=2, cores=1) as cluster:
+        answer = run(cluster.url, tmp_path, cluster.family.environment())
+
+    assert answer.pop("killed")
+    assert 1 <= answer.pop("processes") <= 3
+    assert answer == WANTED
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("grpc", "grpc_status", "zstandard"))),
+    reason="needs the packages of Spark Connect: pip install 'pyspark[connect]'",
+)
+def test_over_spark_connect_all_of_it_works(tmp_path: Path) -> None:
+    answer = run("connect", tmp_path, dict(os.environ))
+
+    assert not answer.pop("killed")
+    assert 1 <= answer.pop("processes") <= 2
+    assert answer == WANTED

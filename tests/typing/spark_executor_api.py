@@ -1,0 +1,99 @@
+"""The executor side of `batchqueue_async.spark`, as users write it; checked by mypy.
+
+Never run. `type: ignore` with a code pins what is refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_type
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from batchqueue_async import BatchQueueConfig, DeliveryError, LoopThread, SyncBatchQueue
+from batchqueue_async.sinks.counting_staged import CountingStagedSink
+from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.spark import (
+    Attempt,
+    BatchQueueSource,
+    Epoch,
+    OpenQueue,
+    PartitionResult,
+    PartitionsFailed,
+    StagedRowsMissing,
+    StagedSink,
+    Token,
+    WriteResult,
+    close_executor_queues,
+    executor_queue,
+    flushed_queue,
+    to_batches,
+    to_tuples,
+    write_partitions,
+)
+
+
+def open_words(loop_thread: LoopThread) -> SyncBatchQueue[str]:
+    config = BatchQueueConfig[str](buffer_size=100)
+    return loop_thread.open("words", config, handlers={str: print})
+
+
+def words(batch: pa.RecordBatch) -> Iterator[str]:
+    yield from batch.column(0).to_pylist()
+
+
+def the_queue_of_a_process() -> None:
+    opener: OpenQueue[str] = open_words
+    assert_type(executor_queue(opener), SyncBatchQueue[str])
+    assert_type(executor_queue(open_words), SyncBatchQueue[str])
+    with flushed_queue(open_words, timeout=10.0) as queue:
+        assert_type(queue, SyncBatchQueue[str])
+    close_executor_queues()
+    executor_queue(print)  # type: ignore[arg-type]
+
+
+def partitions(df: DataFrame) -> None:
+    assert_type(write_partitions(df, open_words, to_items=words), WriteResult)
+    try:
+        result = write_partitions(df, open_words, to_items=words, timeout=60)
+    except PartitionsFailed as error:
+        assert_type(error.result, WriteResult)
+        failure: DeliveryError = error
+        assert_type(failure.count, int)
+    else:
+        assert_type(result.rows, int)
+        assert_type(result.items, int)
+        assert_type(result.failed, int)
+        assert_type(result.partitions, tuple[PartitionResult, ...])
+        assert_type(result.partitions[0].failures, tuple[str, ...])
+    write_partitions(df, lambda thread: thread.open("any"), to_items=to_batches)
+    write_partitions(df, lambda thread: thread.open("any"), to_items=to_tuples)
+    write_partitions(df, open_words, words)  # type: ignore[call-arg]
+
+
+def make_sink(options: Mapping[str, str]) -> StagedSink[pa.RecordBatch]:
+    if "url" in options:
+        return PostgresStagedSink.from_options(options)
+    if "directory" in options:
+        return ParquetStagedSink(options["directory"], row_group=1000)
+    return CountingStagedSink(delay=0.1)
+
+
+def the_data_source(spark: SparkSession) -> None:
+    spark.dataSource.register(BatchQueueSource)
+
+
+async def a_sink(sink: StagedSink[Any]) -> None:
+    epoch = Epoch("query", 1)
+    attempt = Attempt(epoch, run="run", partition=0, name="name")
+    await sink.stage(attempt, [pa.record_batch({"id": [1]})])
+    token = await sink.seal(attempt)
+    assert_type(token, Token)
+    try:
+        assert_type(await sink.publish(epoch, [token]), bool)
+    except StagedRowsMissing as error:
+        assert_type(error.found, int)
+        await sink.discard(epoch, "run")
+    await sink.abandon(attempt)
+    assert_type(await sink.is_published(epoch), bool)
+    await sink.close()
