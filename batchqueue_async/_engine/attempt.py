@@ -7,7 +7,7 @@ the handler produced by itself is an error like any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
@@ -80,6 +80,9 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     task = asyncio.ensure_future(_kept(awaitable))
     # Whatever cuts the waiting short, nobody may be left to look at it.
     task.add_done_callback(_forget_error)
+    if isinstance(awaitable, Coroutine):
+        # Cancelled before its first step, it would be told as never awaited.
+        task.add_done_callback(lambda _: awaitable.close())
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
