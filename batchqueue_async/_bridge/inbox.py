@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._bridge.guard import Guard
 from batchqueue_async._bridge.vigil import Vigil
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
@@ -62,11 +63,10 @@ class Inbox(Generic[T]):
     def __init__(self, name: str, port: Port[T]) -> None:
         self.name = name
         self.port = port
-        # Reentrant: the garbage collector may run code that produces, anywhere.
-        self.lock = threading.RLock()
+        self.guard = Guard()
         self._news: list[Partition[T]] = []
         self._is_posted = False
-        self.port.share(self.lock)
+        self.port.share(self.guard)
 
     def put(self, chunk: Sequence[T], timeout: float | None) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
@@ -94,17 +94,38 @@ class Inbox(Generic[T]):
 
     def post(self, partition: Partition[T]) -> None:
         """Tell the loop; it is woken once, however much comes before it looks."""
-        with self.lock:
-            self._news.append(partition)
-            if not self._is_posted:
-                # A loop that closes in this very moment is found out by who waits.
-                with contextlib.suppress(RuntimeError):
-                    self.port.loop.call_soon_threadsafe(self._deliver_news)
-                # Not before: after a Ctrl-C in between nobody would call any more.
-                self._is_posted = True
+        calls = False
+        try:
+            with self.guard:
+                self._news.append(partition)
+                if not self._is_posted:
+                    calls = self._is_posted = True
+            # Without the guard: the system call lets other threads run.
+            if calls:
+                self._wake_loop()
+        except BaseException:
+            # After a Ctrl-C in between, whoever posts next calls.
+            if calls:
+                self._is_posted = False
+            raise
+
+    def recover_guard(self) -> None:
+        """Let go of the guard after a Ctrl-C in the middle of `SyncBatchQueue.produce`.
+
+        Whether it came before or after the guard was taken, only the guard knows. In a
+        `__del__` or a signal handler in the middle of a change one level is that one's.
+        """
+        is_nested = any(each.is_changing for each in self.port.partitions)
+        if self.guard.levels > is_nested:
+            self.guard.release()
+
+    def _wake_loop(self) -> None:
+        # A loop that closes in this very moment is found out by who waits.
+        with contextlib.suppress(RuntimeError):
+            self.port.loop.call_soon_threadsafe(self._deliver_news)
 
     def _deliver_news(self) -> None:
-        with self.lock:
+        with self.guard:
             news, self._news = self._news, []
             self._is_posted = False
         for partition in dict.fromkeys(news):
@@ -115,7 +136,7 @@ class Inbox(Generic[T]):
             return False
         # In a `__del__`, a signal handler or a selector, under this thread's own lock,
         # without which the loop can't take.
-        is_nested = self.lock._is_owned()  # type: ignore[attr-defined] # noqa: SLF001
+        is_nested = self.guard.is_mine
         if is_nested and until is None:
             msg = (
                 f"a call of queue {self.name!r} in the middle of another one on its "

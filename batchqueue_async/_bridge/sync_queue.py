@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._bridge.guard import PAUSE
 from batchqueue_async._bridge.inbox import inbox_of
 from batchqueue_async._bridge.loop_call import LoopCall
 from batchqueue_async._bridge.vigil import SLICE, Vigil
@@ -40,7 +41,7 @@ class SyncBatchQueue(Generic[T]):
         self._port = self._inbox.port
         self._log = self._port.open_log()
         self._routes = self._port.routes
-        self._lock = self._inbox.lock
+        self._guard = self._inbox.guard
         self._loop = self._port.loop
 
     @property
@@ -66,10 +67,18 @@ class SyncBatchQueue(Generic[T]):
             self._refuse_own_thread()
         partition = self._routes.get(type(item))
         if partition is not None:
-            with self._lock:
+            guard = self._guard
+            try:
+                while not guard.acquire(False):  # noqa: FBT003
+                    time.sleep(PAUSE)
                 if len(partition.items) < partition.guarded_limit:
                     partition.items.append(item)
+                    guard.release()
                     return True
+                guard.release()
+            except BaseException:
+                self._inbox.recover_guard()
+                raise
         return self._inbox.put((item,), timeout) == 1
 
     def produce_many(self, items: Iterable[T], timeout: float | None = None) -> int:

@@ -27,6 +27,7 @@ class Port(Generic[T]):
     waits_when_full: bool
     routes: dict[type, Partition[T]]
     """Read by other threads for types whose partition is settled."""
+    partitions: list[Partition[T]]
     runs: Callable[[Sequence[T]], list[tuple[Partition[T], Sequence[T]]]]
     """Sorts a chunk by partition; safe under the shared guard."""
     own_work: OwnWork
@@ -55,6 +56,7 @@ def open_port(
         loop=asyncio.get_running_loop(),
         waits_when_full=intake.waits,
         routes=layout.placement.routes,
+        partitions=layout.partitions,
         runs=intake.runs,
         own_work=lifecycle.own_work,
         is_over=lambda: lifecycle.is_over,

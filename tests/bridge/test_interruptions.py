@@ -68,6 +68,7 @@ def interrupted(interruption: Interruption, call: Callable[[], object]) -> bool:
 
 PUTS: dict[str, Callable[[Bridge], object]] = {
     "produce": lambda queue: queue.produce(1),
+    "produce twice": lambda queue: (queue.produce(1), queue.produce(2)),
     "produce in time": lambda queue: queue.produce(1, timeout=5),
     "produce_many": lambda queue: queue.produce_many([1, 2, 3]),
 }
@@ -239,6 +240,7 @@ def interrupter() -> Iterator[Callable[[float], None]]:
 
 BLOCKED: dict[str, Callable[[Bridge], object]] = {
     "produce": lambda queue: queue.produce(99),
+    "produce twice": lambda queue: (queue.produce(1), queue.produce(2)),
     "produce in time": lambda queue: queue.produce(99, timeout=30),
     "produce_many": lambda queue: queue.produce_many([98, 99]),
     "flush": lambda queue: queue.flush(),
