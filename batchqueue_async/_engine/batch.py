@@ -31,29 +31,36 @@ class Batch(Generic[T]):
     keep or change its list, and what failed or was left is still known.
     """
 
+    # The first share is kept here, and nearly always it is the only one: with many
+    # types, objects that are looked at once in a cycle are the price of a batch.
     __slots__ = (
         "attempts",
+        "count",
         "due",
+        "first",
         "give_up_at",
         "is_parked",
         "is_settled",
         "items",
+        "others",
+        "partition",
         "registration",
-        "shares",
     )
 
     def __init__(
         self,
         registration: Registration | None,
         items: list[T],
-        shares: list[Share[T]],
+        partition: Partition[T],
+        first: int,
     ) -> None:
         self.registration = registration
         self.items = items
-        # In the order of the items.
-        self.shares = shares
-        for share in shares:
-            share.partition.accounts.open(share.first)
+        self.partition = partition
+        self.count = len(items)
+        self.first = first
+        self.others: list[Share[T]] | None = None
+        partition.accounts.open(first)
         self.attempts = 0
         # While parked: when the next attempt is due, and when retrying ends.
         self.due = 0.0
@@ -66,9 +73,20 @@ class Batch(Generic[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def add(self, share: Share[T], items: list[T]) -> None:
+    @property
+    def shares(self) -> list[Share[T]]:
+        """Where the items came from, in their order."""
+        return [Share(self.partition, self.count, self.first), *(self.others or ())]
+
+    def add(self, items: list[T], partition: Partition[T], first: int) -> None:
+        """Add a share from another partition."""
         self.items.extend(items)
-        self.shares.append(share)
+        self._add_share(Share(partition, len(items), first))
+
+    def _add_share(self, share: Share[T]) -> None:
+        if self.others is None:
+            self.others = []
+        self.others.append(share)
         share.partition.accounts.open(share.first)
 
     def follows(self, other: Batch[T]) -> bool:
@@ -99,8 +117,10 @@ class Batch(Generic[T]):
         self.is_settled = True
         if self.registration is not None:
             self.registration.batches -= 1
-        for share in self.shares:
-            share.partition.accounts.settle(outcome, share.count, share.first)
+        self.partition.accounts.settle(outcome, self.count, self.first)
+        if self.others is not None:
+            for share in self.others:
+                share.partition.accounts.settle(outcome, share.count, share.first)
 
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
@@ -125,16 +145,21 @@ class Batch(Generic[T]):
             self.items[start : start + most]
             for start in range(0, len(self.items), most)
         ]
-        pieces = [
-            Batch(self.registration, chunk, _cut(shares, len(chunk)))
-            for chunk in chunks
-        ]
+        pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
         for share in self.shares:
             share.partition.accounts.close(share.first)
         self.is_settled = True
         if self.registration is not None:
             self.registration.batches -= 1
         return pieces
+
+    def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
+        first, *others = shares
+        piece = Batch(self.registration, items, first.partition, first.first)
+        piece.count = first.count
+        for share in others:
+            piece._add_share(share)
+        return piece
 
 
 def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:

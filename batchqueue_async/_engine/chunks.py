@@ -12,9 +12,9 @@ T = TypeVar("T")
 LENGTH = 10_000
 
 
-def chunks(items: Iterable[T]) -> Iterator[list[T]]:
+def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
     """Yield the items in lists; what came before an error comes out before it."""
-    if type(items) is list and len(items) <= LENGTH:
+    if type(items) is list and len(items) <= length:
         yield items
         return
     iterator = iter(items)
@@ -23,12 +23,12 @@ def chunks(items: Iterable[T]) -> Iterator[list[T]]:
         error: BaseException | None = None
         try:
             # On an error `extend` keeps the items that it has got so far.
-            chunk.extend(islice(iterator, LENGTH))
+            chunk.extend(islice(iterator, length))
         except BaseException as raised:  # noqa: BLE001 - raised again below
             error = raised
         if chunk:
             yield chunk
         if error is not None:
             raise error
-        if len(chunk) < LENGTH:
+        if len(chunk) < length:
             return

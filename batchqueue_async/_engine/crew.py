@@ -16,6 +16,7 @@ from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.schedule import Pace
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.selectors import by_type
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class Crew(Generic[T]):
             config.linger,
             config.max_batch,
             is_one_batch=config.consumer is not None,
+            is_mixed=config.consumer is not None or config.selector is not by_type,
         )
         self.drain_tasks = [
             DrainTask(index, layout, pace, work)

@@ -66,44 +66,22 @@ class Delivery(Generic[T]):
         self._on_release = on_release
         self._reported: dict[int, type] = {}
 
-    async def deliver(self, batch: Batch[T], drain_task: int) -> list[Batch[T]]:
-        """Have the batch handled, or failed for good.
-
-        Returns:
-            What is still to be delivered of it, at `due`: the batch itself for another
-            attempt, its halves to isolate what fails, or nothing.
-        """
+    async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
+        """Call the handler, or settle what has none; returns what it raised."""
         registration = batch.registration
         if registration is None:
             self._abandon(batch)
-            return []
-        error = await self._attempt(batch, registration, drain_task)
-        if error is None:
-            batch.settle("handled")
-            return []
-        if batch.is_settled:
-            return []
-        rest = self._rest_of(batch, error)
-        if not rest:
-            await self._give_up(batch, registration, error, drain_task)
-        return rest
-
-    def report_again(self, item_type: type) -> None:
-        """The type had a handler: when it has none again, that is news."""
-        self._reported.pop(id(item_type), None)
-
-    async def _attempt(
-        self, batch: Batch[T], registration: Registration, drain_task: int
-    ) -> BaseException | None:
+            return None
         batch.attempts += 1
-        if batch.give_up_at is None and self._retry.deadline is not None:
+        if self._retry.deadline is not None and batch.give_up_at is None:
             now = asyncio.get_running_loop().time()
             batch.give_up_at = now + self._retry.deadline
-        if not registration.gate.try_enter(registration.slot):
+        gate, slot = registration.gate, registration.slot
+        if not gate.try_enter(slot):
             await self._wait_at_gate(registration, drain_task)
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
-        call = self._own_work.inside(drain_task, registration.gate)
+        call = self._own_work.inside(drain_task, gate)
         call.begin()
         try:
             # As `attempt` does it, without the price of one coroutine more.
@@ -121,8 +99,31 @@ class Delivery(Generic[T]):
             if isinstance(error, Unstoppable):
                 self._outlive(error.task, batch, registration)
             else:
-                registration.gate.leave(registration.slot)
+                gate.leave(slot)
+        if error is None:
+            batch.settle("handled")
         return error
+
+    async def fail(
+        self, batch: Batch[T], error: BaseException, drain_task: int
+    ) -> list[Batch[T]]:
+        """Decide what becomes of a batch whose handler raised.
+
+        Returns:
+            What is still to be delivered of it, at `due`: the batch itself for another
+            attempt, its halves to isolate what fails, or nothing.
+        """
+        registration = batch.registration
+        if batch.is_settled or registration is None:
+            return []
+        rest = self._rest_of(batch, error)
+        if not rest:
+            await self._give_up(batch, registration, error, drain_task)
+        return rest
+
+    def report_again(self, item_type: type) -> None:
+        """The type had a handler: when it has none again, that is news."""
+        self._reported.pop(id(item_type), None)
 
     async def _wait_at_gate(self, registration: Registration, drain_task: int) -> None:
         self._own_work.at_gate[drain_task] = registration.gate

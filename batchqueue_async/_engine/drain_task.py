@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -23,6 +23,7 @@ from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.parked import Parked
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.schedule import Pace, Schedule, Share
 from batchqueue_async._engine.turn import turn
 
@@ -170,12 +171,16 @@ class DrainTask(Generic[T]):
     async def _cycle(self, now: float) -> bool:
         """Do one round; returns whether anything was delivered."""
         started = self._loop.time()
-        self._collect(now)
-        found = bool(self._open)
-        called = {batch.registration for batch in self._open}
-        if found:
-            await self._deliver()
-            self.cycles += 1
+        called: set[Registration | None] = set()
+        for due in self._due(now):
+            self._collect(due, now)
+            called.update([batch.registration for batch in self._open])
+            if self._open:
+                await self._deliver()
+            if self._is_stopped:
+                break
+        found = bool(called)
+        self.cycles += found
         if self._is_stopped:
             return found
         for registration in self._share.take_retired():
@@ -191,14 +196,17 @@ class DrainTask(Generic[T]):
         self.busy += self._loop.time() - started
         return found
 
-    def _collect(self, now: float) -> None:
-        """Take what is due: parked batches first, then from each partition."""
+    def _due(self, now: float) -> Iterable[list[Partition[T]]]:
+        """Return the partitions to take from, those together that are taken at once."""
         if self._open:
             # The last cycle was cut short: what it took comes before anything else.
-            return
-        collected = self._parked.take_due(now)
+            return ([],)
+        return self._schedule.due(now)
+
+    def _collect(self, due: list[Partition[T]], now: float) -> None:
+        """Take what is due: parked batches first, then from each partition."""
+        collected = [] if self._open else self._parked.take_due(now)
         grouping = self._share.grouping()
-        due = self._schedule.due(now)
         for partition in due:
             grouping.add(partition, partition.take(self._max_batch))
         collected.extend(grouping.batches(self._max_batch))
@@ -227,7 +235,10 @@ class DrainTask(Generic[T]):
             if self._parked.must_wait(batch):
                 self._parked.add(self._open.pop())
                 continue
-            rest = await self._delivery.deliver(batch, self.index)
+            error = await self._delivery.deliver(batch, self.index)
+            rest: list[Batch[T]] = []
+            if error is not None:
+                rest = await self._delivery.fail(batch, error, self.index)
             self._open.pop()
             if rest and rest[0] is batch:
                 self._parked.add(batch)

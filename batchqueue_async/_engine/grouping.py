@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._engine.batch import Batch, Share
+from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
@@ -87,12 +87,12 @@ class Grouping(Generic[T]):
         items: list[T],
         offset: int = 0,
     ) -> None:
-        share = Share(partition, len(items), partition.taken_from + offset)
+        first = partition.taken_from + offset
         batch = self._batches.get(registration)
         if batch is None:
-            self._batches[registration] = Batch(registration, items, [share])
+            self._batches[registration] = Batch(registration, items, partition, first)
         else:
-            batch.add(share, items)
+            batch.add(items, partition, first)
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:

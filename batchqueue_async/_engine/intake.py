@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
+from batchqueue_async._engine.chunks import LENGTH
 from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement
@@ -52,6 +53,14 @@ class Intake(Generic[T]):
         self._name = lifecycle.name
         self._lifecycle = lifecycle
         self._own_work = lifecycle.own_work
+
+    @property
+    def chunk_length(self) -> int:
+        """How many items of a long iterable are sorted together.
+
+        With thousands of partitions it takes more of them to make sorting worthwhile.
+        """
+        return max(LENGTH, 16 * len(self._placement.partitions))
 
     def put_now(self, item: T) -> bool:
         """Accept the item if there is room at once; else it counts as rejected."""

@@ -32,17 +32,17 @@ class TypePlacement(Generic[T]):
         "_grows",
         "_handlers",
         "_lightest",
-        "_partitions",
         "_types",
         "_weights",
         "guard",
+        "partitions",
         "routes",
     )
 
     def __init__(
         self, partitions: Sequence[Partition[T]], handlers: Handlers, *, grows: bool
     ) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
         self._grows = grows
         self._handlers = handlers
         self.routes: dict[type, Partition[T]] = {}
@@ -54,7 +54,7 @@ class TypePlacement(Generic[T]):
 
     @property
     def first(self) -> Partition[T]:
-        return self._partitions[0]
+        return self.partitions[0]
 
     def partition_of(self, item: T) -> Partition[T]:
         if (sole := self.sole) is not None:
@@ -77,7 +77,7 @@ class TypePlacement(Generic[T]):
             self._see_growth()
             partition = self.routes.get(item_type)
             if partition is None:
-                partition = self._partitions[self._pop_lightest()]
+                partition = self.partitions[self._pop_lightest()]
                 self._settle(item_type, partition)
             self._weights[partition.index] += weight
             self._push(partition.index)
@@ -86,8 +86,8 @@ class TypePlacement(Generic[T]):
     @property
     def sole(self) -> Partition[T] | None:
         """The only partition, if it stays so: nobody has to ask where an item goes."""
-        is_sole = len(self._partitions) == 1 and not self._grows
-        return self._partitions[0] if is_sole else None
+        is_sole = len(self.partitions) == 1 and not self._grows
+        return self.partitions[0] if is_sole else None
 
     def has_one_type(self, partition: Partition[T]) -> bool:
         """Whether the partition's items can only be of one type."""
@@ -103,7 +103,7 @@ class TypePlacement(Generic[T]):
             self._push(partition.index)
 
     def _see_growth(self) -> None:
-        for index in range(len(self._weights), len(self._partitions)):
+        for index in range(len(self._weights), len(self.partitions)):
             self._weights.append(Fraction(0))
             self._types.append(0)
             self._push(index)
@@ -128,16 +128,16 @@ class SelectorPlacement(Generic[T]):
     """A callable decides per item; its answer is checked."""
 
     __slots__ = (
-        "_partitions",
         "_selector",
         "guard",
+        "partitions",
         "routes",
     )
 
     def __init__(
         self, partitions: Sequence[Partition[T]], selector: PartitionSelector[T]
     ) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
         self._selector = selector
         self.routes: dict[type, Partition[T]] = {}
         # A selector is never called on two threads at once.
@@ -145,7 +145,7 @@ class SelectorPlacement(Generic[T]):
 
     @property
     def first(self) -> Partition[T]:
-        return self._partitions[0]
+        return self.partitions[0]
 
     @property
     def sole(self) -> Partition[T] | None:
@@ -157,11 +157,11 @@ class SelectorPlacement(Generic[T]):
         return False
 
     def partition_of(self, item: T) -> Partition[T]:
-        count = len(self._partitions)
+        count = len(self.partitions)
         with self.guard:
             index = self._selector(item, count)
         if type(index) is int and 0 <= index < count:
-            return self._partitions[index]
+            return self.partitions[index]
         msg = f"selector must return an int from 0 to {count - 1}, got {index!r}"
         raise InvalidSelection(msg)
 

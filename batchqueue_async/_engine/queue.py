@@ -192,7 +192,7 @@ class BatchQueue(Generic[T]):
         if type(items) is list and self._intake.put_whole(items):
             return len(items)
         accepted = 0
-        for chunk in chunks(items):
+        for chunk in chunks(items, self._intake.chunk_length):
             if self._lifecycle.admits():
                 accepted += await self._intake.put_many(chunk)
             else:

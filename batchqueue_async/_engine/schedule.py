@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -19,6 +19,9 @@ class Share(Protocol[T]):
 
     def partitions_of(self, drain_task: int) -> list[Partition[T]]:
         """Return the partitions that it owns now."""
+
+    def owner_of(self, partition: Partition[T]) -> int | None:
+        """Return the drain task that owns it now, or None in a handoff."""
 
     def handlers_of(self, drain_task: int) -> list[Registration]:
         """Return the handlers whose hooks it calls now."""
@@ -42,6 +45,13 @@ class Pace:
     max_batch: int | None
     # One batch for all partitions: when one is due, all are.
     is_one_batch: bool
+    # A handler's items may be in any partition: all must be taken before it is called.
+    is_mixed: bool
+
+
+# Partitions that a cycle takes from together. With thousands of them, what is taken
+# long before its handler is called has left the processor's caches by then.
+TOGETHER = 128
 
 
 class Schedule(Generic[T]):
@@ -58,13 +68,21 @@ class Schedule(Generic[T]):
         self._drain_task = drain_task
         self._pace = pace
 
-    def due(self, now: float) -> list[Partition[T]]:
-        """Return the partitions from which this cycle takes."""
+    def due(self, now: float) -> Iterator[list[Partition[T]]]:
+        """Yield the partitions that this cycle takes from, part by part."""
         waiting = self.waiting()
-        if not self._pace.linger:
-            return waiting
-        due = [each for each in waiting if self._due_at(each, now) <= now]
-        return waiting if due and self._pace.is_one_batch else due
+        due = waiting
+        if self._pace.linger:
+            due = [each for each in waiting if self._due_at(each, now) <= now]
+            if due and self._pace.is_one_batch:
+                due = waiting
+        if self._pace.is_mixed or len(due) <= TOGETHER:
+            yield due
+            return
+        for start in range(0, len(due), TOGETHER):
+            part = due[start : start + TOGETHER]
+            # Handlers were called since it was looked at.
+            yield [each for each in part if self._may_take(each)]
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
@@ -73,6 +91,11 @@ class Schedule(Generic[T]):
             for partition in self._share.partitions_of(self._drain_task)
             if partition.items and not partition.hold.is_on
         ]
+
+    def _may_take(self, partition: Partition[T]) -> bool:
+        owner = self._share.owner_of(partition)
+        can_take = bool(partition.items) and not partition.hold.is_on
+        return can_take and owner == self._drain_task
 
     def arrival_ends_nap(
         self, partition: Partition[T], nap_started: float, now: float

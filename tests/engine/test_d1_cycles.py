@@ -11,6 +11,7 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
+from batchqueue_async._engine.schedule import TOGETHER
 from tests.engine.every_loop import every_loop
 from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts
@@ -89,6 +90,36 @@ class TestD1:
                 await asyncio.sleep(0)
             check_accounts(queue)
         assert max(a - b for a, b in pairwise(seen)) <= 1
+
+    async def test_a_cycle_over_hundreds_of_partitions_takes_from_each_once(
+        self,
+    ) -> None:
+        """It takes part by part; what comes meanwhile is for the next cycle."""
+        types = [type(f"T{n}", (), {}) for n in range(3 * TOGETHER)]
+        calls: list[type] = []
+        cycles: set[int] = set()
+
+        def consume(batch: list[object]) -> None:
+            calls.append(type(batch[0]))
+            cycles.add(queue.stats().drain_tasks[0].cycles)
+            if len(calls) == 1:
+                # All of them wait, or are on their way, when these come.
+                for item_type in types:
+                    assert queue.produce_nowait(item_type())
+
+        config = BatchQueueConfig[object](
+            partitions=PartitionPolicy.fixed(len(types)), buffer_size=2
+        )
+        async with BatchQueue("q", config) as queue:
+            for item_type in types:
+                queue.add_handler(item_type, consume)
+            await queue.produce_many([item_type() for item_type in types])
+            await queue.flush()
+            check_accounts(queue)
+        # The first part was taken when the second items came, the rest was not.
+        assert calls[: len(types)] == types
+        assert sorted(map(types.index, calls[len(types) :])) == list(range(TOGETHER))
+        assert len(cycles) == 2
 
 
 class TestD5:

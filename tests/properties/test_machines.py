@@ -6,6 +6,7 @@
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from batchqueue_async._engine import schedule
 from tests.properties.machines import MACHINES, CancellingMachine
 from tests.properties.profile import profile
 from tests.properties.queue_machine import QueueMachine
@@ -21,3 +22,16 @@ def test_the_promises_hold_after_every_step(
     machine: type[QueueMachine], examples: int, steps: int
 ) -> None:
     run_state_machine_as_test(machine, settings=profile(examples, steps))
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [*MACHINES, CancellingMachine],
+    ids=lambda each: each.__name__,
+)
+def test_they_hold_where_a_cycle_takes_part_by_part(
+    machine: type[QueueMachine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does with hundreds of partitions."""
+    monkeypatch.setattr(schedule, "TOGETHER", 1)
+    run_state_machine_as_test(machine, settings=profile(100, 25))

@@ -217,6 +217,6 @@ def _enter_anyhow(original: Method, self: Gate, slot: Any) -> bool:  # noqa: ANN
 
 @_plant("growth moves types", TypePlacement, "_see_growth")
 def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> None:
-    if len(self._weights) < len(self._partitions):
+    if len(self._weights) < len(self.partitions):
         self.routes.clear()
     original(self)
