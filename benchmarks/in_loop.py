@@ -33,7 +33,7 @@ def library(kinds: int, scale: Scale) -> list[Contender]:
     """Return the library's verbs; with many types with adaptive partitions, too."""
     settings = {"": ours.ONE_PARTITION}
     if kinds > 1:
-        settings[", adaptive partitions"] = ours.ADAPTIVE
+        settings[", adaptive partitions"] = ours.adaptive(kinds)
     many = 4_000_000 if kinds == 1 else 1_000_000
     verbs = [
         ("await produce", AWAITED, ours.produce, 400_000, 1),

@@ -20,9 +20,14 @@ Q = TypeVar("Q")
 ONE_PARTITION = BatchQueueConfig[Any](
     buffer_size=BOUND, partitions=PartitionPolicy.fixed(1)
 )
-ADAPTIVE = BatchQueueConfig[Any](
-    buffer_size=BOUND, partitions=PartitionPolicy.adaptive()
-)
+
+
+def adaptive(kinds: int) -> BatchQueueConfig[Any]:
+    """Return settings with adaptive partitions, which together hold the bound."""
+    partitions = PartitionPolicy.adaptive()
+    return BatchQueueConfig(
+        buffer_size=BOUND // partitions.resolve(1, kinds), partitions=partitions
+    )
 
 
 @asynccontextmanager

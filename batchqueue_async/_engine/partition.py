@@ -129,7 +129,7 @@ class Partition(asyncio.Queue[T]):
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
         with self._guard:
-            if self.is_closed or self.is_changing or len(self.line):
+            if self.is_closed or self.is_changing or self.line.waiters:
                 return 0
             self.is_changing = True
             self.limit = self.guarded_limit = 0
@@ -201,14 +201,15 @@ class Partition(asyncio.Queue[T]):
             return self.accounts.watch(self.accepted, watcher)
 
     def _accept(self, chunk: Sequence[T]) -> int:
-        room = self.maxsize - len(self.items)
+        room = self._maxsize - len(self.items)
         if room < len(chunk):
             chunk = chunk[:room]
         self._append(chunk)
         return len(chunk)
 
     def _append(self, chunk: Sequence[T]) -> None:
-        self.ages.note(self.accepted)
+        if self.ages.clock is not None:
+            self.ages.note(self.accepted)
         self.items.extend(chunk)
 
     def _remove(self, most: int | None) -> list[T]:
@@ -222,7 +223,7 @@ class Partition(asyncio.Queue[T]):
         return taken
 
     def _serve_line(self) -> None:
-        if not self.is_closed and len(self.line):
+        if self.line.waiters and not self.is_closed:
             self.is_changing = True
             try:
                 self._fill_from_line()
@@ -241,11 +242,11 @@ class Partition(asyncio.Queue[T]):
             line.filled(head, len(items))
 
     def _set_limits(self) -> None:
-        if not self.items or self.is_closed or len(self.line):
+        if not self.items or self.is_closed or self.line.waiters:
             limit = 0
         elif len(self.items) < self._due_size:
             limit = self._due_size - 1
         else:
-            limit = self.maxsize - 1
+            limit = self._maxsize - 1
         self.guarded_limit = limit
-        self.limit = 0 if self.is_shared() else limit
+        self.limit = limit if self._guard is _UNGUARDED else 0

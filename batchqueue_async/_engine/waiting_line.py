@@ -94,15 +94,15 @@ _NOBODY: deque[Waiter] = deque()
 class WaitingLine:
     """FIFO of waiters with the slots that are reserved for its head."""
 
-    __slots__ = ("_waiters", "reserved", "wanted")
+    __slots__ = ("reserved", "waiters", "wanted")
 
     def __init__(self) -> None:
-        self._waiters = _NOBODY
+        self.waiters = _NOBODY
         self.reserved = 0
         self.wanted = 0
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self.waiters)
 
     @property
     def is_short(self) -> bool:
@@ -111,24 +111,24 @@ class WaitingLine:
 
     @property
     def head(self) -> Waiter | None:
-        return self._waiters[0] if self._waiters else None
+        return self.waiters[0] if self.waiters else None
 
     def has_handler_of(self, drain_task: int) -> bool:
         """Whether a handler of this drain task is one of those who wait."""
-        return any(waiter.drain_task == drain_task for waiter in self._waiters)
+        return any(waiter.drain_task == drain_task for waiter in self.waiters)
 
     def join(self, waiter: Waiter) -> None:
         # Counted first: a Ctrl-C comes after the call, and not in between.
         self.wanted += waiter.wants
-        if self._waiters is _NOBODY:
-            self._waiters = deque()
-        self._waiters.append(waiter)
+        if self.waiters is _NOBODY:
+            self.waiters = deque()
+        self.waiters.append(waiter)
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to those who wait, in order."""
         if free <= 0:
             return
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             share = min(waiter.wants - waiter.granted, free)
             if share:
                 waiter.granted += share
@@ -140,7 +140,7 @@ class WaitingLine:
 
     def turn_of(self, waiter: Waiter) -> int:
         """How many slots the waiter may fill now; 0 while another is before it."""
-        return waiter.granted if self._waiters[0] is waiter else 0
+        return waiter.granted if self.waiters[0] is waiter else 0
 
     def filled(self, waiter: Waiter, count: int) -> None:
         """The waiter at the head has filled `count` of its slots."""
@@ -149,25 +149,25 @@ class WaitingLine:
         self.reserved -= count
         self.wanted -= count
         if not waiter.wants:
-            self._waiters.popleft()
+            self.waiters.popleft()
             self._wake_head()
 
     def leave(self, waiter: Waiter) -> None:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
-        if not waiter.wants or waiter not in self._waiters:
+        if not waiter.wants or waiter not in self.waiters:
             return
         # Counted first, as in `join`.
         self.reserved -= waiter.granted
         self.wanted -= waiter.wants
         waiter.granted = 0
-        self._waiters.remove(waiter)
+        self.waiters.remove(waiter)
         self._wake_head()
 
     def wake_all(self) -> None:
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             waiter.wake()
 
     def _wake_head(self) -> None:
         # A waiter may have woken before its turn and gone back to sleep.
-        if self._waiters and self._waiters[0].granted:
-            self._waiters[0].wake()
+        if self.waiters and self.waiters[0].granted:
+            self.waiters[0].wake()

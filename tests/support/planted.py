@@ -94,7 +94,7 @@ def _leave_in_silence(original: Method, self: WaitingLine, waiter: Waiter) -> No
 @_plant("LIFO instead of FIFO", WaitingLine, "join")
 def _join_at_the_front(original: Method, self: WaitingLine, waiter: Waiter) -> None:
     original(self, waiter)
-    self._waiters.rotate(1)
+    self.waiters.rotate(1)
 
 
 @_plant("cancelled waiter keeps its slot", WaitingLine, "leave")
