@@ -96,7 +96,7 @@ class Delivery(Generic[T]):
             call.end()
             if watch is not None:
                 batch.charge(watch.seconds())
-            if isinstance(error, Unstoppable):
+            if error is not None and isinstance(error, Unstoppable):
                 self._outlive(error.task, batch, registration)
             else:
                 gate.leave(slot)

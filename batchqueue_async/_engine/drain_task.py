@@ -236,18 +236,26 @@ class DrainTask(Generic[T]):
                 self._parked.add(self._open.pop())
                 continue
             error = await self._delivery.deliver(batch, self.index)
-            rest: list[Batch[T]] = []
             if error is not None:
-                rest = await self._delivery.fail(batch, error, self.index)
-            self._open.pop()
-            if rest and rest[0] is batch:
-                self._parked.add(batch)
+                await self._fail(batch, error, settled)
             else:
-                self._open.extend(reversed(rest))
+                self._open.pop()
                 if batch.is_parked:
                     settled.append(batch)
             # Producers, on the loop or on threads, get their turn after every call.
             await turn()
+
+    async def _fail(
+        self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
+    ) -> None:
+        rest = await self._delivery.fail(batch, error, self.index)
+        self._open.pop()
+        if rest and rest[0] is batch:
+            self._parked.add(batch)
+            return
+        self._open.extend(reversed(rest))
+        if batch.is_parked:
+            settled.append(batch)
 
     async def _gather(self, started: float) -> float:
         now = self._loop.time()
