@@ -78,6 +78,7 @@ class Closing(Generic[T]):
             drain_task.stop()
         tasks = (*crew.running.values(), *hooks.flushing)
         await self._cancel([each for each in tasks if not each.done()])
+        hooks.abandon_flushes()
 
     async def _cancel(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if not tasks:

@@ -87,9 +87,7 @@ class Flusher(Generic[T]):
             and not self._is_in_the_way(registration)
         ]
         for call in calls:
-            # Not awaited itself: a deadline cancels the call, not whoever flushes.
-            await asyncio.wait({call})
-            error = asyncio.CancelledError() if call.cancelled() else call.result()
+            error = await asyncio.shield(call)
             if error is not None:
                 log.add("on_flush", [None], error)
 

@@ -30,8 +30,10 @@ class Hooks:
         self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
-        # Calls of `on_flush` that run; the shutdown waits for them.
-        self.flushing: dict[asyncio.Task[BaseException | None], None] = {}
+        # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
+        self.flushing: dict[
+            asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
+        ] = {}
 
     async def idle(
         self,
@@ -61,12 +63,14 @@ class Hooks:
 
     def flush(
         self, registration: Registration, drain_task: int | None
-    ) -> asyncio.Task[BaseException | None]:
+    ) -> asyncio.Future[BaseException | None]:
         """Call `on_flush` on a task of its own, which a cancelled flush leaves running.
 
         Returns:
-            A task; its result is what `on_flush` raised, if anything.
+            A future; its result is what `on_flush` raised, if anything.
         """
+        ending: asyncio.Future[BaseException | None]
+        ending = asyncio.get_running_loop().create_future()
         # Asked for at once: the drain task's next batch comes after it.
         answer = registration.gate.ask(ALONE)
         task = outside(
@@ -74,9 +78,23 @@ class Hooks:
             self._flush(registration, drain_task, answer),
         )
         task.set_name(f"{self._name}: on_flush of {registration.label}")
-        self.flushing[task] = None
-        task.add_done_callback(self.flushing.pop)
-        return task
+        self.flushing[task] = ending
+        task.add_done_callback(self._flushed)
+        return ending
+
+    def abandon_flushes(self) -> None:
+        """Whoever still waits for `on_flush` at the end of a shutdown waits no more."""
+        for ending in self.flushing.values():
+            message = "on_flush did not end before the shutdown's deadline"
+            ending.set_result(TimeoutError(message))
+        self.flushing.clear()
+
+    def _flushed(self, task: asyncio.Task[BaseException | None]) -> None:
+        cut_off = task.cancelled()
+        error = asyncio.CancelledError() if cut_off else task.exception()
+        ending = self.flushing.pop(task, None)
+        if ending is not None:
+            ending.set_result(task.result() if error is None else error)
 
     async def _flush(
         self,

@@ -1,12 +1,14 @@
 """F2: what the shutdown deadline cuts off is returned, and counted as that."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    DeliveryError,
     DrainTaskPolicy,
     PartitionPolicy,
     Retry,
@@ -376,6 +378,31 @@ class TestAHandlerThatCannotBeStopped:
         assert tasks_of(queue) == []
         assert "ended with an error" not in caplog.text
         flushing.exception()
+
+    async def test_a_flush_does_not_outlive_the_queue_for_a_stubborn_on_flush(
+        self,
+    ) -> None:
+        let_go = asyncio.Event()
+
+        class Stuck(RecordingHandler[int]):
+            async def on_flush(self) -> None:
+                await super().on_flush()
+                while not let_go.is_set():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await let_go.wait()
+
+        stuck = Stuck()
+        queue = BatchQueue[object]("q")
+        await queue.start()
+        queue.add_handler(int, stuck)
+        flushing = asyncio.create_task(queue.flush())
+        await until(lambda: stuck.flush_calls)
+        assert await queue.shutdown(timeout=SOON) == []
+        with pytest.raises(DeliveryError) as caught:
+            await flushing
+        assert isinstance(caught.value.failures[0].error, TimeoutError)
+        let_go.set()
+        await until(lambda: tasks_of(queue) == [])
 
 
 class TestOnClose:
