@@ -101,7 +101,7 @@ class Closing(Generic[T]):
 def _leftovers(crew: Crew[T], partitions: Sequence[Partition[T]]) -> list[T]:
     left: list[T] = []
     for drain_task in crew.running:
-        for batch in drain_task.unsettled():
+        for batch in drain_task.taken.unsettled():
             left.extend(batch.items)
             batch.settle("returned")
     for partition in partitions:

@@ -118,7 +118,7 @@ class Crew(Generic[T]):
 
     def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
         self._has_dead = any(
-            task.done() and not (drain_task.is_finished or drain_task.is_stopped)
+            task.done() and not (drain_task.is_finished or drain_task.taken.is_stopped)
             for drain_task, task in self.running.items()
         )
         is_ending = Keeper.of(self._loop).is_ending

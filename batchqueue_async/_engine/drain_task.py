@@ -1,31 +1,26 @@
 """One drain task: take what its partitions hold, deliver it, nap.
 
-Invariants:
-* A cycle is everything between two naps' ends and starts: handlers and hooks are only
-  called inside of one, so a handoff waits for the end of the old owner's cycle.
-* What was taken is in `_open` or `_parked` until it is settled, so nothing is lost
-  when the drain task is cancelled, and a restarted one goes on with it.
+Invariant: a cycle is everything between two naps' ends and starts; handlers and hooks
+are called inside of one only, so a handoff waits for the end of the old owner's cycle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.own_work import OwnWork
-from batchqueue_async._engine.parked import Parked
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.schedule import Pace, Schedule, Share
-from batchqueue_async._engine.turn import turn
+from batchqueue_async._engine.taken import Taken
 
 T = TypeVar("T")
 
@@ -46,14 +41,10 @@ class DrainTask(Generic[T]):
 
     __slots__ = (
         "_cycle_ends",
-        "_delivery",
         "_hooks",
-        "_is_stopped",
         "_loop",
         "_max_batch",
         "_nap",
-        "_open",
-        "_parked",
         "_permit",
         "_schedule",
         "_share",
@@ -63,6 +54,7 @@ class DrainTask(Generic[T]):
         "is_closing",
         "is_finished",
         "is_in_cycle",
+        "taken",
     )
 
     def __init__(
@@ -82,13 +74,9 @@ class DrainTask(Generic[T]):
         self._share = share
         self._max_batch = pace.max_batch
         self._schedule = Schedule(share, index, pace)
-        self._delivery = work.delivery
         self._hooks = work.hooks
         self._permit = work.permit
-        self._is_stopped = False
-        # The next one last: a stack takes a tenth of a deque's memory.
-        self._open: list[Batch[T]] = []
-        self._parked: Parked[T] = Parked()
+        self.taken = Taken(work.delivery, index)
         self._loop = asyncio.get_running_loop()
         self._nap = Nap(self._loop)
         self._cycle_ends: list[asyncio.Future[None]] = []
@@ -99,7 +87,7 @@ class DrainTask(Generic[T]):
             try:
                 await self._drain()
             except asyncio.CancelledError:
-                if self._is_stopped or is_doomed():
+                if self.taken.is_stopped or is_doomed():
                     raise
                 # What was taken is still known, so draining just goes on.
                 survive()
@@ -118,9 +106,9 @@ class DrainTask(Generic[T]):
                     found = await self._cycle(now)
                 finally:
                     # Cut short, it goes on in the next one, before any handoff.
-                    if not self._open:
+                    if not self.taken.is_open:
                         self._end_cycle()
-            self.is_finished = self._is_stopped or self._has_drained()
+            self.is_finished = self.taken.is_stopped or self._has_drained()
             if self.is_finished:
                 return
             if found:
@@ -128,7 +116,7 @@ class DrainTask(Generic[T]):
                 now = await self._gather(started)
             else:
                 until = self._schedule.nap_until(
-                    self._parked.dues(), empty_cycles, self._loop.time()
+                    self.taken.parked.dues(), empty_cycles, self._loop.time()
                 )
                 now = await self._nap.sleep(until)
                 empty_cycles += 1
@@ -147,12 +135,7 @@ class DrainTask(Generic[T]):
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
-        self._is_stopped = True
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._is_stopped
+        self.taken.is_stopped = True
 
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
@@ -163,25 +146,19 @@ class DrainTask(Generic[T]):
             end.set_result(None)
         return end
 
-    def unsettled(self) -> Iterator[Batch[T]]:
-        """Return what was taken and has not ended, oldest first."""
-        yield from (batch for batch in reversed(self._open) if not batch.is_settled)
-        yield from (batch for batch in self._parked if not batch.is_settled)
-
     async def _cycle(self, now: float) -> bool:
         """Do one round; returns whether anything was delivered."""
         started = self._loop.time()
         called: set[Registration | None] = set()
         for due in self._due(now):
-            self._collect(due, now)
-            called.update([batch.registration for batch in self._open])
-            if self._open:
-                await self._deliver()
-            if self._is_stopped:
+            self.taken.take(due, self._share.grouping(), self._max_batch, now)
+            called.update(self.taken.registrations())
+            await self.taken.deliver()
+            if self.taken.is_stopped:
                 break
         found = bool(called)
         self.cycles += found
-        if self._is_stopped:
+        if self.taken.is_stopped:
             return found
         for registration in self._share.take_retired():
             await self._hooks.close(registration, self.index)
@@ -198,64 +175,10 @@ class DrainTask(Generic[T]):
 
     def _due(self, now: float) -> Iterable[list[Partition[T]]]:
         """Return the partitions to take from, those together that are taken at once."""
-        if self._open:
-            # The last cycle was cut short: what it took comes before anything else.
-            return ([],)
-        return self._schedule.due(now)
-
-    def _collect(self, due: list[Partition[T]], now: float) -> None:
-        """Take what is due: parked batches first, then from each partition."""
-        collected = [] if self._open else self._parked.take_due(now)
-        grouping = self._share.grouping()
-        for partition in due:
-            grouping.add(partition, partition.take(self._max_batch))
-        collected.extend(grouping.batches(self._max_batch))
-        # Whatever a cancellation left there comes first.
-        self._open[:0] = reversed(collected)
-        for partition in due:
-            # Items may have been displaced on a thread, which must not tell.
-            partition.accounts.tell_watchers()
+        return ([],) if self.taken.is_open else self._schedule.due(now)
 
     def _is_waited_for(self) -> bool:
-        return bool(self._parked) or bool(self._schedule.waiting())
-
-    async def _deliver(self) -> None:
-        settled: list[Batch[T]] = []
-        try:
-            await self._deliver_open(settled)
-        finally:
-            # Not before its halves are through: a handoff would let items overtake.
-            for batch in settled:
-                batch.is_parked = False
-                batch.release()
-
-    async def _deliver_open(self, settled: list[Batch[T]]) -> None:
-        while self._open and not self._is_stopped:
-            batch = self._open[-1]
-            if self._parked.must_wait(batch):
-                self._parked.add(self._open.pop())
-                continue
-            error = await self._delivery.deliver(batch, self.index)
-            if error is not None:
-                await self._fail(batch, error, settled)
-            else:
-                self._open.pop()
-                if batch.is_parked:
-                    settled.append(batch)
-            # Producers, on the loop or on threads, get their turn after every call.
-            await turn()
-
-    async def _fail(
-        self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
-    ) -> None:
-        rest = await self._delivery.fail(batch, error, self.index)
-        self._open.pop()
-        if rest and rest[0] is batch:
-            self._parked.add(batch)
-            return
-        self._open.extend(reversed(rest))
-        if batch.is_parked:
-            settled.append(batch)
+        return bool(self.taken.parked) or bool(self._schedule.waiting())
 
     async def _gather(self, started: float) -> float:
         now = self._loop.time()
@@ -263,7 +186,7 @@ class DrainTask(Generic[T]):
         return now if until <= now else await self._nap.sleep(until)
 
     def _has_drained(self) -> bool:
-        if not self.is_closing or self._parked:
+        if not self.is_closing or self.taken.parked:
             return False
         return not any(
             partition.items for partition in self._share.partitions_of(self.index)
