@@ -35,7 +35,7 @@ class Guard(RLock):
     """
 
     def __enter__(self) -> bool:
-        before = self.levels
+        before = self.levels if self._is_owned() else 0
         try:
             while not self.acquire(False):  # noqa: FBT003
                 time.sleep(PAUSE)

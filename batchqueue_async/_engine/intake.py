@@ -65,6 +65,8 @@ class Intake(Generic[T]):
     def put_now(self, item: T) -> bool:
         """Accept the item if there is room at once; else it counts as rejected."""
         partition = self._placement.partition_of(item)
+        if partition.is_shared() and partition.append(item):
+            return True
         if self._offer(partition, (item,)):
             return True
         partition.reject(1)
@@ -73,6 +75,8 @@ class Intake(Generic[T]):
     async def put(self, item: T) -> bool:
         """Accept the item, waiting in line for room where that is the policy."""
         partition = self._placement.partition_of(item)
+        if partition.is_shared() and partition.append(item):
+            return True
         if self._offer(partition, (item,)):
             return True
         return await self._put_rest(partition, (item,)) == 1
