@@ -8,11 +8,11 @@ General layout, each part knowing those above it only:
 
 * `sequence`, `published`, `watching`: numbers that grow, and who is told.
 * `wait_strategies`, `barrier`: how far a consumer may go, and how it waits.
-* `claims`, `claim_line`, `sequencer` and its two kinds: who may fill which slot.
-* `ring_buffer`, `slot`: the slots, and the verbs of producers.
+* `room`, `claims`, `sequencer` and its two kinds: who may fill which slot.
+* `claim`, `slots`, `ring_buffer`: the slots, and the verbs of producers.
 * `handlers`, `delivery`, `event_processor`, `worker`, `worker_pool`: who consumes.
 * `graph`, `consumers`, `crew`, `closing`, `disruptor`: all of it as one.
-* `sync_ring`: producers on other threads.
+* `guard`, `door`, `sync_ring`: producers on other threads.
 """
 
 from .barrier import SequenceBarrier

@@ -40,25 +40,33 @@ class ClaimLine:
         self._granted.append(claimant)
         claimant.wake()
 
+    def leave(self, claimant: Claimant) -> None:
+        """Forget a claim that was granted nothing."""
+        if claimant in self.waiting:
+            self.waiting.remove(claimant)
+
     def confirm(self, claimant: Claimant) -> int:
         """The claimant runs: what it was granted is final."""
-        self._granted.remove(claimant)
+        if claimant in self._granted:
+            self._granted.remove(claimant)
         assert claimant.high is not None
         return claimant.high
 
     def give_back(self, claimant: Claimant, claimed: int) -> bool:
-        """Take a grant back; returns False if that would leave a hole.
+        """Take a grant back; returns False if it is final, or would leave a hole.
 
         Args:
             claimant: The one that leaves before it has run.
             claimed: The highest sequence that was claimed by anybody.
         """
+        if claimant not in self._granted:
+            return False
         assert claimant.high is not None
         index = self._granted.index(claimant)
         later = [self._granted[at] for at in range(index + 1, len(self._granted))]
-        self._granted.remove(claimant)
         if claimant.high + sum(each.n for each in later) != claimed:
             return False
+        self._granted.remove(claimant)
         for each in later:
             assert each.high is not None
             each.high -= claimant.n

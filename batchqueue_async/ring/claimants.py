@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Claimant(Protocol):
-    """One claim that waits, on the loop or on another thread."""
+    """One claim, on the loop or on another thread."""
 
     n: int
     """How many sequences it wants."""
@@ -40,19 +40,24 @@ class LoopClaimant:
 
 
 class ThreadClaimant:
-    """A claim that waits on a thread of its own."""
+    """A claim of another thread, which waits there if it has to."""
 
     __slots__ = ("_signal", "high", "n")
 
     def __init__(self, n: int) -> None:
         self.n = n
         self.high: int | None = None
-        self._signal = threading.Event()
+
+    def line_up(self) -> None:
+        """Get ready for the line; few claims have to."""
+        # Held until `wake`. A Ctrl-C in `threading.Event` would leave as RuntimeError.
+        self._signal = threading.Lock()
+        self._signal.acquire()
 
     def wake(self) -> None:
-        """Let the claimant run."""
-        self._signal.set()
+        """Let the claimant run; called once, and only in the line."""
+        self._signal.release()
 
     def wait(self, seconds: float) -> None:
         """Wait for `wake`, but not for longer than that."""
-        self._signal.wait(seconds)
+        self._signal.acquire(timeout=seconds)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from .barrier import SequenceBarrier
 from .crew import Crew
+from .errors import RingHalted
 from .sequence import Sequence, minimum
 from .sequencer import Sequencer
 
@@ -47,6 +48,7 @@ class Closing:
 
         Raises:
             TimeoutError: The deadline came first; what ran was cancelled.
+            RingHalted: A handler's error had halted the ring, and no producer knows.
         """
         loop = asyncio.get_running_loop()
         if self._task is None:
@@ -59,6 +61,9 @@ class Closing:
         if left:
             msg = f"{left} events were not handled before the deadline"
             raise TimeoutError(msg)
+        sequencer = self._sequencer
+        if sequencer.cause is not None and not sequencer.has_told:
+            sequencer.refuse_if_closed()
 
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
         sequencer = self._sequencer
@@ -107,3 +112,14 @@ class Closing:
     def _give_up(self) -> None:
         if not self._given_up.done():
             self._given_up.set_result(None)
+
+
+async def end_block(end: Awaitable[None], error: BaseException | None) -> None:
+    """End an `async with` block by `end`; `error` is what the block has raised."""
+    try:
+        await end
+    except (RingHalted, TimeoutError) as failure:
+        if error is None:
+            raise
+        # The block's own error is what the caller has to see.
+        logger.error("shutting down: %s", failure)  # noqa: TRY400

@@ -57,10 +57,12 @@ class Consumers(Generic[E]):
         read = [read_handler(handler) for handler in handlers]
         nodes = []
         for handler, handling in zip(handlers, read, strict=True):
+            sequence = Sequence(self._ring.sequencer.begin_after)
+            faults = Faults(self._on_error, pace.rewind)
             processor = EventProcessor(
                 self._ring.new_barrier(*_sequences(after)),
-                Delivery(self._ring, handling, Faults(self._on_error, pace.rewind)),
-                Sequence(self._ring.sequencer.begin_after),
+                Delivery(self._ring, handling, faults, sequence),
+                sequence,
                 pace.max_batch or self._ring.capacity,
             )
             nodes.append(Node(handling.name, (handler,), (processor,), tuple(after)))

@@ -14,6 +14,9 @@ from .sequencer import Sequencer
 
 logger = logging.getLogger("batchqueue_async.ring")
 
+_running: set[asyncio.Task[None]] = set()
+"""Loops refer to their tasks weakly: a ring that nobody holds must not vanish."""
+
 
 class Consumer(Protocol):
     """An event processor or a worker."""
@@ -48,7 +51,10 @@ class Crew:
         name = f"ring consumer {consumer.delivery.handling.name}"
         task = asyncio.create_task(_run(consumer), name=name)
         self._tasks.add(task)
-        self._sequencer.consuming[task] = consumer.sequence
+        _running.difference_update(
+            [t for t in list(_running) if t.get_loop().is_closed()]
+        )
+        _running.add(task)
         task.add_done_callback(self._ended)
 
     @property
@@ -68,7 +74,7 @@ class Crew:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._sequencer.consuming.pop(task, None)
+        _running.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.critical("%s ended", task.get_name(), exc_info=error)

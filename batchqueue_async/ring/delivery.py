@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
+from .duty import Duty
 from .errors import RewindBatch, RingError
 from .exception_handlers import ExceptionHandler, log_and_continue
 from .handlers import Handling, Hook
 from .rewind import Rewind
 from .ring_buffer import RingBuffer
+from .sequence import Sequence
 
 E = TypeVar("E")
 
@@ -30,13 +32,19 @@ class Faults:
 class Delivery(Generic[E]):
     """One handler's deliveries: each call passes events on, or rewinds, or halts."""
 
-    __slots__ = ("_rewound", "_ring", "_sequencer", "faults", "handling")
+    __slots__ = ("_rewound", "_ring", "_sequencer", "faults", "handling", "sequence")
 
     def __init__(
-        self, ring: RingBuffer[E], handling: Handling[E], faults: Faults
+        self,
+        ring: RingBuffer[E],
+        handling: Handling[E],
+        faults: Faults,
+        sequence: Sequence,
     ) -> None:
         self.handling = handling
         self.faults = faults
+        self.sequence = sequence
+        """How far its consumer has come."""
         self._ring = ring
         self._sequencer = ring.sequencer
         self._rewound = 0
@@ -53,20 +61,27 @@ class Delivery(Generic[E]):
             return last
         if self.handling.on_batch_start is not None:
             await self.call(self.handling.on_batch_start, first - 1, size)
-        if self.handling.on_event is not None:
-            return await self._deliver_events(first, last, skipped)
-        return await self._deliver_batches(first, last, skipped)
+        duty = Duty(self._sequencer, self.sequence)
+        try:
+            if self.handling.on_event is not None:
+                return await self._deliver_events(first, last, skipped)
+            return await self._deliver_batches(first, last, skipped)
+        finally:
+            duty.is_over = True
 
     async def call(self, hook: Hook | None, at: int, *args: object) -> None:
         """Call one of the handler's hooks, if it has it."""
         if hook is None:
             return
+        duty = Duty(self._sequencer, self.sequence)
         try:
             await _finish(hook(*args))
         except asyncio.CancelledError as error:
             await self._fail(_own_failure(error), at, None)
         except Exception as error:  # noqa: BLE001
             await self._fail(error, at, None)
+        finally:
+            duty.is_over = True
 
     async def _deliver_events(
         self, first: int, last: int, skipped: Collection[int]

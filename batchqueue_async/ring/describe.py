@@ -13,9 +13,11 @@ def describe(title: str, nodes: Sequence[Node]) -> str:
 
 
 def _as_text(title: str, nodes: Sequence[Node]) -> str:
-    lines = [title]
-    for node in nodes:
-        text = "    " * _depth(node) + _label(node)
+    lines, depths = [title], dict[int, int]()
+    for node in nodes:  # Each comes after those it depends on.
+        depth = 1 + max((depths[id(each)] for each in node.after), default=0)
+        depths[id(node)] = depth
+        text = "    " * depth + _label(node)
         if node.after:
             text += f" (after {', '.join(each.name for each in node.after)})"
         if node.is_gating:
@@ -41,8 +43,7 @@ def _label(node: Node) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace('"', "#quot;") + '"'
-
-
-def _depth(node: Node) -> int:
-    return 1 + max((_depth(each) for each in node.after), default=0)
+    # Mermaid would take `<lambda>` for markup.
+    for character, entity in (('"', "quot"), ("<", "lt"), (">", "gt")):
+        text = text.replace(character, f"#{entity};")
+    return f'"{text}"'

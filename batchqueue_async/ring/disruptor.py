@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from .closing import Closing
+from .closing import Closing, end_block
 from .consumers import Consumers
 from .describe import describe
 from .errors import RingError, RingHalted
@@ -21,8 +20,6 @@ from .stats import RingStats, snapshot
 from .wait_strategies import WaitStrategy
 
 E = TypeVar("E")
-
-logger = logging.getLogger("batchqueue_async.ring")
 
 
 class Disruptor(Generic[E]):
@@ -156,10 +153,6 @@ class Disruptor(Generic[E]):
             sequencer.close()
             self._closing = Closing(self._consumers.crew, sequencer, sequencer.halt)
         await self._closing.run(self._consumers.graph.sequences, timeout)
-        if sequencer.cause is not None and not sequencer.has_told:
-            sequencer.has_told = True
-            msg = "the ring was halted"
-            raise RingHalted(msg) from sequencer.cause
 
     def halt(self) -> None:
         """Stop now: consumers end after the batch they are at; claims are refused."""
@@ -174,10 +167,4 @@ class Disruptor(Generic[E]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            await self.shutdown()
-        except (RingHalted, TimeoutError) as failure:
-            if error is None:
-                raise
-            # The block's own error is what the caller has to see.
-            logger.error("shutting down: %s", failure)  # noqa: TRY400
+        await end_block(self.shutdown(), error)

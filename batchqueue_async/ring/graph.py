@@ -117,9 +117,20 @@ class Graph:
 
 def _path(start: Node, ends: Seq[Node]) -> list[Node]:
     """Return the nodes from `start` to one of the ends, or nothing."""
-    for end in ends:
-        if end is start:
-            return [start]
-        if path := _path(start, end.after):
-            return [*path, end]
-    return []
+    next_of: dict[Node, Node | None] = dict.fromkeys(ends)
+    pending = list(ends)
+    while pending:
+        node = pending.pop()
+        if node is start:
+            break
+        for before in node.after:
+            if before not in next_of:
+                next_of[before] = node
+                pending.append(before)
+    else:
+        return []
+    path, following = [start], next_of[start]
+    while following is not None:
+        path.append(following)
+        following = next_of[following]
+    return path

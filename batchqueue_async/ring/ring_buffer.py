@@ -1,26 +1,19 @@
-"""Slots that are filled again and again, and the verbs of their producers."""
+"""Slots, and publication in one step: what most producers use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
-from itertools import islice
-from typing import Any, Generic, TypeVar, TypeVarTuple
+from collections.abc import Callable, Iterable
+from typing import TypeVar, TypeVarTuple
 
-from .barrier import SequenceBarrier
-from .multi_producer import MultiProducerSequencer
-from .producer_type import ProducerType
-from .sequence import Sequence
-from .sequencer import Sequencer
-from .single_producer import SingleProducerSequencer
-from .slot import Slot
-from .wait_strategies import WaitStrategy
+from .portions import portions
+from .slots import Slots
 
 E = TypeVar("E")
 A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
 
 
-class RingBuffer(Generic[E]):
+class RingBuffer(Slots[E]):
     """A fixed number of events, made once, that producers fill and consumers read.
 
     Sequence `s` lives in slot `s & (capacity - 1)`. Everything is called on one loop;
@@ -37,112 +30,7 @@ class RingBuffer(Generic[E]):
         InvalidArgument: The capacity is no power of two.
     """
 
-    __slots__ = ("_capacity", "_events", "_mask", "_sequencer")
-
-    def __init__(
-        self,
-        factory: Callable[[], E],
-        capacity: int,
-        producer: ProducerType = ProducerType.MULTI,
-        wait: WaitStrategy | None = None,
-    ) -> None:
-        self._sequencer: Sequencer = (
-            SingleProducerSequencer(capacity, wait)
-            if producer is ProducerType.SINGLE
-            else MultiProducerSequencer(capacity, wait)
-        )
-        self._capacity = capacity
-        self._mask = capacity - 1
-        self._events = [factory() for _ in range(capacity)]
-
-    def __getitem__(self, sequence: int) -> E:
-        """Return the event in the sequence's slot, whoever may use it now."""
-        return self._events[sequence & self._mask]
-
-    def events(self, low: int, high: int) -> list[E]:
-        """Return the events of the sequences `low` to `high` in a new list.
-
-        Filling or reading them from there is faster than one by one.
-        """
-        first, after = low & self._mask, (high & self._mask) + 1
-        if first < after:
-            return self._events[first:after]
-        return self._events[first:] + self._events[:after]
-
-    @property
-    def capacity(self) -> int:
-        """How many events the ring holds."""
-        return self._capacity
-
-    @property
-    def cursor(self) -> int:
-        """The highest sequence published (one producer) or claimed (many)."""
-        return self._sequencer.cursor
-
-    @property
-    def sequencer(self) -> Sequencer:
-        """What gives out the ring's sequences."""
-        return self._sequencer
-
-    def remaining_capacity(self) -> int:
-        """Return how many sequences could be claimed now if nobody waited."""
-        return self._sequencer.remaining_capacity()
-
-    def is_available(self, sequence: int) -> bool:
-        """Whether the sequence is published, and its slot not used again."""
-        return self._sequencer.is_available(sequence)
-
-    # --- two steps: claim, fill, publish
-
-    def claim(self, n: int = 1) -> Coroutine[Any, Any, int]:
-        """Claim `n` sequences: those up to the returned one are the caller's.
-
-        Waits, first come, first served, while that would overwrite what the slowest
-        gating consumer has not passed. Cancelled while it waits, it claims nothing.
-        What was claimed must be published, or abandoned: consumers wait for it.
-
-        Raises:
-            InvalidArgument: `n` is less than 1 or more than the capacity.
-            RingHalted: The ring was shut down or halted, perhaps during the wait.
-            RingError: A handler waits for room that only itself can make.
-        """
-        return self._sequencer.claim(n)
-
-    def try_claim(self, n: int = 1) -> int:
-        """Claim `n` sequences without waiting; returns the highest.
-
-        Raises:
-            InsufficientCapacity: There is no room, or others wait for some.
-            InvalidArgument: `n` is less than 1 or more than the capacity.
-            RingHalted: The ring was shut down or halted.
-        """
-        return self._sequencer.try_claim(n)
-
-    def publish(self, low: int, high: int | None = None) -> None:
-        """Make the claimed sequences `low` to `high` visible to consumers.
-
-        Raises:
-            RingError: They are not claimed, or were published before.
-        """
-        self._sequencer.publish(low, high)
-
-    def abandon(self, low: int, high: int | None = None) -> None:
-        """Publish claimed sequences without events: consumers skip them.
-
-        Raises:
-            RingError: They are not claimed, or were published before.
-        """
-        self._sequencer.abandon(low, low if high is None else high)
-
-    def slot(self) -> Slot[E]:
-        """Claim one event for an `async with` block, which fills it.
-
-        It is published at the end. If the block raises, or is cancelled, the slot is
-        abandoned, and consumers skip it. Waits and raises as `claim` does.
-        """
-        return Slot(self._sequencer, self._events)
-
-    # --- one step: publish
+    __slots__ = ()
 
     async def publish_event(
         self, fill: Callable[[E, int, *Ts], object], *args: *Ts
@@ -203,19 +91,19 @@ class RingBuffer(Generic[E]):
     ) -> int:
         """Call `fill(event, sequence, item)` for each item; returns how many.
 
-        Takes as many slots at a time as there are, and publishes them together. Not
-        atomic: cancelled or raising midway, what was filled before stays published, and
-        the rest of what was claimed is abandoned. Waits and raises as `claim` does.
+        Takes as many slots at a time as there are, and publishes them together; reads
+        up to a whole ring of items ahead. Not atomic: cancelled or raising midway, what
+        was filled before stays published, and the rest of what was claimed is
+        abandoned. Waits and raises as `claim` does.
         """
         sequencer = self._sequencer
         published = 0
-        source = iter(items)
-        while chunk := list(islice(source, self._capacity)):
+        for portion in portions(items, self._capacity):
             done = 0
-            while done < len(chunk):
-                n = min(len(chunk) - done, max(1, sequencer.remaining_capacity()))
+            while done < len(portion):
+                n = min(len(portion) - done, max(1, sequencer.remaining_capacity()))
                 high = await sequencer.claim(n)
-                self._fill(high - n + 1, high, fill, chunk[done : done + n])
+                self._fill(high - n + 1, high, fill, portion[done : done + n])
                 done += n
             published += done
         return published
@@ -234,21 +122,3 @@ class RingBuffer(Generic[E]):
             self._sequencer.abandon(sequence, high)
             raise
         self._sequencer.publish(low, high)
-
-    # --- consumers
-
-    def new_barrier(self, *dependencies: Sequence) -> SequenceBarrier:
-        """Return a barrier for a consumer that comes after these, or after none."""
-        return self._sequencer.new_barrier(*dependencies)
-
-    def add_gating_sequences(self, *sequences: Sequence) -> None:
-        """Let nothing be overwritten that these have not passed, as they stand now."""
-        self._sequencer.add_gating_sequences(*sequences)
-
-    def remove_gating_sequence(self, sequence: Sequence) -> bool:
-        """Let producers no longer wait for it; returns whether they did."""
-        return self._sequencer.remove_gating_sequence(sequence)
-
-    def halt(self, cause: BaseException | None = None) -> None:
-        """Take no more claims, and stop all consumers after what they are at."""
-        self._sequencer.halt(cause)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from abc import ABC, abstractmethod
 
@@ -53,7 +52,8 @@ class Sequencer(Claims, ABC):
         if n > 0 and high <= self.limit:
             self.claimed = high
             return high
-        return await self._claim_slowly(n)
+        granted = self.grant(n)
+        return await self.claim_in_line(n) if granted is None else granted
 
     def try_claim(self, n: int = 1) -> int:
         """Claim the next `n` sequences without waiting; returns the highest.
@@ -112,20 +112,19 @@ class Sequencer(Claims, ABC):
         for barrier in list(self._barriers):
             barrier.alert()
 
-    async def _claim_slowly(self, n: int) -> int:
-        high = self.grant(n)
-        if high is not None:
-            return high
+    async def claim_in_line(self, n: int) -> int:
+        """Claim the next `n` sequences when those who wait already have got theirs."""
         self.refuse_deadlock(n)
         claimant = LoopClaimant(n)
         self.join(claimant)
         self.look()
         try:
             await claimant.wait()
-            return self.confirm(claimant)
-        except asyncio.CancelledError:
+        except BaseException:
+            # Cancelled; or closed, as a coroutine that nobody runs any more.
             hole = self.withdraw(claimant)
             if hole:
                 self.abandon(hole[0], hole[-1])
             self.look()
             raise
+        return self.confirm(claimant)

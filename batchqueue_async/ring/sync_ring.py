@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Generic, TypeVar, TypeVarTuple
 
+from .claimants import ThreadClaimant
 from .door import door_of
+from .portions import portions
 from .ring_buffer import RingBuffer
 
 E = TypeVar("E")
@@ -51,18 +52,22 @@ class SyncRing(Generic[E]):
 
         Raises:
             RingHalted: A handler's error has halted the ring.
-            RingError: On the loop's own thread, in a forked child, or the loop is dead.
+            RingError: On the loop's own thread, in a forked child, or the loop is dead;
+                or a handler of this ring that runs started this thread by
+                `asyncio.to_thread`, and it would wait without a timeout.
         """
         self._door.check()
-        sequence = self._door.claim(1, timeout)
-        if sequence is None:
-            return False
+        claimant = ThreadClaimant(1)
         try:
+            if not self._door.claim(claimant, timeout):
+                return False
+            sequence = claimant.high
+            assert sequence is not None
             fill(self._ring[sequence], sequence, *args)
+            self._door.publish(sequence, sequence)
         except BaseException:
-            self._door.publish(sequence, sequence, abandoned=True)
+            self._door.give_up(claimant)
             raise
-        self._door.publish(sequence, sequence)
         return True
 
     def publish_events(
@@ -74,24 +79,39 @@ class SyncRing(Generic[E]):
         """Call `fill(event, sequence, item)` for each; returns how many were published.
 
         Those are the first ones: it ends after `timeout` seconds, and when shutdown
-        begins. Not atomic; raises as `publish_event` does.
+        begins. Reads up to a whole ring of items ahead. Not atomic: if `items` or
+        `fill` raises, what came before is published. Raises as `publish_event` does.
         """
         self._door.check()
         until = None if timeout is None else time.monotonic() + timeout
         published = 0
-        source = iter(items)
-        while chunk := list(islice(source, self.capacity)):
+        for portion in portions(items, self.capacity):
             done = 0
-            while done < len(chunk):
-                n = min(len(chunk) - done, max(1, self._ring.remaining_capacity()))
+            while done < len(portion):
                 left = None if until is None else max(0.0, until - time.monotonic())
-                high = self._door.claim(n, left)
-                if high is None:
+                if left == 0 and published:
                     return published
-                self._fill(high - n + 1, high, fill, chunk[done : done + n])
+                n = min(len(portion) - done, max(1, self._ring.remaining_capacity()))
+                if not self._publish(fill, portion[done : done + n], left):
+                    return published
                 done += n
                 published += n
         return published
+
+    def _publish(
+        self, fill: Callable[[E, int, A], object], items: list[A], timeout: float | None
+    ) -> bool:
+        claimant = ThreadClaimant(len(items))
+        try:
+            if not self._door.claim(claimant, timeout):
+                return False
+            high = claimant.high
+            assert high is not None
+            self._fill(high - claimant.n + 1, high, fill, items)
+        except BaseException:
+            self._door.give_up(claimant)
+            raise
+        return True
 
     def _fill(
         self, low: int, high: int, fill: Callable[[E, int, A], object], items: list[A]
@@ -101,9 +121,6 @@ class SyncRing(Generic[E]):
             for event, item in zip(self._ring.events(low, high), items, strict=True):
                 fill(event, sequence, item)
                 sequence += 1
-        except BaseException:
+        finally:
             if sequence > low:
                 self._door.publish(low, sequence - 1)
-            self._door.publish(sequence, high, abandoned=True)
-            raise
-        self._door.publish(low, high)

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from .barrier import SequenceBarrier
-from .closing import Closing
+from .closing import Closing, end_block
 from .crew import Crew
 from .delivery import Delivery, Faults
 from .errors import InvalidArgument, RingError
@@ -49,17 +49,14 @@ class WorkerPool(Generic[E]):
         self._barrier = ring.new_barrier() if barrier is None else barrier
         self.work_sequence = Sequence()
         """The highest sequence that was assigned: not done, and perhaps not there."""
-        self.workers = tuple(
-            Worker(
-                self._barrier,
-                Delivery(ring, read_handler(handler), Faults(on_error)),
-                Sequence(),
-                self.work_sequence,
-            )
-            for handler in handlers
-        )
+        self.workers = tuple(self._hire(each, Faults(on_error)) for each in handlers)
         self._crew = Crew(ring.sequencer)
         self._closing: Closing | None = None
+
+    def _hire(self, handler: HandlerLike[E], faults: Faults) -> Worker[E]:
+        sequence = Sequence()
+        delivery = Delivery(self._ring, read_handler(handler), faults, sequence)
+        return Worker(self._barrier, delivery, sequence, self.work_sequence)
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
@@ -92,6 +89,8 @@ class WorkerPool(Generic[E]):
 
         Raises:
             TimeoutError: Not all was handled within `timeout` seconds.
+            RingHalted: A handler's error had halted the ring, and no producer has got
+                to know so far.
         """
         if self._closing is None:
             self._closing = Closing(
@@ -113,4 +112,4 @@ class WorkerPool(Generic[E]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.drain_and_halt()
+        await end_block(self.drain_and_halt(), error)

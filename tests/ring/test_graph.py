@@ -90,6 +90,24 @@ def test_a_cycle_is_refused_and_shown() -> None:
         group.handle_events_with_worker_pool(c)
 
 
+def test_a_graph_with_very_many_paths_or_stages_is_no_trouble() -> None:
+    wide, long = small(), small()
+    first = [function("a"), function("b"), function("c")]
+    group = wide.handle_events_with(*first)
+    for _ in range(30):  # 3 ** 30 paths.
+        group = group.then(*(function(name) for name in "abc"))
+    assert "    " * 31 + "a-31 (after " in wide.describe()
+    with pytest.raises(RingError, match=r"^this would be a cycle: a -> "):
+        group.then(first[0])
+
+    group = long.handle_events_with(first[0])
+    for _ in range(1200):  # More than Python's recursion limit.
+        group = group.then(function("next"))
+    assert "(after next-1199)" in long.describe()
+    with pytest.raises(RingError, match=r"^this would be a cycle: a -> next -> "):
+        group.then(first[0])
+
+
 def test_a_handler_used_twice_is_refused() -> None:
     a, b = function("a"), function("b")
     disruptor = small()
@@ -236,6 +254,14 @@ def test_describe_draws_text_and_mermaid() -> None:
         "    n4 -.-> ring",
         "```",
     ]
+
+
+def test_names_are_no_markup() -> None:
+    disruptor = small()
+    disruptor.handle_events_with(lambda *_: None, function('say "a"'))
+    text = disruptor.describe()
+    assert 'n1["#lt;lambda#gt;"]' in text
+    assert 'n2["say #quot;a#quot;"]' in text
 
 
 async def test_stats_show_cursor_lag_and_waits() -> None:

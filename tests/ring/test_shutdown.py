@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -235,6 +237,26 @@ async def test_halting_ends_after_the_batch_at_hand() -> None:
             ring.try_claim()
     assert handler.sequences == []
     assert disruptor.stats().consumers[0].sequence == 3
+
+
+async def test_until_then_it_lives_though_nobody_holds_it() -> None:
+    disruptor = small()
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+    await disruptor.start()
+    held = weakref.ref(disruptor.ring.sequencer)
+    await turns()
+    del disruptor
+    gc.collect()
+
+    sequencer = held()
+    assert sequencer is not None
+    sequencer.publish(sequencer.try_claim())
+    await turns()
+    assert handler.sequences == [0]
+    sequencer.halt()
+    await turns()
+    assert handler.log == ["start", "shutdown"]
 
 
 async def test_it_starts_once() -> None:

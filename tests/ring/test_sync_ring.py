@@ -25,6 +25,7 @@ from batchqueue_async.ring import (
     SyncRing,
     halt,
 )
+from batchqueue_async.ring.claimants import ThreadClaimant
 from batchqueue_async.ring.vigil import Vigil
 from tests.ring.events import Event, Recorder, fill, mark, small
 
@@ -121,11 +122,11 @@ async def test_one_that_leaves_lets_those_behind_it_go_on() -> None:
     async with disruptor as ring:
         sync = SyncRing(ring)
         await ring.publish_events(fill, range(3))
-        big = asyncio.to_thread(sync._door.claim, 4, 0.2)
+        big = asyncio.to_thread(sync._door.claim, ThreadClaimant(4), 0.2)
         waiting_for_four = asyncio.create_task(big)
         await until(lambda: ring.sequencer.claims_waiting)
         small_one = asyncio.create_task(ring.publish_event(fill, "small"))
-        assert await waiting_for_four is None
+        assert await waiting_for_four is False
         await small_one
         gate.set()
 

@@ -180,6 +180,23 @@ async def test_a_pool_may_stand_alone() -> None:
     assert workers[0].log == ["start", "shutdown"]
 
 
+async def test_a_halt_that_no_producer_noticed_is_raised_at_a_pools_end() -> None:
+    def faulty(event: Event, sequence: int, end_of_batch: bool) -> None:
+        raise OSError
+
+    ring = RingBuffer(Event, 4)
+    with pytest.raises(RingHalted) as caught:
+        async with WorkerPool(ring, faulty, on_error=halt):
+            await ring.publish_event(mark)
+    assert isinstance(caught.value.__cause__, OSError)
+
+    ring = RingBuffer(Event, 4)
+    with pytest.raises(KeyError):  # noqa: PT012
+        async with WorkerPool(ring, faulty, on_error=halt):
+            await ring.publish_event(mark)
+            raise KeyError
+
+
 async def test_a_worker_may_end_its_pool() -> None:
     seen: list[object] = []
 

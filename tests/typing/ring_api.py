@@ -155,7 +155,7 @@ async def producers(ring: RingBuffer[Trade]) -> None:
     await ring.publish_event(fill_price, "1.5")  # type: ignore[arg-type]
     await ring.publish_event(fill_price)  # type: ignore[arg-type]
     await ring.publish_events(fill_price, ["1.5"])  # type: ignore[arg-type]
-    ring.claim()  # type: ignore[unused-coroutine]
+    ring.claim()  # type: ignore[unused-awaitable]
     ring.cursor = 3  # type: ignore[misc]
 
 
