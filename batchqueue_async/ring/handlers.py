@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -75,7 +76,8 @@ def read_handler(handler: HandlerLike[E]) -> Handling[E]:
     """Find the handler's methods, once.
 
     Raises:
-        InvalidArgument: It is none, or a class, or takes both events and batches.
+        InvalidArgument: It is none, or a class, or takes both events and batches, or
+            is a generator function.
     """
     on_event = _method(handler, "on_event")
     on_batch = _method(handler, "on_batch")
@@ -84,6 +86,10 @@ def read_handler(handler: HandlerLike[E]) -> Handling[E]:
     if isinstance(handler, type) or (on_event is None) == (on_batch is None):
         rule = "an object with either on_event or on_batch, or a function"
         msg = f"a handler must be {rule}, got {handler!r}"
+        raise InvalidArgument(msg)
+    consume = on_batch if on_event is None else on_event
+    if isgeneratorfunction(consume) or isasyncgenfunction(consume):
+        msg = f"a handler must not be a generator, whose body nobody runs: {handler!r}"
         raise InvalidArgument(msg)
     return Handling(
         name_of(handler),

@@ -11,7 +11,7 @@ from .crew import Crew
 from .delivery import Delivery, Faults
 from .errors import InvalidArgument, RingError
 from .exception_handlers import ExceptionHandler, log_and_continue
-from .handlers import HandlerLike, read_handler
+from .handlers import HandlerLike, identity_of, name_of, read_handler
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
 from .worker import Worker
@@ -32,7 +32,8 @@ class WorkerPool(Generic[E]):
         on_error: Called when a handler raised.
 
     Raises:
-        InvalidArgument: There are no handlers, or something else is given for one.
+        InvalidArgument: There are no handlers, or one is given twice, or something
+            else is given for one.
     """
 
     def __init__(
@@ -44,6 +45,10 @@ class WorkerPool(Generic[E]):
     ) -> None:
         if not handlers:
             msg = "a worker pool needs at least one handler"
+            raise InvalidArgument(msg)
+        if len({identity_of(each) for each in handlers}) < len(handlers):
+            names = ", ".join(map(name_of, handlers))
+            msg = f"a worker pool needs distinct handlers, got {names}"
             raise InvalidArgument(msg)
         self._ring = ring
         self._barrier = ring.new_barrier() if barrier is None else barrier

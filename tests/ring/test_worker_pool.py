@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -233,3 +234,26 @@ async def test_a_deadline_ends_a_pool() -> None:
     await ring.publish_events(fill, range(3))
     with pytest.raises(TimeoutError, match=r"^3 events were not handled before"):
         await pool.drain_and_halt(timeout=0)
+
+
+async def test_a_worker_is_one_of_the_pools_once() -> None:
+    worker = Recorder("w")
+    with pytest.raises(InvalidArgument, match=r"distinct handlers, got w, w$"):
+        WorkerPool(RingBuffer(Event, 4), worker, worker)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_generator_is_no_handler(*, is_async: bool) -> None:
+    """Nothing of its body would ever run."""
+
+    def generate(event: Event, sequence: int, end_of_batch: bool) -> Iterator[None]:
+        yield
+
+    async def generate_later(
+        event: Event, sequence: int, end_of_batch: bool
+    ) -> AsyncIterator[None]:
+        yield
+
+    generator = generate_later if is_async else generate
+    with pytest.raises(InvalidArgument, match="must not be a generator"):
+        WorkerPool(RingBuffer(Event, 4), generator)
