@@ -1,9 +1,9 @@
 """`python -m benchmarks.spark_driver`: Spark's rows through a queue in the driver.
 
 Each way is measured beside the same without a queue, in turns in one session, so that
-the ratio is of one run. Rows have four columns (a text, a number, a double, a timestamp
-with time zone). The CPU time is that of the driver's Python process alone, and says
-what a way costs on a machine that others use, too.
+the ratio is of one run; medians count. Rows have four columns (a text, a number, a
+double, a timestamp with time zone). The CPU time is that of the driver's Python process
+alone. Prints the rows that the guide shows, and which goals it reached.
 """
 
 from __future__ import annotations
@@ -29,23 +29,34 @@ from batchqueue_async.spark import (
     whole_frame,
 )
 from benchmarks import machine
-from examples.spark_session import quiet_session
+from benchmarks.spark_goals import (
+    ARROW,
+    DRIVER,
+    FOREACH_BATCHES,
+    FOREACH_TUPLES,
+    PUSH_BATCHES,
+    PUSH_TUPLES,
+    RATE,
+    SHARE,
+    reached,
+)
+from benchmarks.spark_setup import frame_of, session
+from benchmarks.spark_streams import Function, Streams
+from benchmarks.table import Column, Table, show
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_COLUMNS = (
-    "'name ' || id AS name",
-    "id",
-    "id / 3 AS third",
-    "timestamp_micros(id * 1000) AS at",
-)
+TUPLES = "tuples without a queue"
+WHOLE = "foreachBatch, whole_frame"
+WHOLE_TUPLES = "foreachBatch, tuples without a queue"
+BESIDE = {
+    PUSH_BATCHES: ARROW,
+    PUSH_TUPLES: TUPLES,
+    FOREACH_BATCHES: WHOLE,
+    FOREACH_TUPLES: WHOLE_TUPLES,
+}
 Run = Callable[[], int]
-
-
-def frame(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
-    """Return rows of four columns."""
-    return spark.range(0, rows, 1, partitions).selectExpr(*_COLUMNS)
 
 
 async def handle(batch: list[Any]) -> None:
@@ -58,10 +69,10 @@ def ways(df: DataFrame, queue: SyncBatchQueue[Any]) -> dict[str, Run]:
         "toLocalIterator": lambda: sum(1 for _ in df.limit(100_000).toLocalIterator()),
         "toArrow": lambda: int(df.toArrow().num_rows),
         "whole_frame": lambda: sum(batch.num_rows for batch in whole_frame(df)),
-        "arrow_batches": lambda: sum(batch.num_rows for batch in arrow_batches(df)),
-        "push of record batches": lambda: _pushed(df, queue),
-        "tuples without a queue": lambda: sum(map(len, _tuples(df))),
-        "push of tuples": lambda: push(df, queue, to_items=to_tuples),
+        ARROW: lambda: sum(batch.num_rows for batch in arrow_batches(df)),
+        PUSH_BATCHES: lambda: _pushed(df, queue),
+        TUPLES: lambda: sum(map(len, _tuples(df))),
+        PUSH_TUPLES: lambda: push(df, queue, to_items=to_tuples),
     }
 
 
@@ -80,56 +91,15 @@ def _tuples(df: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
     return (list(to_tuples(batch)) for batch in arrow_batches(df))
 
 
-class Streams:
-    """Measures `foreachBatch`, by the time of its own calls."""
-
-    def __init__(self, spark: SparkSession, rows: int, folder: Path) -> None:
-        self._spark = spark
-        self._folder = folder
-        self._files = folder / "files"
-        self._schema = frame(spark, 1, 1).schema
-        self._rows = rows
-        # Files of one size: every micro-batch is one of them.
-        for number in range(3):
-            path = self._files / f"{number}"
-            frame(spark, rows, 1).coalesce(1).write.parquet(str(path))
-
-    def measure(self, function: Callable[[DataFrame, int], object]) -> Measured:
-        """Return the median of the micro-batches but the first."""
-        samples: list[Measured] = []
-
-        def timed(df: DataFrame, batch: int) -> None:
-            def run() -> int:
-                function(df, batch)
-                return self._rows
-
-            samples.append(_timed(run))
-
-        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
-            query = (
-                self._spark.readStream.schema(self._schema)
-                .option("maxFilesPerTrigger", 1)
-                .parquet(f"{self._files}/*")
-                .writeStream.foreachBatch(timed)
-                .option("checkpointLocation", checkpoint)
-                .trigger(availableNow=True)
-                .start()
-            )
-            query.awaitTermination()
-        return _median(samples[1:])
-
-
-def stream_ways(
-    queue: SyncBatchQueue[Any],
-) -> dict[str, Callable[[DataFrame, int], object]]:
+def stream_ways(queue: SyncBatchQueue[Any]) -> dict[str, Function]:
     """Return what is measured for a stream, without and with the queue."""
     return {
-        "foreachBatch, whole_frame": lambda df, _: [*whole_frame(df)],
-        "ForeachBatchSink of record batches": ForeachBatchSink(queue, to_batches),
-        "foreachBatch, tuples without a queue": lambda df, _: [
+        WHOLE: lambda df, _: [*whole_frame(df)],
+        FOREACH_BATCHES: ForeachBatchSink(queue, to_batches),
+        WHOLE_TUPLES: lambda df, _: [
             list(to_tuples(batch)) for batch in whole_frame(df)
         ],
-        "ForeachBatchSink of tuples": ForeachBatchSink(queue),
+        FOREACH_TUPLES: ForeachBatchSink(queue),
     }
 
 
@@ -144,18 +114,23 @@ class Measured:
 def measure(rows: int, rounds: int, *, with_streams: bool) -> dict[str, Measured]:
     """Return what every way takes."""
     samples: defaultdict[str, list[Measured]] = defaultdict(list)
-    spark = quiet_session("benchmark", "local[2]")
-    with LoopThread() as loop_thread, tempfile.TemporaryDirectory() as folder:
+    with (
+        session("local[2]") as spark,
+        LoopThread() as loop_thread,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         queue = loop_thread.open("rows", BatchQueueConfig[Any](consumer=handle))
-        df, streams = frame(spark, rows, 8), Streams(spark, rows // 2, Path(folder))
+        df, streams = frame_of(spark, rows, 8), Streams(spark, rows // 2, Path(folder))
         # The first round warms Spark up.
         for number in range(rounds + 1):
             found = {name: _timed(run) for name, run in ways(df, queue).items()}
             for name, function in stream_ways(queue).items() if with_streams else ():
-                found[name] = streams.measure(function)
+                took = streams.foreach_batch(function)
+                found[name] = _median(
+                    [Measured(streams.rows / s, cpu / streams.rows) for s, cpu in took]
+                )
             for name, sample in found.items() if number else ():
                 samples[name].append(sample)
-    spark.stop()
     return {name: _median(each) for name, each in samples.items()}
 
 
@@ -173,33 +148,40 @@ def _median(samples: list[Measured]) -> Measured:
     )
 
 
-BESIDE = {
-    "push of record batches": "arrow_batches",
-    "push of tuples": "tuples without a queue",
-    "ForeachBatchSink of record batches": "foreachBatch, whole_frame",
-    "ForeachBatchSink of tuples": "foreachBatch, tuples without a queue",
-}
+def table_of(measured: dict[str, Measured], rows: int, rounds: int) -> Table:
+    """Return the rows that the guide shows."""
+    table = Table(
+        "driver",
+        f"In the driver, {rows:,} rows, medians of {rounds}, in turns",
+        [
+            Column("way"),
+            Column(RATE, "millions"),
+            Column(SHARE, "percent"),
+            Column("CPU ms per million rows", "count"),
+        ],
+    )
+    for name, each in measured.items():
+        beside = measured.get(BESIDE.get(name, ""))
+        share = each.rate / beside.rate if beside else None
+        table.add(name, each.rate, share, each.cpu * 1e9)
+    return table
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure, and print tables."""
     parser = argparse.ArgumentParser(prog="spark_driver", description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-streams", action="store_true", help="frames only")
     options = parser.parse_args()
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     print(", ".join(machine.describe().values()))
-    print(f"{options.rows:,} rows, medians of {options.rounds}, in turns\n")
     measured = measure(
         options.rows, options.rounds, with_streams=not options.no_streams
     )
-    print("| way | million rows/s | of the same without a queue | CPU s per million |")
-    print("| --- | --- | --- | --- |")
-    for name, each in measured.items():
-        beside = measured.get(BESIDE.get(name, ""))
-        ratio = f"{each.rate / beside.rate:.0%}" if beside else ""
-        print(f"| {name} | {each.rate / 1e6:.2f} | {ratio} | {each.cpu * 1e6:.2f} |")
+    table = table_of(measured, options.rows, options.rounds)
+    show(table)
+    show(reached(DRIVER, [table]))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
@@ -13,10 +11,10 @@ from uuid import uuid4
 
 from anyio import to_thread
 
-from .attempts import prefix
 from .checks import refuse, require_count
 from .epochs import Epoch
 from .parquet_staged_file import StagedFile, force_to_disk
+from .parquet_staging import ParquetStaging, make_folder
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
@@ -44,7 +42,8 @@ class ParquetStagedSink:
     wait for the disk. Small partitions make small files. `directory` must be one path
     for all executors and the driver's machine, on a file system where renaming a folder
     is atomic: a disk of one machine, NFS, a cluster file system; not an object store.
-    What a driver left that never comes back stays in `_staged`, until it is deleted.
+    What a driver left in `_staged` that never came back goes after 7 days in which
+    nobody wrote to it, with the next `publish` into the directory.
 
     Args:
         directory: Where the folders go; made when it is missing.
@@ -65,6 +64,7 @@ class ParquetStagedSink:
     ) -> None:
         require_count("row_group", row_group, at_least=1)
         self._directory = Path(directory)
+        self._staging = ParquetStaging(self._directory / "_staged")
         self._row_group = row_group
         self._compression = compression
         self._open: dict[str, StagedFile] = {}
@@ -76,19 +76,36 @@ class ParquetStagedSink:
             refuse("directory", "given as an option", options.get("directory"))
         return cls(options["directory"], compression=options.get("compression", "zstd"))
 
+    async def announce(self, epoch: Epoch, run: str, /) -> None:
+        """Make the run's folder: once it is gone, so is the run.
+
+        Raises:
+            OSError: The directory can't be written.
+        """
+        folder = self._staging.folder(epoch, run)
+        await to_thread.run_sync(make_folder, folder)
+
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Add the rows to the attempt's file.
 
         Raises:
-            OSError: The directory can't be written.
+            OSError: The directory can't be written; for one, the run was announced,
+                and is over.
             ValueError: The record batches' columns differ.
         """
         file = self._open.get(attempt.name)
+        is_new = file is None
         if file is None:
-            path = self._run(attempt.epoch, attempt.run) / f"{attempt.name}.parquet"
+            folder = self._staging.folder(attempt.epoch, attempt.run)
+            if not attempt.is_announced:
+                await to_thread.run_sync(make_folder, folder)
+            path = folder / f"{attempt.name}.parquet"
             file = StagedFile(path, self._row_group, self._compression)
             self._open[attempt.name] = file
         await to_thread.run_sync(file.write, items)
+        if is_new:
+            # A `publish` that did not see the file has added the fence before.
+            await self._leave_if_published(attempt)
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Give the file its name; a published epoch's, or a discarded run's, goes.
@@ -101,10 +118,9 @@ class ParquetStagedSink:
             await self.abandon(attempt)
             return Token(attempt, 0)
         await to_thread.run_sync(file.seal)
-        del self._open[attempt.name]
-        if await self.is_published(attempt.epoch):
-            await to_thread.run_sync(file.remove)
+        if await self._leave_if_published(attempt):
             return Token(attempt, 0)
+        del self._open[attempt.name]
         return Token(attempt, file.rows, str(file.path.relative_to(self._directory)))
 
     async def abandon(self, attempt: Attempt, /) -> None:
@@ -124,8 +140,7 @@ class ParquetStagedSink:
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Delete the run's files; what it still writes can't be sealed."""
-        folder = self._run(epoch, run)
-        await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+        await to_thread.run_sync(self._staging.remove_run, epoch, run)
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the epoch's folder is there."""
@@ -144,12 +159,11 @@ class ParquetStagedSink:
 
     def _publish(self, epoch: Epoch, tokens: Sequence[Token]) -> bool:
         rows, target = rows_of(epoch, tokens), self.folder(epoch)
-        staged = self._directory / "_staged" / prefix(epoch)
         is_new = not target.exists()
         if is_new:
-            gathered = staged / f"publish-{uuid4().hex}"
+            gathered = self._staging.folder(epoch, f"publish {uuid4().hex}")
             try:
-                gathered.mkdir(parents=True)
+                make_folder(gathered)
                 files = self._gather(epoch, tokens, gathered)
                 _write_manifest(gathered, epoch, rows, files)
                 gathered.rename(target)
@@ -159,8 +173,16 @@ class ParquetStagedSink:
                     raise
                 is_new = False
             force_to_disk(self._directory)
-        shutil.rmtree(staged, ignore_errors=True)
+        self._staging.remove(epoch)
+        self._staging.remove_old()
         return is_new
+
+    async def _leave_if_published(self, attempt: Attempt) -> bool:
+        is_over = await self.is_published(attempt.epoch)
+        if is_over:
+            await self.abandon(attempt)
+            await to_thread.run_sync(self._staging.remove, attempt.epoch)
+        return is_over
 
     def _gather(self, epoch: Epoch, tokens: Sequence[Token], folder: Path) -> list[str]:
         files = []
@@ -172,9 +194,6 @@ class ParquetStagedSink:
                 raise StagedRowsMissing(epoch, token.rows, 0) from error
             files.append(f"{name}.parquet")
         return files
-
-    def _run(self, epoch: Epoch, run: str) -> Path:
-        return self._directory / "_staged" / prefix(epoch) / quote(run, safe="")
 
 
 def _write_manifest(folder: Path, epoch: Epoch, rows: int, files: list[str]) -> None:

@@ -14,7 +14,7 @@ class StagedFile:
     """Writes record batches to a hidden file, which gets its name when it is sealed.
 
     Args:
-        path: The name of the sealed file; its folder is made when it is missing.
+        path: The name of the sealed file, in a folder that is there.
         row_group: How many rows are kept in memory, and written at a time.
         compression: As pyarrow's `ParquetWriter` takes it.
     """
@@ -31,10 +31,12 @@ class StagedFile:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, batches: list[pa.RecordBatch]) -> None:
-        """Add rows; they are written when a row group is full."""
+        """Add rows; they are written when a row group is full.
+
+        Raises:
+            FileNotFoundError: Somebody has removed the folder: the run is over.
+        """
         if self._file is None:
-            # Now, and never again: who removes it ends this attempt.
-            self._unsealed.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._unsealed.open("xb")
         self._waiting += batches
         added = sum(batch.num_rows for batch in batches)

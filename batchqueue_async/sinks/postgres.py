@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import asyncpg
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
@@ -15,15 +12,18 @@ from batchqueue_async import BatchQueueError
 from .attempts import Attempt, Attempts, prefix
 from .checks import require_columns, require_count, require_name
 from .epochs import Epoch
+from .postgres_pool import PostgresPool
 from .postgres_statements import Statements
 from .rows import Row, RowReader, python_rows
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
-
-    Connection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
+    from .postgres_pool import Connection
 
 T = TypeVar("T")
+
+# asyncpg encodes rows on the event loop, which must run in between: whoever waits for
+# it on a thread gives it half a second.
+_COPIED_AT_ONCE = 5_000
 
 
 class PostgresEpochSink(Generic[T]):
@@ -79,15 +79,11 @@ class PostgresEpochSink(Generic[T]):
         require_columns(columns)
         require_name("fences", fences)
         require_count("connections", connections, at_least=1)
-        self._dsn = dsn
         self._columns = ("batchqueue_write", *columns)
         self._sql = Statements(table, columns, on_conflict, fences)
-        self._connections = connections
-        self._patience = patience
         self._reader = RowReader(columns, to_row, python_rows)
         self._attempts = Attempts()
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._opening = asyncio.Lock()
+        self._pool = PostgresPool(dsn, connections, patience, self._sql.create_fences)
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt; drop the staging tables of earlier ones.
@@ -96,7 +92,7 @@ class PostgresEpochSink(Generic[T]):
             asyncpg.PostgresError: The table is missing, or may not be used.
         """
         attempt = self._attempts.start(epoch)
-        async with self._transaction() as connection:
+        async with self._pool.transaction() as connection:
             await self._drop(connection, await self._left_behind(connection, epoch))
             await connection.execute(self._sql.create_staging(attempt.name))
 
@@ -113,14 +109,15 @@ class PostgresEpochSink(Generic[T]):
         number = attempt.next_write()
         # Off the loop: of record batches that is work.
         rows = await to_thread.run_sync(self._reader.rows, items)
-        pool = await self._open()
-        async with pool.acquire() as connection:
-            await connection.copy_records_to_table(
-                attempt.name,
-                schema_name=self._sql.schema,
-                columns=self._columns,
-                records=((number, *row) for row in rows),
-            )
+        async with self._pool.connection() as connection:
+            for start in range(0, len(rows), _COPIED_AT_ONCE):
+                chunk = rows[start : start + _COPIED_AT_ONCE]
+                await connection.copy_records_to_table(
+                    attempt.name,
+                    schema_name=self._sql.schema,
+                    columns=self._columns,
+                    records=((number, *row) for row in chunk),
+                )
         attempt.acknowledged[number] = len(rows)
 
     async def commit(self, epoch: Epoch) -> None:
@@ -132,7 +129,7 @@ class PostgresEpochSink(Generic[T]):
             asyncpg.PostgresError: The server refuses, or is gone.
         """
         attempt = self._attempts.of(epoch)
-        async with self._transaction() as connection:
+        async with self._pool.transaction() as connection:
             await connection.execute("SET LOCAL synchronous_commit = on")
             fence = (epoch.query, epoch.batch, attempt.rows)
             # Waits for a transaction that adds the same one.
@@ -146,20 +143,18 @@ class PostgresEpochSink(Generic[T]):
         """Drop the attempt's staging table."""
         attempt = self._attempts.end(epoch)
         if attempt is not None:
-            async with self._transaction() as connection:
+            async with self._pool.transaction() as connection:
                 await self._drop(connection, [attempt.name])
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        pool = await self._open()
-        found = await pool.fetchval(self._sql.find_fence, epoch.query, epoch.batch)
-        return found is not None
+        key = (epoch.query, epoch.batch)
+        async with self._pool.connection() as connection:
+            return await connection.fetchval(self._sql.find_fence, *key) is not None
 
     async def close(self) -> None:
         """Close the connections."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.close()
+        await self._pool.close()
 
     async def _publish(
         self, connection: Connection, epoch: Epoch, attempt: Attempt
@@ -186,26 +181,3 @@ class PostgresEpochSink(Generic[T]):
     async def _drop(self, connection: Connection, tables: list[str]) -> None:
         for table in tables:
             await connection.execute(self._sql.drop_staging(table))
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Connection]:
-        pool = await self._open()
-        async with pool.acquire() as connection, connection.transaction():
-            yield connection
-
-    async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
-        async with self._opening:
-            if self._pool is None:
-                pool = await asyncpg.create_pool(
-                    self._dsn,
-                    min_size=0,
-                    max_size=self._connections,
-                    timeout=self._patience,
-                )
-                try:
-                    await pool.execute(self._sql.create_fences)
-                except BaseException:
-                    await pool.close()
-                    raise
-                self._pool = pool
-            return self._pool

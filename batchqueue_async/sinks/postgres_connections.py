@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import asyncpg
 
@@ -32,6 +33,25 @@ class PostgresConnections:
         self._idle: list[asyncpg.Connection] = []
         self._taken: list[asyncpg.Connection] = []
 
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[asyncpg.Connection]:
+        """Lend one for a `with` block, and keep it afterwards.
+
+        If the block raises, or is cancelled, the connection is ended: nobody knows what
+        it was in the middle of.
+
+        Raises:
+            asyncpg.PostgresError: The server refuses.
+            OSError: The server is gone.
+        """
+        connection = await self.take()
+        try:
+            yield connection
+        except BaseException:
+            self.end(connection)
+            raise
+        self.give_back(connection)
+
     async def take(self) -> asyncpg.Connection:
         """Return a connection that works; the caller gives it back, or ends it.
 
@@ -39,11 +59,10 @@ class PostgresConnections:
             asyncpg.PostgresError: The server refuses.
             OSError: The server is gone.
         """
-        self._taken = [each for each in self._taken if not each.is_closed()]
         while self._idle:
             connection = self._idle.pop()
-            if await _answers(connection):
-                self._taken.append(connection)
+            self._taken.append(connection)
+            if await self._answers(connection):
                 return connection
         connection = await asyncpg.connect(
             self._url,
@@ -53,14 +72,25 @@ class PostgresConnections:
         )
         self._taken.append(connection)
         if not self._is_prepared:
-            await self._prepare(connection)
+            try:
+                await self._prepare(connection)
+            except BaseException:
+                self.end(connection)
+                raise
             self._is_prepared = True
         return connection
 
     def give_back(self, connection: asyncpg.Connection) -> None:
-        """Keep it for the next one."""
-        self._taken.remove(connection)
-        self._idle.append(connection)
+        """Keep it for the next one; after `close` there is nothing to keep it for."""
+        if connection in self._taken:
+            self._taken.remove(connection)
+            self._idle.append(connection)
+
+    def end(self, connection: asyncpg.Connection) -> None:
+        """End one that was taken; the server undoes what is open."""
+        connection.terminate()
+        if connection in self._taken:
+            self._taken.remove(connection)
 
     def close(self) -> None:
         """End all of them; the server undoes what is open."""
@@ -69,11 +99,13 @@ class PostgresConnections:
         self._idle.clear()
         self._taken.clear()
 
-
-async def _answers(connection: asyncpg.Connection) -> bool:
-    try:
-        await connection.execute("SELECT 1", timeout=5)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        connection.terminate()
-        return False
-    return True
+    async def _answers(self, connection: asyncpg.Connection) -> bool:
+        try:
+            await connection.execute("SELECT 1", timeout=5)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self.end(connection)
+            return False
+        except BaseException:
+            self.end(connection)
+            raise
+        return True

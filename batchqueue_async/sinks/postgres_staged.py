@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-import asyncpg
-from anyio import to_thread
-
 from .checks import refuse, require_count, require_name
-from .csv_rows import csv_rows
 from .epochs import Epoch
+from .postgres_attempts import PostgresAttempts, has_fence, name_of_run
 from .postgres_connections import PostgresConnections
-from .postgres_staged_statements import KEY, StagedStatements
+from .postgres_staged_statements import StagedStatements
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
+    import asyncpg
     import pyarrow as pa
-    from asyncpg.transaction import Transaction
-
-
-@dataclass
-class _Open:
-    """An attempt that has staged something, with the connection that it holds."""
-
-    connection: asyncpg.Connection
-    transaction: Transaction
-    columns: list[str]
-    rows: int = field(default=0)
 
 
 class PostgresStagedSink:
@@ -73,7 +59,7 @@ class PostgresStagedSink:
         require_count("timeout", int(timeout), at_least=1)
         self._sql = StagedStatements(table, on_conflict)
         self._connections = PostgresConnections(url, timeout, self._prepare)
-        self._open: dict[str, _Open] = {}
+        self._attempts = PostgresAttempts(self._sql, self._connections)
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -90,56 +76,29 @@ class PostgresStagedSink:
             on_conflict=options.get("on_conflict", ""),
         )
 
+    async def announce(self, epoch: Epoch, run: str, /) -> None:
+        """Register the run, so that what comes after its end is refused."""
+        async with self._connections.lent() as connection:
+            entry = (epoch.query, epoch.batch, run, name_of_run(epoch, run))
+            await connection.execute(self._sql.register, *entry)
+
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Copy the rows in the attempt's transaction.
 
         Raises:
+            BatchQueueError: The run was announced, and is over.
             TypeError: A column is of a type that can't be copied.
             asyncpg.PostgresError: The server refuses, or is gone.
         """
-        current = self._open.get(attempt.name)
-        if current is None:
-            current = await self._begin(attempt, list(items[0].schema.names))
-        # Off the loop: a wide batch takes a while.
-        source = await to_thread.run_sync(csv_rows, items, str(UUID(attempt.name)))
-        await current.connection.copy_to_table(
-            self._sql.staging_name,
-            schema_name=self._sql.schema,
-            columns=[KEY, *current.columns],
-            source=source,
-            format="csv",
-        )
-        current.rows += sum(batch.num_rows for batch in items)
+        await self._attempts.stage(attempt, items)
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Commit the attempt's transaction, unless the epoch is over for it."""
-        current = self._open.get(attempt.name)
-        if current is None:
-            return Token(attempt, 0)
-        epoch, connection = attempt.epoch, current.connection
-        await connection.execute(self._sql.share_epoch, epoch.query, epoch.batch)
-        if not await connection.fetchval(self._sql.is_registered, UUID(attempt.name)):
-            await self.abandon(attempt)
-            return Token(attempt, 0)
-        if await self._is_published(connection, epoch):
-            await self.abandon(attempt)
-            return Token(attempt, 0)
-        await current.transaction.commit()
-        self._connections.give_back(self._open.pop(attempt.name).connection)
-        return Token(attempt, current.rows, "\0".join(current.columns))
+        return await self._attempts.seal(attempt)
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Roll the attempt's transaction back, and strike it off."""
-        current = self._open.pop(attempt.name, None)
-        if current is not None:
-            try:
-                await current.transaction.rollback()
-                await current.connection.execute(self._sql.forget, UUID(attempt.name))
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                # Rolls back, too. `publish` or `discard` strikes it off.
-                current.connection.terminate()
-            else:
-                self._connections.give_back(current.connection)
+        await self._attempts.abandon(attempt)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Move the rows and add the fence in one transaction.
@@ -151,7 +110,7 @@ class PostgresStagedSink:
         rows = rows_of(epoch, tokens)
         key = (epoch.query, epoch.batch)
         async with self._locked(epoch) as connection:
-            is_new = not await self._is_published(connection, epoch)
+            is_new = not await has_fence(connection, self._sql, epoch)
             if is_new:
                 await self._move(connection, epoch, [t for t in tokens if t.rows])
                 await connection.execute(self._sql.add_fence, *key, rows)
@@ -168,14 +127,12 @@ class PostgresStagedSink:
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
-        connection = await self._connections.take()
-        is_there = await self._is_published(connection, epoch)
-        self._connections.give_back(connection)
-        return is_there
+        async with self._connections.lent() as connection:
+            return await has_fence(connection, self._sql, epoch)
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""
-        self._open.clear()
+        self._attempts.clear()
         self._connections.close()
 
     async def _prepare(self, connection: asyncpg.Connection) -> None:
@@ -185,31 +142,14 @@ class PostgresStagedSink:
     @asynccontextmanager
     async def _locked(self, epoch: Epoch) -> AsyncIterator[asyncpg.Connection]:
         """Run a transaction that has the epoch for itself."""
-        connection = await self._connections.take()
         # What others committed until the lock was there must be seen.
-        async with connection.transaction(isolation="read_committed"):
+        async with (
+            self._connections.lent() as connection,
+            connection.transaction(isolation="read_committed"),
+        ):
             await connection.execute("SET LOCAL synchronous_commit = on")
             await connection.execute(self._sql.lock_epoch, epoch.query, epoch.batch)
             yield connection
-        self._connections.give_back(connection)
-
-    async def _is_published(self, connection: asyncpg.Connection, epoch: Epoch) -> bool:
-        found = await connection.fetchval(
-            self._sql.find_fence, epoch.query, epoch.batch
-        )
-        return found is not None
-
-    async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:
-        connection = await self._connections.take()
-        epoch = attempt.epoch
-        entry = (epoch.query, epoch.batch, attempt.run, UUID(attempt.name))
-        # Before the transaction, so that a `discard` finds it.
-        await connection.execute(self._sql.register, *entry)
-        transaction = connection.transaction(isolation="read_committed")
-        await transaction.start()
-        current = _Open(connection, transaction, columns)
-        self._open[attempt.name] = current
-        return current
 
     async def _move(
         self, connection: asyncpg.Connection, epoch: Epoch, tokens: list[Token]

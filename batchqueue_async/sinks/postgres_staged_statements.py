@@ -41,6 +41,11 @@ class StagedStatements:
             f"INSERT INTO {self._attempts} (target, query, batch, run, name)"
             f" VALUES ({target}, $1, $2, $3, $4)"
         )
+        self.register_announced = (
+            f"INSERT INTO {self._attempts} (target, query, batch, run, name)"
+            f" SELECT {target}, $1::TEXT, $2::BIGINT, $3::TEXT, $4::UUID"
+            f" WHERE EXISTS (SELECT 1 FROM {self._attempts} WHERE name = $5::UUID)"
+        )
         self.is_registered = f"SELECT 1 FROM {self._attempts} WHERE name = $1"
         self.forget = f"DELETE FROM {self._attempts} WHERE name = $1"
         self.forget_run = (

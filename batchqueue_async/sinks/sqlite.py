@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from anyio import to_thread
-
 from .attempts import Attempt, Attempts
 from .checks import require_columns, require_name
 from .epochs import Epoch
 from .rows import Row, RowReader, plain_rows, plain_value
+from .sqlite_file import SqliteFile
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class SqliteEpochSink(Generic[T]):
@@ -69,8 +66,6 @@ class SqliteEpochSink(Generic[T]):
         require_name("table", table)
         require_columns(columns)
         require_name("fences", fences)
-        self._path = Path(path)
-        self._patience = patience
         self._table = _quoted(table)
         self._columns = ", ".join(map(_quoted, columns))
         # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
@@ -82,8 +77,14 @@ class SqliteEpochSink(Generic[T]):
         self._fences = _quoted(fences)
         self._reader = RowReader(columns, to_row, plain_rows)
         self._attempts = Attempts()
-        self._connection: sqlite3.Connection | None = None
-        self._lock = threading.Lock()
+        self._file = SqliteFile(
+            Path(path),
+            patience,
+            f"CREATE TABLE IF NOT EXISTS {self._fences} ("
+            "query TEXT, batch INTEGER, rows INTEGER NOT NULL,"
+            " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+            " PRIMARY KEY (query, batch)) WITHOUT ROWID",
+        )
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt, in a temporary table of its own.
@@ -98,7 +99,7 @@ class SqliteEpochSink(Generic[T]):
             f" SELECT 0 AS batchqueue_write, {self._typed_columns} FROM {self._table}"
             " LIMIT 0"
         )
-        await self._run(lambda database: database.execute(statement))
+        await self._file.run(lambda database: database.execute(statement))
 
     async def write(self, epoch: Epoch, items: list[T]) -> None:
         """Add the items' rows to the attempt.
@@ -117,12 +118,12 @@ class SqliteEpochSink(Generic[T]):
                 (number, *map(plain_value, row)) for row in self._reader.rows(items)
             ]
             database.execute("BEGIN")
-            # Rolled back by `_run` if a value is not what SQLite takes.
+            # Undone by the file if a value is not what SQLite takes.
             database.executemany(statement, rows)
             database.execute("COMMIT")
             return len(rows)
 
-        attempt.acknowledged[number] = await self._run(insert)
+        attempt.acknowledged[number] = await self._file.run(insert)
 
     async def commit(self, epoch: Epoch) -> None:
         """Copy the rows into the table and add the fence, in one transaction.
@@ -132,7 +133,7 @@ class SqliteEpochSink(Generic[T]):
             sqlite3.Error: The file cannot be written; nothing was committed.
         """
         attempt = self._attempts.of(epoch)
-        await self._run(lambda database: self._publish(database, epoch, attempt))
+        await self._file.run(lambda database: self._publish(database, epoch, attempt))
         await self.abort(epoch)
 
     async def abort(self, epoch: Epoch) -> None:
@@ -140,15 +141,15 @@ class SqliteEpochSink(Generic[T]):
         attempt = self._attempts.end(epoch)
         if attempt is not None:
             statement = f"DROP TABLE IF EXISTS temp.{attempt.name}"
-            await self._run(lambda database: database.execute(statement))
+            await self._file.run(lambda database: database.execute(statement))
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        return await self._run(lambda database: self._has_fence(database, epoch))
+        return await self._file.run(lambda database: self._has_fence(database, epoch))
 
     async def close(self) -> None:
         """Close the file; attempts that have not ended are discarded."""
-        await to_thread.run_sync(self._close)
+        await self._file.close()
 
     def _publish(
         self, database: sqlite3.Connection, epoch: Epoch, attempt: Attempt
@@ -172,46 +173,6 @@ class SqliteEpochSink(Generic[T]):
         query = f"SELECT 1 FROM {self._fences} WHERE query = ? AND batch = ?"
         with closing(database.execute(query, (epoch.query, epoch.batch))) as found:
             return found.fetchone() is not None
-
-    async def _run(self, work: Callable[[sqlite3.Connection], R]) -> R:
-        return await to_thread.run_sync(self._run_here, work)
-
-    def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
-        # A cancelled call leaves its thread at work; the next one waits for it here.
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._open()
-            try:
-                return work(self._connection)
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.rollback()
-
-    def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(
-            self._path,
-            timeout=self._patience,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._fences} ("
-                "query TEXT, batch INTEGER, rows INTEGER NOT NULL,"
-                " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-                " PRIMARY KEY (query, batch)) WITHOUT ROWID"
-            )
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _close(self) -> None:
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
 
 
 def _quoted(name: str) -> str:

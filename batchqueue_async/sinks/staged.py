@@ -21,6 +21,7 @@ class Attempt:
         run: Which run of the epoch this is part of: a restarted driver is another one.
         partition: The partition's number in this run; says nothing about its rows.
         name: Unique among all attempts there ever are, those of killed runs included.
+        is_announced: The run was announced to the sink, if it has `announce`.
 
     Raises:
         TypeError: If a text is of the wrong kind.
@@ -31,6 +32,7 @@ class Attempt:
     run: str
     partition: int
     name: str
+    is_announced: bool = False
 
     def __post_init__(self) -> None:
         require_name("run", self.run)
@@ -78,6 +80,12 @@ class StagedSink(Protocol[T]):
     * The constructor does no I/O: it runs wherever the sink is named.
 
     All methods of one object are called on one event loop.
+
+    A sink may have one more method, `async announce(epoch, run)`. Where the driver's
+    side can name a run before its tasks start (a batch write; not a micro-batch) it is
+    called there, and the attempts say so. Once such a run is published or discarded, an
+    attempt that begins later is refused, so that what a failed job's last tasks do
+    leaves nothing either.
     """
 
     async def stage(self, attempt: Attempt, items: list[T], /) -> None:
@@ -121,7 +129,9 @@ class StagedRowsMissing(Exception):
     """Less is staged than was sealed, so nothing was published.
 
     For instance the database server crashed in between, and its unlogged tables are
-    empty. Run the epoch again: a restarted query does that by itself.
+    empty. The epoch has to run again, and Spark doesn't do that by itself: it ends the
+    query, which somebody starts again with the same checkpoint; or a batch write
+    raises, and is called again.
     """
 
     def __init__(self, epoch: Epoch, expected: int, found: int) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 
 from batchqueue_async.sinks.epochs import Epoch
 
-from .data_source_writers import BatchWriter, StreamWriter
+from .data_source_writers import BatchWriter, StreamWriter, announce
 from .sink_factory import find_factory
 from .staging import StagingQueue
 
@@ -45,7 +45,9 @@ class BatchQueueSource(DataSource):
     table to itself: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
 
     The save mode is append, a stream's output mode append or update, and its trigger
-    one that makes micro-batches. All of it works with Spark Connect, too.
+    one that makes micro-batches. With `trigger(continuous=...)` nothing is published
+    and nothing is committed: Spark gives the rows to no Python data source, and only
+    logs what its commit raises. All of it works with Spark Connect, too.
     """
 
     @classmethod
@@ -58,13 +60,15 @@ class BatchQueueSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001  # Spark's signature
     ) -> DataSourceArrowWriter:
-        """Check the options and return the writer of one batch job."""
+        """Check the options, announce the job and return its writer."""
         settings = Settings.of(self.options)
         if overwrite:
             msg = 'mode must be "append": staged rows are added, got "overwrite"'
             raise ValueError(msg)
         epoch = Epoch(settings.query or f"write-{uuid4()}", settings.batch)
-        return BatchWriter(settings.open_queue, epoch, uuid4().hex)
+        run = uuid4().hex
+        announce(settings.open_queue, epoch, run)
+        return BatchWriter(settings.open_queue, epoch, run)
 
     def streamWriter(  # noqa: N802  # Spark's name
         self,

@@ -31,7 +31,6 @@ R = TypeVar("R")
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 _RUN = "spark.jobGroup.id"
-_IS_CONTINUOUS = "__is_continuous_processing"
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage one partition, on an executor."""
-        attempt = _attempt(_task(), self._epoch, self._run)
+        attempt = _attempt(_task(), self._epoch, self._run, is_announced=True)
         return Staged(stage_rows(self._open_queue, attempt, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all partitions, beside the driver."""
-        publish(self._open_queue, self._epoch, _tokens(messages))
+        publish(self._open_queue, self._epoch, _all_tokens(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove whatever the job has staged, beside the driver."""
@@ -87,8 +86,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Stage one partition of a micro-batch, on an executor."""
         task = _task()
         query, batch, run = map(task.getLocalProperty, (_QUERY, _BATCH, _RUN))
-        if task.getLocalProperty(_IS_CONTINUOUS) == "true":
-            batch = None  # its epochs end without asking the sink
         if not (query and batch and run):
             msg = (
                 "the trigger must make micro-batches: this task has no "
@@ -106,8 +103,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Publish the micro-batch, beside the driver.
 
         One without partitions has no rows: there is nothing to publish.
+
+        Raises:
+            BatchQueueError: A partition's receipt is missing. With
+                `trigger(continuous=...)` all are: Spark 4.3 gives the rows to nobody,
+                and asks for a commit of nothing. It logs this error and goes on, but
+                it commits no epoch any more.
         """
-        tokens = _tokens(messages)
+        tokens = _all_tokens(messages)
         if tokens:
             epoch = tokens[0].attempt.epoch
             if epoch.batch != batchId:
@@ -128,6 +131,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         for token in _tokens(messages)[:1]:
             discard(self._open_queue, token.attempt.epoch, token.attempt.run)
+
+
+def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
+    """Tell the sink of a run whose tasks will start, blocking; if it wants to know."""
+
+    async def tell(sink: StagedSink[Any]) -> None:
+        if (heard := getattr(sink, "announce", None)) is not None:
+            await heard(epoch, run)
+
+    _with_sink(open_queue, tell)
 
 
 def publish(open_queue: StagingQueue, epoch: Epoch, tokens: list[Token]) -> bool:
@@ -153,6 +166,18 @@ def _with_sink(
     return asyncio.run(run())
 
 
+def _all_tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
+    tokens = _tokens(messages)
+    if len(tokens) < len(messages):
+        msg = (
+            f"Spark commits {len(messages)} partitions, but the tasks staged"
+            f" {len(tokens)}; a stream's trigger must make micro-batches: with"
+            " trigger(continuous=...) Spark gives the rows to nobody"
+        )
+        raise BatchQueueError(msg)
+    return tokens
+
+
 def _tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
     return [message.token for message in messages if isinstance(message, Staged)]
 
@@ -165,6 +190,8 @@ def _task() -> TaskContext:
     return task
 
 
-def _attempt(task: TaskContext, epoch: Epoch, run: str) -> Attempt:
+def _attempt(
+    task: TaskContext, epoch: Epoch, run: str, *, is_announced: bool = False
+) -> Attempt:
     # Spark's numbers start again with every driver, so they can't tell attempts apart.
-    return Attempt(epoch, run, task.partitionId(), uuid4().hex)
+    return Attempt(epoch, run, task.partitionId(), uuid4().hex, is_announced)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger = logging.getLogger("batchqueue_async")
+
+
+class _CannotLeave(BatchQueueError, pickle.PickleError):
+    """A queue would be pickled; Spark lets this one error through to the caller.
+
+    It turns `PicklingError`, and whatever is no `PickleError`, into one that says what
+    Spark thinks of functions, and nothing of queues.
+    """
 
 
 class ForeachBatchSink(Generic[T]):
@@ -120,7 +129,7 @@ class ForeachBatchSink(Generic[T]):
             " Spark Connect foreachBatch runs in the server's: use write_partitions, or"
             ' writeStream.format("batchqueue")'
         )
-        raise BatchQueueError(msg)
+        raise _CannotLeave(msg)
 
     def _attempt_epoch(self, df: DataFrame, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:

@@ -36,6 +36,9 @@ _WRITE_CANCELLATIONS = (
 )
 _ADD_FENCE = "INSERT INTO epochs VALUES ($1, $2) ON CONFLICT DO NOTHING"
 _PAGE = 10_000
+# Of a statement's arguments: the client encodes them on the event loop, which must run
+# in between; threads that wait for it give it half a second.
+_ROWS = 1_000
 
 
 class PostgresDatabase:
@@ -66,11 +69,8 @@ class PostgresDatabase:
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:
         with _told_in_a_line():
             async with self._connection.transaction():
-                if windows:
-                    await self._connection.execute(_WRITE_METRICS, *_columns(windows))
-                if top_delays:
-                    columns = _columns(top_delays)
-                    await self._connection.execute(_WRITE_TOP_DELAYS, *columns)
+                await self._execute(_WRITE_METRICS, windows)
+                await self._execute(_WRITE_TOP_DELAYS, top_delays)
 
     async def write_epoch(self, epoch: Epoch, partials: Partials) -> None:
         with _told_in_a_line():
@@ -83,13 +83,9 @@ class PostgresDatabase:
                     f"{KNOWN_TOP_DELAYS} $1 AND $2", *days_of(partials)
                 )
                 ranked = ranked_anew(map(tuple, known), partials)
-                for statement, rows in (
-                    (_WRITE_METRICS, partials.windows),
-                    (_WRITE_TOP_DELAYS, ranked),
-                    (_WRITE_CANCELLATIONS, partials.cancellations),
-                ):
-                    if rows:
-                        await self._connection.execute(statement, *_columns(rows))
+                await self._execute(_WRITE_METRICS, partials.windows)
+                await self._execute(_WRITE_TOP_DELAYS, ranked)
+                await self._execute(_WRITE_CANCELLATIONS, partials.cancellations)
 
     async def has_epoch(self, epoch: Epoch) -> bool:
         query = "SELECT 1 FROM epochs WHERE query = $1 AND batch = $2"
@@ -115,9 +111,10 @@ class PostgresDatabase:
     async def close(self) -> None:
         await self._connection.close()
 
-
-def _columns(rows: list[Row]) -> list[Row]:
-    return list(zip(*rows, strict=True))
+    async def _execute(self, statement: str, rows: list[Row]) -> None:
+        for start in range(0, len(rows), _ROWS):
+            columns = zip(*rows[start : start + _ROWS], strict=True)
+            await self._connection.execute(statement, *columns)
 
 
 @contextmanager

@@ -91,6 +91,8 @@ async def open_l1(
             drain_tasks=DrainTaskPolicy.cpu_cores(1.0),
             partitions=PartitionPolicy.adaptive(),
             buffer_size=20_000,
+            # Merging all of these at once would hold up the loop on a busy machine.
+            max_batch=1_000,
             when_full=WhenFull.WAIT,
             idle=IdleBackoff(0.001, 0.050),
             rebalancing=Rebalancing(interval=10.0),

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from batchqueue_async.sinks import EpochSink
+from batchqueue_async.sinks.staged import StagedSink
+from tests.sinks.places import ParquetPlace, Place, make_postgres_place
 from tests.sinks.stores import (
     ParquetStore,
     PostgresStore,
@@ -16,6 +18,7 @@ from tests.sinks.stores import (
 )
 
 NewSink = Callable[[], EpochSink[Any]]
+NewStagedSink = Callable[[], StagedSink[Any]]
 
 
 @pytest.fixture(params=["sqlite", "postgres", "parquet"])
@@ -49,3 +52,25 @@ async def new_sink(store: Store) -> AsyncIterator[NewSink]:
         close = getattr(sink, "close", None)
         if close is not None:
             await close()
+
+
+@pytest.fixture(params=["parquet", "postgres"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place for a staged sink."""
+    if request.param == "parquet":
+        return ParquetPlace(tmp_path / "out")
+    return await make_postgres_place(request.getfixturevalue("postgres_dsn"))
+
+
+@pytest.fixture
+async def open_sink(place: Place) -> AsyncIterator[NewStagedSink]:
+    """Makes sinks as processes do, and closes them at the end."""
+    made: list[StagedSink[Any]] = []
+
+    def make() -> StagedSink[Any]:
+        made.append(place.sink())
+        return made[-1]
+
+    yield make
+    for sink in made:
+        await sink.close()

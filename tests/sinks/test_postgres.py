@@ -1,6 +1,9 @@
 """What is special about the PostgreSQL sink."""
 
 import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -137,6 +140,38 @@ async def test_a_missing_table_is_found_at_the_beginning(
     with pytest.raises(asyncpg.UndefinedTableError, match="missing"):
         await sink.begin(FIRST)
     await sink.close()
+
+
+async def test_the_loop_runs_while_much_is_written(
+    postgres_store: PostgresStore,
+) -> None:
+    """Rows are encoded on the loop; threads that wait for it give it half a second."""
+    ticks, encoded = 0, Counter[int]()
+    loop_thread = threading.current_thread()
+
+    class Noting(tuple[Any, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[Any]:
+            if threading.current_thread() is loop_thread:
+                encoded[ticks] += 1
+            return super().__iter__()
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.001)
+
+    ticking = asyncio.ensure_future(tick())
+    rows = [Noting((number, "row")) for number in range(50_000)]
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.items", COLUMNS)
+    await delivered(sink, FIRST, rows)
+    ticking.cancel()
+
+    assert encoded.total() == len(rows)
+    assert max(encoded.values()) <= 10_000
+    assert len(await postgres_store.rows()) == len(rows)
 
 
 def test_wrong_arguments_are_refused() -> None:

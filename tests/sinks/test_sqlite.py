@@ -1,6 +1,11 @@
 """What is special about the SQLite sink."""
 
+import asyncio
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,6 +17,7 @@ import pytest
 
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
+from tests.sinks.stores import SqliteStore
 
 pytestmark = pytest.mark.real_time
 
@@ -126,3 +132,37 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
             SqliteEpochSink(
                 **{"path": tmp_path, "table": "t", "columns": ("a",), **arguments}
             )
+
+
+DYING = """
+import asyncio, os, signal, sys
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
+
+async def main():
+    sink = SqliteEpochSink(sys.argv[1], "items", ("id", "name"))
+    epoch = Epoch("query", 0)
+    await sink.begin(epoch)
+    await sink.write(epoch, [(n, "x" * 100) for n in range(50_000)])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
+    """What it had staged is in a file that has no name, and goes with it."""
+    store, temporary = SqliteStore(tmp_path), tmp_path / "temporary"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, str(store.path)],
+        env={**os.environ, "SQLITE_TMPDIR": str(temporary)},
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+    assert list(temporary.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store.db", "temporary"]
+    assert asyncio.run(store.rows()) == []
+    assert asyncio.run(store.remains()) == []

@@ -1,141 +1,20 @@
 """Every staged sink keeps the contract, whenever its processes die."""
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any
 
-import asyncpg
-import pyarrow as pa
-import pyarrow.dataset
 import pytest
 
 from batchqueue_async.sinks.epochs import Epoch
-from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
-from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
-from batchqueue_async.sinks.staged import Attempt, StagedRowsMissing, StagedSink, Token
+from batchqueue_async.sinks.staged import Attempt, StagedRowsMissing, StagedSink
+from tests.sinks.conftest import NewStagedSink
+from tests.sinks.places import EPOCH, Place, attempt, batch, sealed
 
 pytestmark = [pytest.mark.real_time]
 
-EPOCH = Epoch("a query", 7)
 
-
-def batch(*ids: int) -> pa.RecordBatch:
-    return pa.record_batch(
-        {"id": pa.array(ids, pa.int64()), "word": [f"w{n}" for n in ids]}
-    )
-
-
-def attempt(partition: int = 0, run: str = "run", epoch: Epoch = EPOCH) -> Attempt:
-    return Attempt(epoch, run, partition, uuid.uuid4().hex)
-
-
-async def sealed(sink: StagedSink[Any], mine: Attempt, *ids: int) -> Token:
-    await sink.stage(mine, [batch(*ids)])
-    return await sink.seal(mine)
-
-
-class Place(Protocol):
-    """Where a sink writes, seen from outside."""
-
-    def sink(self) -> StagedSink[Any]:
-        """A new sink for it, as another process would make."""
-
-    async def ids(self) -> list[int]:
-        """What everybody sees."""
-
-    async def leftovers(self) -> int:
-        """How much lies there that nobody sees."""
-
-    async def lose_staged(self) -> None:
-        """Do what a crash of the server, or of the disk, does."""
-
-
-class ParquetPlace:
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def sink(self) -> StagedSink[Any]:
-        return ParquetStagedSink(self._directory)
-
-    async def ids(self) -> list[int]:
-        self._directory.mkdir(exist_ok=True)
-        seen = pyarrow.dataset.dataset(self._directory, format="parquet")
-        return sorted(seen.to_table()["id"].to_pylist()) if seen.files else []
-
-    async def leftovers(self) -> int:
-        return sum(path.is_file() for path in self._directory.glob("_staged/**/*"))
-
-    async def lose_staged(self) -> None:
-        for path in self._directory.glob("_staged/**/*.parquet"):
-            path.unlink()
-
-
-class PostgresPlace:
-    def __init__(self, dsn: str, table: str) -> None:
-        self._dsn = dsn
-        self._table = table
-
-    async def make(self) -> None:
-        await self._ask(f'CREATE TABLE "{self._table}" (word TEXT, id BIGINT)')
-
-    def sink(self) -> StagedSink[Any]:
-        return PostgresStagedSink(self._dsn, self._table)
-
-    async def ids(self) -> list[int]:
-        rows = await self._ask(f'SELECT id, word FROM "{self._table}" ORDER BY id')
-        assert all(row["word"] == f"w{row['id']}" for row in rows)
-        return [row["id"] for row in rows]
-
-    async def leftovers(self) -> int:
-        rows = await self._ask(
-            f"""SELECT (SELECT count(*) FROM "{self._table}_staged") +
-            (SELECT count(*) FROM batchqueue_attempts WHERE target = '{self._table}')"""
-        )
-        left: int = rows[0][0]
-        return left
-
-    async def lose_staged(self) -> None:
-        await self._ask(f'TRUNCATE "{self._table}_staged"')
-
-    async def _ask(self, query: str) -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(self._dsn)
-        try:
-            return await connection.fetch(query)
-        finally:
-            await connection.close()
-
-
-@pytest.fixture(params=["parquet", "postgres"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "parquet":
-        return ParquetPlace(tmp_path / "out")
-    made = PostgresPlace(
-        request.getfixturevalue("postgres_dsn"), f"t_{uuid.uuid4().hex[:8]}"
-    )
-    await made.make()
-    return made
-
-
-@pytest.fixture
-async def open_sink(place: Place) -> AsyncIterator[Callable[[], StagedSink[Any]]]:
-    """Makes sinks as processes do, and closes them at the end."""
-    made: list[StagedSink[Any]] = []
-
-    def make() -> StagedSink[Any]:
-        made.append(place.sink())
-        return made[-1]
-
-    yield make
-    for sink in made:
-        await sink.close()
-
-
-Open = Callable[[], StagedSink[Any]]
-
-
-async def test_an_epoch_appears_at_once(place: Place, open_sink: Open) -> None:
+async def test_an_epoch_appears_at_once(place: Place, open_sink: NewStagedSink) -> None:
     first, second, driver = open_sink(), open_sink(), open_sink()
     assert isinstance(first, StagedSink)
     mine, other = attempt(0), attempt(1)
@@ -153,7 +32,9 @@ async def test_an_epoch_appears_at_once(place: Place, open_sink: Open) -> None:
     assert await place.leftovers() == 0
 
 
-async def test_an_epoch_is_published_once(place: Place, open_sink: Open) -> None:
+async def test_an_epoch_is_published_once(
+    place: Place, open_sink: NewStagedSink
+) -> None:
     """The driver died after `publish`; the restart divides the rows otherwise."""
     await open_sink().publish(EPOCH, [await sealed(open_sink(), attempt(), 1, 2, 3)])
     again = open_sink()
@@ -169,7 +50,7 @@ async def test_an_epoch_is_published_once(place: Place, open_sink: Open) -> None
 
 
 async def test_a_restart_with_other_partitions_loses_nothing(
-    place: Place, open_sink: Open
+    place: Place, open_sink: NewStagedSink
 ) -> None:
     """The driver died before `publish`: what it staged is nobody's."""
     await sealed(open_sink(), attempt(0, "run 1"), 1, 2)
@@ -185,7 +66,7 @@ async def test_a_restart_with_other_partitions_loses_nothing(
 
 
 async def test_only_one_attempt_of_a_partition_counts(
-    place: Place, open_sink: Open
+    place: Place, open_sink: NewStagedSink
 ) -> None:
     await sealed(open_sink(), attempt(0), 1, 2)
     token = await sealed(open_sink(), attempt(0), 1, 2)
@@ -197,7 +78,7 @@ async def test_only_one_attempt_of_a_partition_counts(
 
 
 async def test_who_seals_after_the_publish_leaves_nothing(
-    place: Place, open_sink: Open
+    place: Place, open_sink: NewStagedSink
 ) -> None:
     late, mine = open_sink(), attempt(0)
     await late.stage(mine, [batch(1)])
@@ -210,7 +91,7 @@ async def test_who_seals_after_the_publish_leaves_nothing(
 
 
 async def test_who_seals_after_the_discard_leaves_nothing(
-    place: Place, open_sink: Open
+    place: Place, open_sink: NewStagedSink
 ) -> None:
     late, mine = open_sink(), attempt(0)
     await late.stage(mine, [batch(1)])
@@ -233,7 +114,9 @@ async def seal_late(sink: StagedSink[Any], mine: Attempt) -> None:
         assert token.rows == 0
 
 
-async def test_a_discard_spares_other_runs(place: Place, open_sink: Open) -> None:
+async def test_a_discard_spares_other_runs(
+    place: Place, open_sink: NewStagedSink
+) -> None:
     """An old driver gives up while its successor is at work."""
     await sealed(open_sink(), attempt(0, "old"), 1)
     token = await sealed(open_sink(), attempt(0, "new"), 1)
@@ -247,7 +130,7 @@ async def test_a_discard_spares_other_runs(place: Place, open_sink: Open) -> Non
 
 
 async def test_an_abandoned_attempt_leaves_nothing(
-    place: Place, open_sink: Open
+    place: Place, open_sink: NewStagedSink
 ) -> None:
     sink, mine = open_sink(), attempt()
     await sink.stage(mine, [batch(1)])
@@ -258,7 +141,9 @@ async def test_an_abandoned_attempt_leaves_nothing(
     assert await place.leftovers() == 0
 
 
-async def test_lost_rows_are_not_published(place: Place, open_sink: Open) -> None:
+async def test_lost_rows_are_not_published(
+    place: Place, open_sink: NewStagedSink
+) -> None:
     token = await sealed(open_sink(), attempt(), 1, 2)
     await place.lose_staged()
     driver = open_sink()
@@ -270,7 +155,9 @@ async def test_lost_rows_are_not_published(place: Place, open_sink: Open) -> Non
     assert await place.ids() == []
 
 
-async def test_of_two_publishers_one_wins(place: Place, open_sink: Open) -> None:
+async def test_of_two_publishers_one_wins(
+    place: Place, open_sink: NewStagedSink
+) -> None:
     runs = [f"run {n}" for n in range(4)]
     tokens = [await sealed(open_sink(), attempt(0, run), 1, 2) for run in runs]
 
@@ -285,7 +172,9 @@ async def test_of_two_publishers_one_wins(place: Place, open_sink: Open) -> None
     assert await place.leftovers() == 0
 
 
-async def test_an_epoch_without_rows_has_a_fence(place: Place, open_sink: Open) -> None:
+async def test_an_epoch_without_rows_has_a_fence(
+    place: Place, open_sink: NewStagedSink
+) -> None:
     sink = open_sink()
     token = await sink.seal(attempt())
 
@@ -297,7 +186,9 @@ async def test_an_epoch_without_rows_has_a_fence(place: Place, open_sink: Open) 
     assert not await sink.is_published(Epoch("a query", 8))
 
 
-async def test_many_epochs_through_one_sink(place: Place, open_sink: Open) -> None:
+async def test_many_epochs_through_one_sink(
+    place: Place, open_sink: NewStagedSink
+) -> None:
     sink = open_sink()
     epochs: Iterable[Epoch] = [Epoch("q/../x '\"", n) for n in range(3)]
     for epoch in epochs:
@@ -308,7 +199,7 @@ async def test_many_epochs_through_one_sink(place: Place, open_sink: Open) -> No
     assert await place.leftovers() == 0
 
 
-async def test_foreign_tokens_are_refused(open_sink: Open) -> None:
+async def test_foreign_tokens_are_refused(open_sink: NewStagedSink) -> None:
     sink = open_sink()
     token = await sealed(sink, attempt(), 1)
 

@@ -8,6 +8,7 @@ import pytest
 from tests.spark.chaos.campaign import Part, run
 from tests.spark.chaos.faults import Fault
 from tests.spark.chaos.report import HEAD, line
+from tests.support.cluster import Cluster
 from tests.support.postgres import find_binaries
 
 pytestmark = [
@@ -35,8 +36,9 @@ PARTS = [
 ]
 
 
-def test_three_kills_lose_and_double_nothing() -> None:
-    outcomes = list(run(PARTS, seed=random.randrange(1000), tell=print))
+def test_three_kills_lose_and_double_nothing(cluster: Cluster) -> None:
+    seed = random.randrange(1000)
+    outcomes = list(run(PARTS, seed, tell=print, cluster=cluster))
     table = [HEAD, *(line(n, each) for n, each in enumerate(outcomes, 1))]
     assert all(each.is_clean for each in outcomes), "\n".join(table)
     assert len(outcomes) == 3

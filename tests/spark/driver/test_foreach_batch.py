@@ -234,14 +234,17 @@ def test_a_closed_queue_fails_the_micro_batch(
 def test_a_slow_handler_is_waited_for_no_longer_than_asked(
     stream: Stream, loop_thread: LoopThread
 ) -> None:
+    gate = asyncio.Event()
+
     async def slow(_: list[Any]) -> None:
-        await asyncio.sleep(3)
+        await gate.wait()
 
     stream.add([1])
     queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=slow))
 
     with pytest.raises(StreamingQueryException, match="TimeoutError"):
-        stream.run(ForeachBatchSink(queue, timeout=1.0))
+        stream.run(ForeachBatchSink(queue, timeout=0.5))
+    loop_thread.portal.call(gate.set)
 
 
 def test_it_cannot_leave_its_process(

@@ -6,12 +6,14 @@ it, or `connect` for a Spark Connect server of its own.
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchqueue_async.spark.executor_queue import close_executor_queues
 from batchqueue_async.spark.write_partitions import write_partitions
+from tests.spark.driver.over_connect import use_client_side
 from tests.spark.executor.probes import FAULTY, PARQUET, OpenFileQueue
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def session(master: str) -> "SparkSession":
     """A session there, with little memory and no more than errors to say."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # slow
 
-    from examples.java_runtime import ensure_java  # noqa: PLC0415
+    from batchqueue_async.spark import ensure_java  # noqa: PLC0415
     from examples.spark_session import SETTINGS  # noqa: PLC0415
 
     ensure_java()
@@ -36,11 +38,20 @@ def session(master: str) -> "SparkSession":
     # Workers import this module, and the server is one more process on the way to them.
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
     if master == "connect":
-        builder = SparkSession.builder.remote("local[2]")
-        return builder.config("spark.ui.enabled", "false").getOrCreate()
+        # A builder would try to set them on the server, which is running by then.
+        settings = [f"--conf={name}={value}" for name, value in SETTINGS.items()]
+        arguments = shlex.join([*settings, "pyspark-shell"])
+        os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        return SparkSession.builder.remote("local[2]").getOrCreate()
     builder = SparkSession.builder.master(master)
-    # Less than the worker daemons of `tests.support.cluster` offer.
-    for name, value in {**SETTINGS, "spark.executor.memory": "500m"}.items():
+    # Two executors, with less than `tests.support.cluster` offers.
+    executors = {
+        "spark.cores.max": "2",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "500m",
+    }
+    for name, value in {**SETTINGS, **executors}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -97,6 +108,8 @@ def main(master: str, folder: str) -> None:
         "stream": ids(spark, home / "stream"),
         "staged": [p.name for p in home.glob("*/_staged/**/*") if p.is_file()],
     }
+    if master == "connect":
+        answer["client"] = use_client_side(spark, home)
     close_executor_queues()
     spark.stop()
     print(json.dumps(answer))  # noqa: T201  # a program

@@ -67,7 +67,8 @@ def open_badly(loop_thread: LoopThread) -> SyncBatchQueue[Any]:
 class FaultySink(ParquetStagedSink):
     """Fails, or kills its process, where its options say so: once, or always.
 
-    `fault`: `stage`, `seal`, `sealed`, `publish` or `published`.
+    `fault`: `stage`, `seal`, `sealed`, `publish` or `published`; `lost` for a store
+    that has crashed before the publish, and lost what was sealed.
     `partition`: where; -1 for any. `marker`: a file that makes it happen only once.
     """
 
@@ -90,17 +91,28 @@ class FaultySink(ParquetStagedSink):
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         self._fail("publish", -1)
+        self._lose(tokens)
         is_new = await super().publish(epoch, tokens)
         self._fail("published", -1)
         return is_new
 
-    def _fail(self, point: str, partition: int) -> None:
+    def _lose(self, tokens: Sequence[Token]) -> None:
+        if self._is_due("lost", -1):
+            for token in tokens:
+                (self._directory / token.place).unlink()
+
+    def _is_due(self, point: str, partition: int) -> bool:
         if point != self._fault or self._partition not in {-1, partition}:
-            return
+            return False
         if self._marker is not None:
             if self._marker.exists():
-                return
+                return False
             self._marker.touch()
+        return True
+
+    def _fail(self, point: str, partition: int) -> None:
+        if not self._is_due(point, partition):
+            return
         if self._kills:
             os.kill(os.getpid(), 9)
         msg = f"planted at {point}"

@@ -1,10 +1,12 @@
 """`writeStream.format("batchqueue")`: each micro-batch once, whatever happens."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from batchqueue_async import BatchQueueError
 from tests.spark.executor.probes import FAULTY, PARQUET
 from tests.spark.executor.test_data_source import ids, staged
 
@@ -83,6 +85,21 @@ def test_a_failed_batch_is_retried_by_the_restart(
     assert staged(tmp_path / "out") == []
 
 
+def test_rows_that_the_store_has_lost_end_the_query_until_it_is_restarted(
+    spark: "SparkSession", source: "DataFrame", tmp_path: Path
+) -> None:
+    """Spark runs tasks again, never a commit: somebody has to start the query."""
+    marker = tmp_path / "marker"
+
+    with pytest.raises(Exception, match="20 rows were sealed, but 0 are staged"):
+        run(source, tmp_path, FAULTY, fault="lost", marker=marker)
+    assert ids(spark, tmp_path / "out") == []
+    run(source.repartition(3), tmp_path, FAULTY, fault="lost", marker=marker)
+
+    assert ids(spark, tmp_path / "out") == ROWS
+    assert staged(tmp_path / "out") == []
+
+
 def test_a_name_takes_the_place_of_the_checkpoints_id(
     spark: "SparkSession", source: "DataFrame", tmp_path: Path
 ) -> None:
@@ -105,3 +122,34 @@ def test_what_cannot_be_exact_is_refused(source: "DataFrame", tmp_path: Path) ->
         counts.option("directory", str(tmp_path)).trigger(
             availableNow=True
         ).start().awaitTermination(60)
+
+
+def test_a_continuous_trigger_publishes_and_commits_nothing(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Spark 4.3 gives the rows to nobody and asks for commits all the same.
+
+    It logs what a commit raises and goes on, so that a query can't be ended from there.
+    But it must not believe that rows arrived.
+    """
+    from batchqueue_async.spark.data_source import BatchQueueSource  # noqa: PLC0415
+
+    checkpoint = tmp_path / "checkpoint"
+    rate = spark.readStream.format("rate").option("numPartitions", 1).load()
+    made = rate.writeStream.format("batchqueue").option("sink", PARQUET)
+    made = made.option("directory", f"{tmp_path / 'out'}")
+    made = made.option("checkpointLocation", str(checkpoint))
+    query = made.trigger(continuous="1 second").start()
+    try:
+        until = time.monotonic() + 30
+        while not (checkpoint / "offsets" / "2").exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    assert list((checkpoint / "commits").glob("[0-9]*")) == []
+    assert not (tmp_path / "out").exists()
+
+    source = BatchQueueSource({"sink": PARQUET, "directory": str(tmp_path / "out")})
+    with pytest.raises(BatchQueueError, match=r"2 partitions, .* staged 0; a str"):
+        source.streamWriter(rate.schema, overwrite=False).commit([None, None], 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import running_cluster
+from tests.support.cluster import Cluster
 
 pytestmark = [pytest.mark.real_time, pytest.mark.spark, pytest.mark.timeout(150)]
 
@@ -40,10 +40,9 @@ def run(master: str, folder: Path, environment: dict[str, str]) -> dict[str, Any
 
 
 def test_on_a_standalone_cluster_a_killed_worker_process_changes_nothing(
-    tmp_path: Path,
+    tmp_path: Path, cluster: Cluster
 ) -> None:
-    with running_cluster(workers=2, cores=1) as cluster:
-        answer = run(cluster.url, tmp_path, cluster.family.environment())
+    answer = run(cluster.url, tmp_path, cluster.family.environment())
 
     assert answer.pop("killed")
     assert 1 <= answer.pop("processes") <= 3
@@ -59,4 +58,14 @@ def test_over_spark_connect_all_of_it_works(tmp_path: Path) -> None:
 
     assert not answer.pop("killed")
     assert 1 <= answer.pop("processes") <= 2
+    client = answer.pop("client")
     assert answer == WANTED
+    assert "a ForeachBatchSink cannot leave its process" in client.pop("refused")
+    assert client == {
+        "columns": [1000, 1000],
+        "types": ["int64", "timestamp[us, tz=UTC]"],
+        "pushed": 1000,
+        "handled": [[n, n] for n in range(1000)],
+        "failed": 1000,
+        "events": ["started", "progress", "terminated"],
+    }

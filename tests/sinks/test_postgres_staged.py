@@ -1,0 +1,125 @@
+"""The staged PostgreSQL sink's connections: none is lost, whatever the server says."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import asyncpg
+import pytest
+
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.staged import StagedRowsMissing
+from tests.sinks.places import EPOCH, attempt, batch, sealed
+from tests.sinks.stores import connected
+
+pytestmark = [pytest.mark.real_time]
+
+Use = Callable[[PostgresStagedSink], Coroutine[Any, Any, object]]
+
+# What each of them needs is missing, which the server says in the middle of it.
+BROKEN: dict[str, tuple[str, Use]] = {
+    "publish": ("batchqueue_published", lambda sink: sink.publish(EPOCH, [])),
+    "is_published": ("batchqueue_published", lambda sink: sink.is_published(EPOCH)),
+    "discard": ("batchqueue_attempts", lambda sink: sink.discard(EPOCH, "run")),
+    "announce": ("batchqueue_attempts", lambda sink: sink.announce(EPOCH, "run")),
+    "stage, at its begin": (
+        "batchqueue_attempts",
+        lambda sink: sink.stage(attempt(), [batch(1)]),
+    ),
+}
+
+
+class Schema:
+    """A schema of its own, so that its tables may be dropped, and its connections."""
+
+    def __init__(self, dsn: str) -> None:
+        self.name = f"s_{uuid.uuid4().hex[:8]}"
+        self.dsn = dsn
+
+    def sink(self) -> PostgresStagedSink:
+        url = f"{self.dsn}?application_name={self.name}"
+        return PostgresStagedSink(url, f"{self.name}.items")
+
+    async def run(self, statement: str) -> None:
+        async with connected(self.dsn) as connection:
+            await connection.execute(statement.replace("HERE", self.name))
+
+    async def connections(self) -> int:
+        """How many the server has of this test's sinks, after a moment's patience."""
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
+        async with connected(self.dsn) as connection:
+            for _ in range(100):
+                found: int = await connection.fetchval(query, self.name)
+                if not found:
+                    break
+                await asyncio.sleep(0.01)
+        return found
+
+
+@pytest.fixture
+async def schema(postgres_dsn: str) -> AsyncIterator[Schema]:
+    made = Schema(postgres_dsn)
+    await made.run("CREATE SCHEMA HERE; CREATE TABLE HERE.items (word TEXT, id BIGINT)")
+    yield made
+    await made.run("DROP SCHEMA HERE CASCADE")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_statement_that_fails_ends_its_connection(
+    schema: Schema, name: str
+) -> None:
+    table, use = BROKEN[name]
+    sink = schema.sink()
+    await sink.is_published(EPOCH)
+    await schema.run(f"DROP TABLE HERE.{table}")
+
+    for _ in range(3):
+        with pytest.raises(asyncpg.UndefinedTableError):
+            await use(sink)
+
+    assert await schema.connections() == 0
+    await sink.close()
+
+
+async def test_a_cancelled_publish_ends_its_connection(schema: Schema) -> None:
+    sink = schema.sink()
+    token = await sealed(sink, attempt(), 1)
+    async with connected(schema.dsn) as other, other.transaction():
+        await other.execute(f"LOCK TABLE {schema.name}.items")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await sink.publish(EPOCH, [token])
+    assert await schema.connections() == 0
+
+    assert await sink.publish(EPOCH, [token])
+    await sink.close()
+
+
+async def test_tables_that_cannot_be_made_end_the_connection(schema: Schema) -> None:
+    await schema.run("DROP TABLE HERE.items")
+    sink = schema.sink()
+
+    for _ in range(2):
+        with pytest.raises(asyncpg.UndefinedTableError):
+            await sink.is_published(EPOCH)
+
+    assert await schema.connections() == 0
+    await sink.close()
+
+
+async def test_a_sink_goes_on_after_failures(schema: Schema) -> None:
+    sink = schema.sink()
+    token = await sealed(sink, attempt(), 1, 2)
+    await schema.run("TRUNCATE HERE.items_staged")
+    for _ in range(3):
+        with pytest.raises(StagedRowsMissing):
+            await sink.publish(EPOCH, [token])
+    assert await schema.connections() == 0
+
+    again = await sealed(sink, attempt(), 1, 2)
+
+    assert await sink.publish(EPOCH, [again])
+    assert await sink.is_published(EPOCH)
+    await sink.close()
+    assert await schema.connections() == 0
