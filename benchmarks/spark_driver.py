@@ -115,7 +115,7 @@ def measure(rows: int, rounds: int, *, with_streams: bool) -> dict[str, Measured
     """Return what every way takes."""
     samples: defaultdict[str, list[Measured]] = defaultdict(list)
     with (
-        session("local[2]") as spark,
+        session("local[2]", spark__driver__memory="3g") as spark,
         LoopThread() as loop_thread,
         tempfile.TemporaryDirectory() as folder,
     ):
@@ -170,7 +170,7 @@ def table_of(measured: dict[str, Measured], rows: int, rounds: int) -> Table:
 def main() -> None:
     """Measure, and print tables."""
     parser = argparse.ArgumentParser(prog="spark_driver", description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-streams", action="store_true", help="frames only")
     options = parser.parse_args()

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async import BatchQueueConfig, LoopThread, SyncBatchQueue
 from batchqueue_async.spark import ensure_java
 from benchmarks.turns import Measure
-from examples.spark_session import SETTINGS
+from examples.spark_session import LOGGING, SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COUNTING = "batchqueue_async.sinks.counting_staged:CountingStagedSink.from_options"
+QUIET = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
 COLUMNS = (
     "'name ' || id AS name",
     "id",
@@ -58,7 +59,9 @@ def session(master: str, **settings: str) -> "Iterator[SparkSession]":
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("benchmark").master(master)
     named = {name.replace("__", "."): value for name, value in settings.items()}
-    for name, value in {**SETTINGS, **named}.items():
+    # The demo's sessions last seconds, and do without the JVM's optimizing compiler.
+    lasting = {**SETTINGS, "spark.driver.extraJavaOptions": QUIET}
+    for name, value in {**lasting, **named}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:

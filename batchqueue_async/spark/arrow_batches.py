@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from .queries import is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -30,7 +32,10 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
     rows = df.mapInArrow(_packer(), "packed BINARY")
-    for row in rows.toLocalIterator(prefetchPartitions=True):
+    # Not the frame's own iterator where there is another: in 4.3 the driver's JVM keeps
+    # all that has gone through that, for good.
+    source = rows if is_connect(df) else rows.rdd
+    for row in source.toLocalIterator(prefetchPartitions=True):
         yield from pa.ipc.open_stream(row.packed)
 
 
@@ -52,15 +57,20 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     # Nested, so that it travels by value: executors need not have this package.
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415  # on the executor
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from struct import pack  # noqa: PLC0415  # on the executor
+
+        import pyarrow as pa  # noqa: PLC0415
 
         for batch in batches:
             if batch.num_rows:
                 stream = pa.BufferOutputStream()
                 with pa.ipc.new_stream(stream, batch.schema) as writer:
                     writer.write_batch(batch)
-                value = pa.array([stream.getvalue().to_pybytes()], pa.binary())
-                yield pa.RecordBatch.from_arrays([value], ["packed"])
+                value = stream.getvalue()
+                # A column of one value, around the bytes as they are.
+                ends = pa.py_buffer(pack("=ii", 0, value.size))
+                column = pa.Array.from_buffers(pa.binary(), 1, [None, ends, value])
+                yield pa.RecordBatch.from_arrays([column], ["packed"])
 
-    return pack
+    return packed

@@ -26,13 +26,18 @@ def query_id(df: DataFrame) -> str:
     return found
 
 
+def is_connect(df: object) -> bool:
+    """Whether the frame belongs to Spark Connect, where there are no RDDs."""
+    return ".connect." in type(df).__module__
+
+
 def refuse_connect(df: object, what: str) -> None:
     """Refuse a frame of Spark Connect, where the queue is in another process.
 
     Raises:
         BatchQueueError: It is one.
     """
-    if ".connect." in type(df).__module__:
+    if is_connect(df):
         msg = (
             f"{what} must be called in the driver's process, got a frame of Spark"
             " Connect; use write_partitions, or"
