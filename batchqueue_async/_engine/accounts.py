@@ -65,7 +65,11 @@ class Accounts:
 
     def open(self, first: int) -> None:
         """Items from position `first` on are on their way, as one share of a batch."""
-        insort(self._unsettled, first)
+        unsettled = self._unsettled
+        if unsettled and first < unsettled[-1]:
+            insort(unsettled, first)
+        else:
+            unsettled.append(first)
 
     def close(self, first: int) -> None:
         """The share is settled, or others stand for it now."""

@@ -47,6 +47,12 @@ class OwnWork:
         capacity = None if drain_task is None else self.capacity
         return Inside(self._queue, drain_task, capacity, gate)
 
+    def begin(self, drain_task: int, gate: Gate) -> Inside:
+        """Do the same for a call of a handler, and begin it."""
+        call = Inside(self._queue, drain_task, self.capacity, gate)
+        call.begin()
+        return call
+
     def waiting(
         self, is_blocked: Callable[[], bool]
     ) -> contextlib.AbstractContextManager[None]:

@@ -18,30 +18,26 @@ T = TypeVar("T")
 class Parked(Generic[T]):
     """In the order in which they were parked; their partitions are held meanwhile."""
 
-    __slots__ = ("_batches",)
+    __slots__ = ("batches",)
 
     def __init__(self) -> None:
-        self._batches: list[Batch[T]] = []
+        self.batches: list[Batch[T]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._batches)
+        return bool(self.batches)
 
     def __iter__(self) -> Iterator[Batch[T]]:
-        return iter(self._batches)
+        return iter(self.batches)
 
     def add(self, batch: Batch[T]) -> None:
         if not batch.is_parked:
             batch.is_parked = True
             batch.hold()
-        self._batches.append(batch)
+        self.batches.append(batch)
 
     def must_wait(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
-        registration = batch.registration
-        if not self._batches and (registration is None or not registration.gate.stuck):
-            # Nearly always.
-            return False
-        ahead = [each.due for each in self._batches if batch.follows(each)]
+        ahead = [each.due for each in self.batches if batch.follows(each)]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out
 
@@ -49,18 +45,18 @@ class Parked(Generic[T]):
         """Take out what may be delivered now; its partitions stay held."""
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
-        for batch in self._batches:
+        for batch in self.batches:
             stays = batch.due > now or batch.is_kept_out
             stays = stays or any(map(batch.follows, staying))
             (staying if stays else due).append(batch)
-        self._batches = staying
+        self.batches = staying
         return due
 
     def dues(self) -> list[float]:
         """Return when to look again; who is kept out is told, and needs no time."""
         dues: list[float] = []
         kept_out: list[Batch[T]] = []
-        for batch in self._batches:
+        for batch in self.batches:
             if batch.is_kept_out or any(map(batch.follows, kept_out)):
                 kept_out.append(batch)
             else:

@@ -83,7 +83,9 @@ class Taken(Generic[T]):
     async def _deliver_open(self, settled: list[Batch[T]]) -> None:
         while self._open and not self.is_stopped:
             batch = self._open[-1]
-            if self.parked.must_wait(batch):
+            registration = batch.registration
+            is_stuck = registration is not None and registration.gate.stuck
+            if (is_stuck or self.parked.batches) and self.parked.must_wait(batch):
                 self.parked.add(self._open.pop())
                 continue
             error = await self._delivery.deliver(batch, self._drain_task)
