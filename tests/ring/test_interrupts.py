@@ -7,6 +7,7 @@ told of both, and may raise there.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -39,12 +40,17 @@ def interrupted(step: int, call: Callable[[], object]) -> bool:
             if left == 0:
                 raise Interrupted
 
-    with suppress(Interrupted):
-        sys.setprofile(profile)
-        try:
-            call()
-        finally:
-            sys.setprofile(None)
+    # Hypothesis has a callback of its own for collections, which is no point of ours.
+    gc.disable()
+    try:
+        with suppress(Interrupted):
+            sys.setprofile(profile)
+            try:
+                call()
+            finally:
+                sys.setprofile(None)
+    finally:
+        gc.enable()
     return left <= 0
 
 
