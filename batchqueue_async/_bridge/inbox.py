@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._bridge.guard import Guard
-from batchqueue_async._bridge.vigil import Vigil
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
+from batchqueue_async._threads.guard import Guard
+from batchqueue_async._threads.vigil import Vigil
 
 T = TypeVar("T")
 
@@ -131,6 +131,11 @@ class Inbox(Generic[T]):
         for partition in dict.fromkeys(news):
             self.port.notice(partition)
 
+    def vigil(self) -> Vigil:
+        """Return what watches over the loop while a thread waits."""
+        name = f"the loop of queue {self.name!r}"
+        return Vigil(self.port.loop, name, BatchQueueError)
+
     def _may_wait(self, until: float | None) -> bool:
         if not self.port.waits_when_full:
             return False
@@ -149,7 +154,7 @@ class Inbox(Generic[T]):
         self, partition: Partition[T], chunk: Sequence[T], until: float | None
     ) -> int:
         waiter = ThreadWaiter(chunk, self.port.own_work.drain_task)
-        vigil = Vigil(self.name, self.port.loop)
+        vigil = self.vigil()
         failure: BatchQueueError | None = None
         try:
             partition.wait_in_line(waiter)

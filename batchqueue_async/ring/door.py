@@ -17,11 +17,12 @@ import os
 import time
 from collections import deque
 
+from batchqueue_async._threads.guard import Guard
+from batchqueue_async._threads.vigil import Vigil
+
 from .claimants import ThreadClaimant
 from .errors import RingError, RingHalted
-from .guard import Guard
 from .sequencer import Sequencer
-from .vigil import Vigil
 
 
 class Door:
@@ -88,7 +89,7 @@ class Door:
         if timeout is None:
             self._sequencer.refuse_deadlock(claimant.n)
         until = None if timeout is None else time.monotonic() + timeout
-        vigil = Vigil(self._loop)
+        vigil = Vigil(self._loop, "the ring's loop", RingError)
         claimant.line_up()
         self._sequencer.join(claimant)
         self._wake_loop()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from batchqueue_async import LoopThread
-from batchqueue_async._bridge import vigil
+from batchqueue_async._threads import vigil
 from tests.support.real_loops import real_loops
 
 

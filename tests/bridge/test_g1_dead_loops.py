@@ -14,7 +14,7 @@ from batchqueue_async import (
     BatchQueueError,
     LoopThread,
 )
-from batchqueue_async._bridge.vigil import Vigil
+from batchqueue_async._threads.vigil import Vigil
 from tests.bridge.background import (
     answer_of,
     answers,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from batchqueue_async import LoopThread
-from batchqueue_async._bridge.guard import Guard
+from batchqueue_async._threads.guard import Guard
 from tests.bridge.background import in_background
 from tests.bridge.gated import Gated
 from tests.bridge.interruptions import Interruption, ctrl_c
@@ -81,8 +81,8 @@ def test_ctrl_c_never_leaks_it() -> None:
         message = "the sweep does not end"
         raise AssertionError(message)
 
-    # A trace function is its thread's own.
-    assert in_background(sweep).result(20) > 5
+    # A trace function is its thread's own. Each of the two entries makes a call.
+    assert in_background(sweep).result(20) >= 2
 
 
 def test_the_loop_is_woken_without_it(loop_thread: LoopThread) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from batchqueue_async._threads.guard import Guard
 from batchqueue_async.ring import ProducerType, RingBuffer, Sequence, SyncRing
-from batchqueue_async.ring.guard import Guard
 from tests.ring.events import Event, Recorder, fill, small
 
 MOST = 400

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import pytest
 
+from batchqueue_async._threads.vigil import Vigil
 from batchqueue_async.ring import (
     Disruptor,
     ProducerType,
@@ -26,7 +27,6 @@ from batchqueue_async.ring import (
     halt,
 )
 from batchqueue_async.ring.claimants import ThreadClaimant
-from batchqueue_async.ring.vigil import Vigil
 from tests.ring.events import Event, Recorder, fill, mark, small
 
 pytestmark = pytest.mark.real_time

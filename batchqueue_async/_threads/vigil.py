@@ -6,19 +6,26 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from batchqueue_async._policies.errors import BatchQueueError
-
 # A waiting thread looks up this often; so many looks without an answer are too many.
 SLICE = 0.1
 _PATIENCE = 5
 
 
 class Vigil:
-    """One thread's wait. Counts its own looks, so a suspended process is no alarm."""
+    """One thread's wait. Counts its own looks, so a suspended process is no alarm.
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._name = name
+    Args:
+        loop: Whose answers it counts.
+        name: What the loop is called in errors.
+        error: What they are.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, name: str, error: type[Exception]
+    ) -> None:
         self._loop = loop
+        self._name = name
+        self._error = error
         self._unanswered = 0
         self._is_asked = False
 
@@ -26,7 +33,7 @@ class Vigil:
         """Wait for one slice, or for `seconds` if that is less.
 
         Raises:
-            BatchQueueError: The loop is closed, or has not run for half a second.
+            Exception: `error`. The loop is closed, or has not run for half a second.
         """
         self._ask()
         started = time.monotonic()
@@ -38,17 +45,17 @@ class Vigil:
     def _ask(self) -> None:
         if self._unanswered >= _PATIENCE:
             msg = (
-                f"the loop of queue {self._name!r} has not run for "
-                f"{_PATIENCE * SLICE} s: it is stopped, or a handler blocks it"
+                f"{self._name} has not run for {_PATIENCE * SLICE} s: it is stopped, "
+                "or a handler blocks it"
             )
-            raise BatchQueueError(msg)
+            raise self._error(msg)
         if not self._is_asked:
             self._is_asked = True
             try:
                 self._loop.call_soon_threadsafe(self._answer)
             except RuntimeError as error:
-                msg = f"the loop of queue {self._name!r} is closed"
-                raise BatchQueueError(msg) from error
+                msg = f"{self._name} is closed"
+                raise self._error(msg) from error
 
     def _answer(self) -> None:
         self._unanswered = 0

@@ -1,9 +1,9 @@
-"""The lock that the loop and other threads share: tried again and again, not awaited.
+"""The lock that a loop and other threads share: tried again and again, not blocked on.
 
 A thread that blocks on a lock is woken at each release, and whoever released it pays
 for that with a system call. Under contention there is always one that blocks, so that
-this would never end (a lock convoy): several threads together would put five times
-fewer items than one. A thread that sleeps for a moment costs the others nothing.
+this would never end (a lock convoy): four threads together would get five times less
+done than one. A thread that sleeps for a moment costs the others nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAUSE = 50e-6
 
 
 class Guard(RLock):
-    """A reentrant lock: the garbage collector may run code that produces, anywhere.
+    """Reentrant: a `__del__` or a signal handler may produce anywhere.
 
     Ctrl-C can't leak it. It strikes after a call or where a Python function begins, so
     `__exit__` stays the C method, and `__enter__` gives back what it had no time to
@@ -35,12 +35,12 @@ class Guard(RLock):
     """
 
     def __enter__(self) -> bool:
-        before = self.levels if self._is_owned() else 0
         try:
             while not self.acquire(False):  # noqa: FBT003
                 time.sleep(PAUSE)
         except BaseException:
-            if self.levels > before:
+            # Owned before, too, it was not refused: it has been acquired once more.
+            if self._is_owned():
                 self.release()
             raise
         return True

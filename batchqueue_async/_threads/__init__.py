@@ -1,0 +1,1 @@
+"""What threads and an event loop need of each other: for the bridge and the ring."""
