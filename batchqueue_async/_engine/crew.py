@@ -26,10 +26,10 @@ class Crew(Generic[T]):
 
     __slots__ = (
         "_has_dead",
-        "_layout",
         "_linger",
         "_loop",
         "_name",
+        "_ownership",
         "drain_tasks",
         "rebalancer",
         "rebalancing",
@@ -42,7 +42,7 @@ class Crew(Generic[T]):
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._linger = config.linger
-        self._layout = layout
+        self._ownership = layout.ownership
         pace = Pace(
             config.idle,
             config.linger,
@@ -73,7 +73,7 @@ class Crew(Generic[T]):
             self.revive()
         if self._linger:
             partition.oldest(self._loop.time())
-        owner = self._layout.owner_of(partition)
+        owner = self._ownership.owner_of(partition.index)
         if owner is not None:
             self.drain_tasks[owner].notice(partition)
 

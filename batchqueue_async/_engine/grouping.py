@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.handlers import Handlers
+from batchqueue_async._engine.one_type import have_one_type
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
-from batchqueue_async._engine.sorting import have_one_type
 
 T = TypeVar("T")
 
@@ -44,8 +44,12 @@ class Grouping(Generic[T]):
         self, partition: Partition[T], items: list[T]
     ) -> tuple[dict[Registration | None, list[T]], dict[type, int]]:
         # Grouping costs more per item than anything else: avoid it where all items
-        # have one type, because the partition has, or because a count in C says so.
-        if self._has_one_type(partition) or have_one_type(items):
+        # have one type: the partition has, or it was seen when they came, or now.
+        if (
+            partition.took_one_type
+            or self._has_one_type(partition)
+            or have_one_type(items)
+        ):
             return {self._handlers.of(type(items[0])): items}, _NO_INDEXES
         lists = self._by_handler(items)
         # Where in the take a handler's first item is matters if somebody waits for it.

@@ -7,13 +7,13 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.chunks import LENGTH
 from batchqueue_async._engine.lifecycle import Lifecycle
+from batchqueue_async._engine.one_type import WORTH_A_LOOK, continues, have_one_type
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement
 from batchqueue_async._engine.sorting import (
     Placement,
     Run,
     Sorter,
-    have_one_type,
     sole_partition,
     sorted_runs,
 )
@@ -85,12 +85,27 @@ class Intake(Generic[T]):
         """Accept a chunk in one go, if it is for one partition and meets no edge."""
         partition = self._sole
         if partition is None:
-            partition = self._placement.routes.get(type(chunk[0])) if chunk else None
-            if partition is None or len(partition.items) > partition.limit - len(chunk):
-                # Do not look at all the types for nothing.
+            return self._put_routed(chunk)
+        items = partition.items
+        count, more = len(items), len(chunk)
+        if count > partition.limit - more:
+            return False
+        if more >= WORTH_A_LOOK and count == partition.alike:
+            partition.alike += more * continues(items, chunk)
+            if len(items) != count:
+                # A metaclass put something in when it was compared.
+                partition.alike = 0
                 return False
-            if not have_one_type(chunk):
-                return False
+        items.extend(chunk)
+        return True
+
+    def _put_routed(self, chunk: list[T]) -> bool:
+        partition = self._placement.routes.get(type(chunk[0])) if chunk else None
+        if partition is None or len(partition.items) > partition.limit - len(chunk):
+            # Do not look at all the types for nothing.
+            return False
+        if not have_one_type(chunk):
+            return False
         items = partition.items
         if len(items) > partition.limit - len(chunk):
             return False
@@ -102,6 +117,11 @@ class Intake(Generic[T]):
 
         What has room is placed at once; then partition by partition has to wait.
         """
+        if self._sole is not None:
+            accepted = self._offer(self._sole, chunk)
+            if accepted == len(chunk):
+                return accepted
+            return accepted + await self._put_rest(self._sole, chunk[accepted:])
         accepted, rest = self._place(chunk)
         for partition, run in rest:
             accepted += await self._put_rest(partition, run)
@@ -188,10 +208,10 @@ class Intake(Generic[T]):
         try:
             self._refuse_deadlock(partition, waiter)
             while not partition.is_closed:
-                self._lifecycle.notice(partition)
                 accepted += partition.offer_in_turn(waiter, chunk[accepted:])
                 if accepted == len(chunk):
                     break
+                self._lifecycle.notice(partition)
                 with self._own_work.waiting(lambda: not waiter.granted):
                     await waiter.wait()
         finally:

@@ -216,6 +216,9 @@ class Layout(Generic[T]):
             if self._is_open:
                 self._open(partition)
             self.partitions.append(partition)
+        if self.placement.sole is not None and self.handlers.consumer is None:
+            # Nobody else looks at its items' types when they come.
+            self.partitions[0].alike = max(0, self.partitions[0].alike)
         self.ownership.grow(len(self.partitions))
 
     def _open(self, partition: Partition[T]) -> None:

@@ -19,6 +19,7 @@ class Nap:
         "_slept_until",
         "_timer",
         "_until",
+        "is_on",
         "started",
     )
 
@@ -30,10 +31,7 @@ class Nap:
         self._slept_until = 0.0
         self._is_called = False
         self.started = 0.0
-
-    @property
-    def is_on(self) -> bool:
-        return self._sleeper is not None
+        self.is_on = False
 
     async def sleep(self, until: float | None) -> float:
         """Sleep; without `until` only `wake` or `end_by` end it.
@@ -47,6 +45,7 @@ class Nap:
             self._is_called = False
             return self.started
         self._sleeper = self._loop.create_future()
+        self.is_on = True
         self._until = None
         self._slept_until = 0.0
         if until is not None:
@@ -55,6 +54,7 @@ class Nap:
             await self._sleeper
         finally:
             self._sleeper = None
+            self.is_on = False
             self._cancel_timer()
         return max(self._loop.time(), self._slept_until)
 

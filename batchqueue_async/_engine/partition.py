@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from batchqueue_async._engine.accounts import Accounts, Watcher
 from batchqueue_async._engine.ages import Ages
 from batchqueue_async._engine.hold import Hold
+from batchqueue_async._engine.one_type import WORTH_A_LOOK, continues
 from batchqueue_async._engine.waiting_line import Waiter, WaitingLine
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class Partition(asyncio.Queue[T]):
         "_maxsize",
         "accounts",
         "ages",
+        "alike",
         "busy",
         "guarded_limit",
         "hold",
@@ -49,6 +51,7 @@ class Partition(asyncio.Queue[T]):
         "limit",
         "line",
         "taken_from",
+        "took_one_type",
     )
 
     items: list[T] | deque[T]
@@ -67,8 +70,13 @@ class Partition(asyncio.Queue[T]):
         # Seconds that handlers have spent on this partition's items.
         self.busy = 0.0
         self.ages = Ages()
-        # The position of the first item of the last take.
+        # How many of its first items are known to have one type; -1 if nobody asks. To
+        # look at a chunk that has just been made is cheaper than to look at it later.
+        self.alike = -1
+        # Of the last take: the position of its first item, and whether all of it had
+        # one type, as far as that is known.
         self.taken_from = 0
+        self.took_one_type = False
         self.limit = 0
         # The same bound for other threads, which hold the guard.
         self.guarded_limit = 0
@@ -164,6 +172,9 @@ class Partition(asyncio.Queue[T]):
 
     def leave_line(self, waiter: Waiter) -> None:
         """A cancelled, late or refused waiter passes its slots on."""
+        if not waiter.wants:
+            # It has got all, and so has left already.
+            return
         with self._guard:
             self.line.leave(waiter)
             self._serve_line()
@@ -172,7 +183,9 @@ class Partition(asyncio.Queue[T]):
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self._guard:
             self.taken_from = self.accounts.taken_out
+            known = self.alike
             taken = self._remove(most)
+            self.took_one_type = known >= len(taken)
             self.accounts.take(len(taken))
             self._serve_line()
         return taken
@@ -218,16 +231,25 @@ class Partition(asyncio.Queue[T]):
     def _append(self, chunk: Sequence[T]) -> None:
         if self.ages.clock is not None:
             self.ages.note(self.accepted)
+        more = len(chunk)
+        if more >= WORTH_A_LOOK and len(self.items) == self.alike:
+            self.alike += more * continues(self.items, chunk)
         self.items.extend(chunk)
+
+    def _forget(self, gone: list[T]) -> None:
+        if self.alike > 0:
+            self.alike = max(0, self.alike - len(gone))
 
     def _remove(self, most: int | None) -> list[T]:
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
             self.items = []
-            return items
-        taken = items[:most]
-        del items[:most]
+            taken = items
+        else:
+            taken = items[:most]
+            del items[:most]
+        self._forget(taken)
         return taken
 
     def _serve_line(self) -> None:

@@ -91,9 +91,7 @@ class TypePlacement(Generic[T]):
 
     def has_one_type(self, partition: Partition[T]) -> bool:
         """Whether the partition's items can only be of one type."""
-        if self.sole is not None:
-            # Types are not even looked at there.
-            return False
+        # A sole partition's types are not even looked at, so nothing is known of them.
         return partition.index < len(self._types) and self._types[partition.index] == 1
 
     def _settle(self, item_type: type, partition: Partition[T]) -> None:

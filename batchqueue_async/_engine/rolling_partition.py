@@ -62,8 +62,9 @@ class RollingPartition(Partition[T]):
         if most is None or len(items) <= most:
             taken = list(items)
             items.clear()
-            return taken
-        taken = list(islice(items, most))
-        for _ in range(most):
-            items.popleft()
+        else:
+            taken = list(islice(items, most))
+            for _ in range(most):
+                items.popleft()
+        self._forget(taken)
         return taken

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import countOf
 from typing import Generic, TypeAlias, TypeVar
 
+from batchqueue_async._engine.one_type import have_one_type
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import SelectorPlacement, TypePlacement
 
@@ -13,12 +13,6 @@ T = TypeVar("T")
 
 Placement: TypeAlias = TypePlacement[T] | SelectorPlacement[T]
 Run: TypeAlias = tuple[Partition[T], Sequence[T]]
-
-
-def have_one_type(items: Sequence[object]) -> bool:
-    """Whether all have the first one's type: looked at in C, if the last one has it."""
-    first = type(items[0])
-    return type(items[-1]) is first and countOf(map(type, items), first) == len(items)
 
 
 def sole_partition(chunk: Sequence[T], placement: Placement[T]) -> Partition[T] | None:

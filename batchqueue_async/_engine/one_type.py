@@ -1,0 +1,27 @@
+"""Whether items have one type: such a batch needs no sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# From so many items on it pays to look at a chunk when it comes, while it is still in
+# the processor's caches: in a shorter one the call costs more than that saves.
+WORTH_A_LOOK = 250
+
+
+def have_one_type(items: Sequence[object]) -> bool:
+    """Whether all have the first one's type: looked at in C, if the last one has it."""
+    first = type(items[0])
+    return type(items[-1]) is first and [*map(type, items)].count(first) == len(items)
+
+
+def continues(items: Sequence[Any], chunk: Sequence[Any]) -> bool:
+    """Whether a chunk has one type, that of the items before it, which have one."""
+    item_type = type(chunk[-1])
+    if items and type(items[-1]) is not item_type:
+        return False
+    try:
+        return [*map(type, chunk)].count(item_type) == len(chunk)
+    except Exception:  # noqa: BLE001 - a metaclass may do anything when compared
+        return False
