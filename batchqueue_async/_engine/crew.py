@@ -77,6 +77,12 @@ class Crew(Generic[T]):
         if owner is not None:
             self.drain_tasks[owner].notice(partition)
 
+    def notice_all(self, partitions: list[Partition[T]]) -> None:
+        """Items came to partitions of which none is due: once for each owner."""
+        owner_of = self._ownership.owner_of
+        for partition in {owner_of(each.index): each for each in partitions}.values():
+            self.notice(partition)
+
     def wake(self) -> None:
         """Let every drain task look at its share again."""
         for drain_task in self.drain_tasks:

@@ -81,7 +81,7 @@ class Delivery(Generic[T]):
             await self._wait_at_gate(registration, drain_task)
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
-        call = self._own_work.begin(drain_task, gate)
+        call = self._own_work.inside(drain_task, gate)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())

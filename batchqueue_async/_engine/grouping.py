@@ -29,22 +29,28 @@ class Grouping(Generic[T]):
 
     def add(self, partition: Partition[T], items: list[T]) -> None:
         """Add what was taken from a partition; order within it is kept."""
-        if self._handlers.consumer is not None:
-            self._give(self._handlers.consumer, partition, items)
-            return
         try:
             lists, firsts = self._sort(partition, items)
         except Exception:  # noqa: BLE001 - a metaclass may do anything
             lists, firsts = self._sort_by_identity(items), _NO_INDEXES
+        batches, first = self._batches, partition.taken_from
         for registration, own in lists.items():
-            offset = firsts[type(own[0])] if firsts else 0
-            self._give(registration, partition, own, offset)
+            if firsts:
+                first = partition.taken_from + firsts[type(own[0])]
+            batch = batches.get(registration)
+            if batch is None:
+                batches[registration] = Batch(registration, own, partition, first)
+            else:
+                batch.add(own, partition, first)
 
     def _sort(
         self, partition: Partition[T], items: list[T]
     ) -> tuple[dict[Registration | None, list[T]], dict[type, int]]:
         # Grouping costs more per item than anything else: avoid it where all items
         # have one type: the partition has, or it was seen when they came, or now.
+        consumer = self._handlers.consumer
+        if consumer is not None:
+            return {consumer: items}, _NO_INDEXES
         if (
             partition.took_one_type
             or self._has_one_type(partition)
@@ -83,20 +89,6 @@ class Grouping(Generic[T]):
         if most is None:
             return list(whole)
         return [piece for batch in whole for piece in batch.pieces(most)]
-
-    def _give(
-        self,
-        registration: Registration | None,
-        partition: Partition[T],
-        items: list[T],
-        offset: int = 0,
-    ) -> None:
-        first = partition.taken_from + offset
-        batch = self._batches.get(registration)
-        if batch is None:
-            self._batches[registration] = Batch(registration, items, partition, first)
-        else:
-            batch.add(items, partition, first)
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:

@@ -12,22 +12,21 @@ import asyncio
 class Hold:
     """On while anybody keeps it on."""
 
-    __slots__ = ("_count", "_lifted")
+    __slots__ = ("_count", "_lifted", "is_on")
 
     def __init__(self) -> None:
         self._count = 0
         self._lifted: list[asyncio.Future[None]] = []
-
-    @property
-    def is_on(self) -> bool:
-        return self._count > 0
+        self.is_on = False
 
     def add(self) -> None:
         self._count += 1
+        self.is_on = True
 
     def remove(self) -> None:
         self._count -= 1
         if not self._count:
+            self.is_on = False
             for lifted in self._lifted:
                 if not lifted.done():
                     lifted.set_result(None)

@@ -147,17 +147,22 @@ class Intake(Generic[T]):
     def _place_runs(self, runs: Iterable[Run[T]]) -> tuple[int, list[Run[T]]]:
         accepted = 0
         rest: list[Run[T]] = []
+        begun: list[Partition[T]] = []
         for partition, run in runs:
             count = len(run)
             if len(partition.items) <= partition.limit - count:
                 # As in the hot path for one item: no edge is met.
                 partition.items.extend(run)
                 accepted += count
+            elif count and partition.begin(run):
+                begun.append(partition)
+                accepted += count
             elif count:
                 placed = self._offer(partition, run)
                 accepted += placed
                 if placed < count:
                     rest.append((partition, run[placed:]))
+        self._lifecycle.notice_all(begun)
         return accepted, rest
 
     def _place_each(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:

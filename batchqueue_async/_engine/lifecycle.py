@@ -138,6 +138,10 @@ class Lifecycle(Generic[T]):
         if self._crew is not None:
             self._crew.notice(partition)
 
+    def notice_all(self, partitions: list[Partition[T]]) -> None:
+        if self._crew is not None and partitions:
+            self._crew.notice_all(partitions)
+
     def wake(self) -> None:
         if self._crew is not None:
             self._crew.wake()

@@ -41,17 +41,11 @@ class OwnWork:
         return None if call is None else call.drain_task
 
     def inside(self, drain_task: int | None, gate: Gate | None = None) -> Inside:
-        """Mark a call of user code by a drain task; None where none is at work."""
+        """Begin a call of user code by a drain task; None where none is at work."""
         # Capacity is held by drain tasks. `on_flush` may keep its drain task waiting at
         # the gate, so it counts as well.
         capacity = None if drain_task is None else self.capacity
         return Inside(self._queue, drain_task, capacity, gate)
-
-    def begin(self, drain_task: int, gate: Gate) -> Inside:
-        """Do the same for a call of a handler, and begin it."""
-        call = Inside(self._queue, drain_task, self.capacity, gate)
-        call.begin()
-        return call
 
     def waiting(
         self, is_blocked: Callable[[], bool]

@@ -142,6 +142,26 @@ class Partition(asyncio.Queue[T]):
                 return True
         return False
 
+    def begin(self, chunk: Sequence[T]) -> bool:
+        """Accept a chunk of the loop's own, if it meets no edge but the empty one.
+
+        As `offer` does it, for a fifth of the price. Nothing is due by that.
+        """
+        if (
+            self.items
+            or len(chunk) >= self._due_size
+            or self.is_closed
+            or self.is_changing
+            or self.line.waiters
+            or self.accounts.is_watched
+            or self.ages.clock is not None
+            or self._guard is not _UNGUARDED
+        ):
+            return False
+        self.items.extend(chunk)
+        self.limit = self.guarded_limit = self._due_size - 1
+        return True
+
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
         with self._guard:

@@ -15,7 +15,10 @@ R = TypeVar("R")
 
 
 class Inside:
-    """A call of a handler (or hook, or `on_error`) by one drain task of one queue."""
+    """A call of a handler (or hook, or `on_error`) by one drain task of one queue.
+
+    It begins when it is made.
+    """
 
     __slots__ = ("_reset", "capacity", "drain_task", "gate", "is_over", "queue")
 
@@ -34,23 +37,18 @@ class Inside:
         # None where no drain task is at work: `on_close`.
         self.drain_task = drain_task
         self.is_over = False
-        self._reset: Token[Inside | None] | None = None
-
-    def begin(self) -> None:
-        self._reset = _inside.set(self)
+        self._reset: Token[Inside | None] = _inside.set(self)
 
     def end(self) -> None:
         self.is_over = True
-        if self._reset is not None:
-            # By hand: `contextlib.suppress` costs more than all the rest here.
-            try:  # noqa: SIM105
-                _inside.reset(self._reset)
-            except ValueError:
-                # A coroutine that is thrown away is closed in a strange context.
-                pass
+        # By hand: `contextlib.suppress` costs more than all the rest here.
+        try:  # noqa: SIM105
+            _inside.reset(self._reset)
+        except ValueError:
+            # A coroutine that is thrown away is closed in a strange context.
+            pass
 
     def __enter__(self) -> Self:
-        self.begin()
         return self
 
     def __exit__(

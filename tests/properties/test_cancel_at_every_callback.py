@@ -19,6 +19,7 @@ from batchqueue_async import PartitionPolicy, Retry
 from tests.properties.gated_handler import A, B, C, D, Failed, Item
 from tests.properties.setup import INTERVAL, Setup
 from tests.properties.stage import Stage
+from tests.support.awaits import frames_of
 
 LIBRARY = str(Path(batchqueue_async.__file__).parent)
 
@@ -90,12 +91,10 @@ def fail_one(stage: Stage) -> None:
 
 def place_of(task: asyncio.Task[Any]) -> str:
     """The library's innermost function that the task waits in."""
-    coroutine: Any = task.get_coro()
     place = "not begun"
-    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+    for frame in frames_of(task.get_coro()):
         if frame.f_code.co_filename.startswith(LIBRARY):
             place = frame.f_code.co_qualname
-        coroutine = coroutine.cr_await
     return place
 
 

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import looptime
 
+from tests.support.awaits import frames_of
+
 T = TypeVar("T")
 
 OUTSIDE_GRACE = 3.0
@@ -65,13 +67,11 @@ class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
 
 def _where(task: asyncio.Task[Any]) -> str:
     """The task's name and the innermost line, but for asyncio's own, it waits in."""
-    coroutine: Any = task.get_coro()
     place = ""
-    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+    for frame in frames_of(task.get_coro()):
         file = Path(frame.f_code.co_filename)
         if file.parent.name != "asyncio":
             place = f" at {file.name}:{frame.f_lineno}"
-        coroutine = coroutine.cr_await
     return task.get_name() + place
 
 
