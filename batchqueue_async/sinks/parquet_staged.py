@@ -13,8 +13,9 @@ from anyio import to_thread
 
 from .checks import refuse, require_count
 from .epochs import Epoch
-from .parquet_staged_file import StagedFile, force_to_disk
+from .parquet_staged_file import StagedFile
 from .parquet_staging import ParquetStaging, make_folder
+from .row_groups import force_to_disk
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:

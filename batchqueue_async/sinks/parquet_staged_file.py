@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from .row_groups import RowGroups, force_to_disk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StagedFile:
@@ -25,10 +27,8 @@ class StagedFile:
         self._unsealed = path.with_name(f".{path.name}")
         self._row_group = row_group
         self._compression = compression
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
         self._file: BinaryIO | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._groups: RowGroups | None = None
 
     def write(self, batches: list[pa.RecordBatch]) -> None:
         """Add rows; they are written when a row group is full.
@@ -36,14 +36,11 @@ class StagedFile:
         Raises:
             FileNotFoundError: Somebody has removed the folder: the run is over.
         """
-        if self._file is None:
+        if self._groups is None:
             self._file = self._unsealed.open("xb")
-        self._waiting += batches
-        added = sum(batch.num_rows for batch in batches)
-        self._waiting_rows += added
-        self.rows += added
-        if self._waiting_rows >= self._row_group:
-            self._write_out()
+            self._groups = RowGroups(self._file, self._row_group, self._compression)
+        self._groups.write(batches)
+        self.rows = self._groups.rows
 
     def seal(self) -> None:
         """Finish the file, force it to the disk, and give it its name.
@@ -51,43 +48,20 @@ class StagedFile:
         Raises:
             FileNotFoundError: Somebody has removed it: the run is over.
         """
-        self._write_out()
-        self._close(is_kept=True)
+        if self._groups is not None:
+            self._groups.finish()
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._unsealed.replace(self.path)
         force_to_disk(self.path.parent)
 
     def remove(self) -> None:
         """Delete it, sealed or not."""
-        self._close(is_kept=False)
+        if self._groups is not None:
+            self._groups.abandon()
+        if self._file is not None:
+            self._file.close()
         self._unsealed.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
-
-    def _write_out(self) -> None:
-        batches, self._waiting, self._waiting_rows = self._waiting, [], 0
-        if not batches:
-            return
-        table = pa.Table.from_batches(batches)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._file, table.schema, compression=self._compression
-            )
-        self._writer.write_table(table, self._row_group)
-
-    def _close(self, *, is_kept: bool) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        if self._file is not None:
-            if is_kept:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            self._file.close()
-
-
-def force_to_disk(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
