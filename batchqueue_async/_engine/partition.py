@@ -86,6 +86,11 @@ class Partition(asyncio.Queue[T]):
     def _init(self, maxsize: int) -> None:
         self.items = []
 
+    def _format(self) -> str:
+        # For `repr`: the base class's asks for what is not there.
+        state = "closed" if self.is_closed else "open"
+        return f"{self.index} {state} waiting={len(self.items)}"
+
     def qsize(self) -> int:
         return len(self.items)
 

@@ -1,0 +1,97 @@
+"""B1 and D2: a chunk's run may begin a batch only where nothing stands before it."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._threads.guard import Guard
+
+
+class Watching:
+    def reached(self) -> None:
+        """Nobody asks."""
+
+
+class Asleep:
+    """A producer that holds slots, and has not filled them yet."""
+
+    def __init__(self) -> None:
+        self.wants = 1
+        self.granted = 0
+        self.drain_task: int | None = None
+
+    def wake(self) -> None:
+        """Its step comes later."""
+
+    def surrender(self) -> Sequence[int]:
+        return ()
+
+
+def wait_in_line(partition: Partition[int]) -> None:
+    partition.offer(range(4))
+    partition.wait_in_line(Asleep())
+    partition.take(None)
+
+
+def watch(partition: Partition[int]) -> None:
+    partition.offer([1])
+    partition.watch(Watching())
+    partition.take(None)
+
+
+def linger(partition: Partition[int]) -> None:
+    partition.ages.clock = lambda: 0.0
+
+
+def be_changing(partition: Partition[int]) -> None:
+    partition.is_changing = True
+
+
+def nothing(_: Partition[int]) -> None:
+    """Only the chunk is in the way."""
+
+
+REASONS: dict[str, tuple[Callable[[Partition[int]], object], int]] = {
+    "it is closed": (Partition.close, 1),
+    "a change is under way": (be_changing, 1),
+    "a producer waits": (wait_in_line, 1),
+    "a flush waits": (watch, 1),
+    "the oldest item's age counts": (linger, 1),
+    "threads put, too": (lambda partition: partition.share(Guard()), 1),
+    "items wait": (lambda partition: partition.offer([1]), 1),
+    "it would be due": (nothing, 3),
+    "there is no room": (nothing, 5),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_it_does_not_begin_when(reason: str) -> None:
+    get_in_the_way, count = REASONS[reason]
+    partition = Partition[int](0, buffer_size=4, due_size=3)
+    partition.open()
+    get_in_the_way(partition)
+    before = list(partition.items), partition.limit
+    assert not partition.begin([0] * count)
+    assert (list(partition.items), partition.limit) == before
+
+
+def test_else_it_does_and_the_next_meet_no_edge_until_it_is_due() -> None:
+    partition = Partition[int](0, buffer_size=4, due_size=3)
+    partition.open()
+    assert partition.begin([1])
+    assert partition.items == [1]
+    by_offer = Partition[int](0, buffer_size=4, due_size=3)
+    by_offer.open()
+    by_offer.offer([1])
+    assert partition.limit == by_offer.limit
+    assert partition.guarded_limit == by_offer.guarded_limit
+
+
+def test_a_partition_can_be_shown() -> None:
+    partition = Partition[int](3, buffer_size=4, due_size=3)
+    partition.offer([1, 2])
+    assert str(partition) == "<Partition 3 open waiting=2>"
+    partition.close()
+    assert repr(partition).endswith(" 3 closed waiting=2>")
+    assert repr(partition).startswith("<Partition at 0x")
