@@ -7,7 +7,11 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.chunks import LENGTH
 from batchqueue_async._engine.lifecycle import Lifecycle
-from batchqueue_async._engine.one_type import WORTH_A_LOOK, continues, have_one_type
+from batchqueue_async._engine.one_type import (
+    WORTH_A_LOOK,
+    have_one_type,
+    have_type,
+)
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement
 from batchqueue_async._engine.sorting import (
@@ -91,10 +95,10 @@ class Intake(Generic[T]):
         if count > partition.limit - more:
             return False
         if more >= WORTH_A_LOOK and count == partition.alike:
-            partition.alike += more * continues(items, chunk)
-            if len(items) != count:
+            if have_type(chunk, type(items[0])):
+                partition.alike = count + more
+            elif len(items) != count:
                 # A metaclass put something in when it was compared.
-                partition.alike = 0
                 return False
         items.extend(chunk)
         return True

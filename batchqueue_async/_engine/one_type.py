@@ -16,11 +16,8 @@ def have_one_type(items: Sequence[object]) -> bool:
     return type(items[-1]) is first and [*map(type, items)].count(first) == len(items)
 
 
-def continues(items: Sequence[Any], chunk: Sequence[Any]) -> bool:
-    """Whether a chunk has one type, that of the items before it, which have one."""
-    item_type = type(chunk[-1])
-    if items and type(items[-1]) is not item_type:
-        return False
+def have_type(chunk: Sequence[Any], item_type: type) -> bool:
+    """Whether all have exactly this type."""
     try:
         return [*map(type, chunk)].count(item_type) == len(chunk)
     except Exception:  # noqa: BLE001 - a metaclass may do anything when compared

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from batchqueue_async._engine.accounts import Accounts, Watcher
 from batchqueue_async._engine.ages import Ages
 from batchqueue_async._engine.hold import Hold
-from batchqueue_async._engine.one_type import WORTH_A_LOOK, continues
+from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.waiting_line import Waiter, WaitingLine
 
 T = TypeVar("T")
@@ -258,7 +258,9 @@ class Partition(asyncio.Queue[T]):
             self.ages.note(self.accepted)
         more = len(chunk)
         if more >= WORTH_A_LOOK and len(self.items) == self.alike:
-            self.alike += more * continues(self.items, chunk)
+            first = self.items[0] if self.items else chunk[0]
+            if type(first) is type(chunk[-1]) and have_type(chunk, type(first)):
+                self.alike += more
         self.items.extend(chunk)
 
     def _forget(self, gone: list[T]) -> None:
@@ -297,9 +299,10 @@ class Partition(asyncio.Queue[T]):
             line.filled(head, len(items))
 
     def _set_limits(self) -> None:
-        if not self.items or self.is_closed or self.line.waiters:
+        count = len(self.items)
+        if not count or self.is_closed or self.line.waiters:
             limit = 0
-        elif len(self.items) < self._due_size:
+        elif count < self._due_size:
             limit = self._due_size - 1
         else:
             limit = self._maxsize - 1

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities
-from batchqueue_async._engine.chunks import chunks
+from batchqueue_async._engine.chunks import LENGTH, chunks
 from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
@@ -189,8 +189,11 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for what only its drain task can do.
         """
-        if type(items) is list and self._intake.put_whole(items):
-            return len(items)
+        if type(items) is list:
+            if self._intake.put_whole(items):
+                return len(items)
+            if len(items) <= LENGTH and self._lifecycle.admits():
+                return await self._intake.put_many(items)
         accepted = 0
         for chunk in chunks(items, self._intake.chunk_length):
             if self._lifecycle.admits():
