@@ -12,7 +12,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from benchmarks.contender import Counter, Items
+from benchmarks.contender import Counter, Items, all_set_aside
 from benchmarks.floor import FloorQueue
 from benchmarks.ours import beside
 from benchmarks.scale import LoopFactory, Scale
@@ -108,8 +108,7 @@ def cost(
     chunks = items.portions(cycles * per_cycle, per_cycle)
 
     async def run() -> float:
-        # One cycle more: it only warms up.
-        counter = Counter(items.types, (cycles + 1) * per_cycle)
+        counter = Counter(items.types, per_cycle)
         if config is None:
             floor = FloorQueue(per_cycle, counter.handlers)
             async with beside(floor.drain()):
@@ -119,7 +118,7 @@ def cost(
                 queue.add_handler(item_type, handle)
             return await in_cycles(queue.produce_many, chunks, counter)
 
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with all_set_aside(), asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(run())
 
 
@@ -131,10 +130,8 @@ async def in_cycles(
     """Produce a cycle's items only once the last cycle's are handled."""
     started = 0.0
     for chunk in [chunks[0], *chunks]:
-        left = counter.left - len(chunk)
+        counter.expect(len(chunk))
         await put_many(chunk)
-        # The cost of the loop's own turns belongs to it.
-        while counter.left > left:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await counter.wait()
         started = started or time.perf_counter()
     return (time.perf_counter() - started) / (len(chunks) * len(chunks[0]))

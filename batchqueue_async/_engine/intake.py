@@ -64,7 +64,7 @@ class Intake(Generic[T]):
 
         With thousands of partitions it takes more of them to make sorting worthwhile.
         """
-        return max(LENGTH, 64 * len(self._placement.partitions))
+        return max(LENGTH, 128 * len(self._placement.partitions))
 
     def put_now(self, item: T) -> bool:
         """Accept the item if there is room at once; else it counts as rejected."""
