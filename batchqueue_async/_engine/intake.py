@@ -202,7 +202,8 @@ class Intake(Generic[T]):
         accepted = 0
         if self.waits and not partition.is_closed:
             accepted = await self._wait_and_put(partition, chunk)
-        partition.reject(len(chunk) - accepted)
+        if accepted < len(chunk):
+            partition.reject(len(chunk) - accepted)
         return accepted
 
     async def _wait_and_put(self, partition: Partition[T], chunk: Sequence[T]) -> int:

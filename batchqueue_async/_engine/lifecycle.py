@@ -153,7 +153,8 @@ class Lifecycle(Generic[T]):
             BatchQueueError: Not started, or the caller is not on the queue's loop.
         """
         if self.state is State.RUNNING:
-            self.require_own_loop()
+            if asyncio._get_running_loop() is not self.loop:  # noqa: SLF001
+                self.require_own_loop()
             return True
         if self.state is State.NEW:
             msg = f"queue {self.name!r} is not started"

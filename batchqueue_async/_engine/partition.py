@@ -299,12 +299,10 @@ class Partition(asyncio.Queue[T]):
             line.filled(head, len(items))
 
     def _set_limits(self) -> None:
-        count = len(self.items)
-        if not count or self.is_closed or self.line.waiters:
-            limit = 0
-        elif count < self._due_size:
-            limit = self._due_size - 1
-        else:
-            limit = self._maxsize - 1
+        if self.line.waiters or self.is_closed or not self.items:
+            self.limit = self.guarded_limit = 0
+            return
+        size = self._due_size
+        limit = (size if len(self.items) < size else self._maxsize) - 1
         self.guarded_limit = limit
         self.limit = limit if self._guard is _UNGUARDED else 0

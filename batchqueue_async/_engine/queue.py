@@ -146,9 +146,8 @@ class BatchQueue(Generic[T]):
                 partition = self._routes[type(item)]
             except KeyError:
                 partition = _NOWHERE
-        items = partition.items
-        if len(items) < partition.limit:
-            items.append(item)
+        if len(partition.items) < partition.limit:
+            partition.items.append(item)
             return True
         if self._lifecycle.admits():
             return await self._intake.put(item)
@@ -170,9 +169,8 @@ class BatchQueue(Generic[T]):
                 partition = self._routes[type(item)]
             except KeyError:
                 partition = _NOWHERE
-        items = partition.items
-        if len(items) < partition.limit:
-            items.append(item)
+        if len(partition.items) < partition.limit:
+            partition.items.append(item)
             return True
         if self._lifecycle.admits():
             return self._intake.put_now(item)
