@@ -53,6 +53,7 @@ def types_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
                 "floor": partial(cost, None, items, loop, scale),
             },
             warm_up=False,
+            rounds=scale.of(9, 5),
         )
         ours, floor = found["adaptive"].median, found["floor"].median
         table.add(

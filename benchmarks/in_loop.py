@@ -8,7 +8,7 @@ from benchmarks.contender import BOUND, Contender, Items, in_loop_rate
 from benchmarks.floor import FloorQueue
 from benchmarks.scale import LoopFactory, Scale
 from benchmarks.table import Table
-from benchmarks.throughput import compare
+from benchmarks.throughput import COLUMNS, compare
 from benchmarks.turns import Turns
 
 AWAITED = "one by one"
@@ -26,7 +26,8 @@ def table(
     of_types = "1 type" if kinds == 1 else f"{kinds} types"
     title = f"In the loop, {of_types}, {loop_name}; at most {BOUND:,} items wait"
     rate = partial(in_loop_rate, items=items, loop=loop)
-    return compare(f"in loop/{loop_name}/{kinds}", title, contenders, rate, turns)
+    empty = Table(f"in loop/{loop_name}/{kinds}", title, COLUMNS)
+    return compare(empty, contenders, rate, turns)
 
 
 def library(kinds: int, scale: Scale) -> list[Contender]:

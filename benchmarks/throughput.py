@@ -23,16 +23,21 @@ Rate = Callable[[Contender], float]
 
 
 def compare(
-    key: str, title: str, contenders: Sequence[Contender], rate: Rate, turns: Turns
+    table: Table,
+    contenders: Sequence[Contender],
+    rate: Rate,
+    turns: Turns,
+    rounds: int | None = None,
 ) -> Table:
-    """Measure all who are installed, in turns; ratios are within a group."""
+    """Fill the table with all who are installed, in turns; ratios are of a group."""
     there = [
         each
         for each in contenders
         if is_installed(each.needs) and not (each.is_slow and turns.is_quick)
     ]
-    samples = turns.take({each.name: partial(rate, each) for each in there})
-    table = Table(key, title, COLUMNS)
+    samples = turns.take(
+        {each.name: partial(rate, each) for each in there}, rounds=rounds
+    )
     for each in there:
         mine = samples[each.name]
         floor = _median_of(there, samples, each.group, "floor")

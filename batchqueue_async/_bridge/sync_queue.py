@@ -80,6 +80,7 @@ class SyncBatchQueue(Generic[T]):
             except BaseException:
                 self._inbox.recover_guard()
                 raise
+            return self._inbox.put_one(partition, item, timeout)
         return self._inbox.put((item,), timeout) == 1
 
     def produce_many(self, items: Iterable[T], timeout: float | None = None) -> int:
