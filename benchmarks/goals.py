@@ -19,9 +19,9 @@ def _adaptive(verb: str) -> Callable[[Tables], str]:
     return lambda tables: f"adaptive partitions: {value(tables):.0%}"
 
 
-def _floor(kinds: int) -> Callable[[Tables], str]:
+def _floor(kinds: int, name: str = "the floor itself") -> Callable[[Tables], str]:
     rate = _in_loop(kinds, "floor: await put_many(1000)", "million/s")
-    return lambda tables: f"the floor itself: {rate(tables) / 1e6:.2f}"
+    return lambda tables: f"{name}: {rate(tables) / 1e6:.2f}"
 
 
 def _beside_anyio(tables: Tables) -> float:
@@ -109,7 +109,7 @@ GOALS = [
         28e6,
         "millions",
         _in_loop(100, MANY, "million/s"),
-        also=_floor(100),
+        also=_floor(100, "what grouping allows, the floor"),
     ),
     Goal("bridge, 1 thread, beside janus", 8.0, "times", _bridge(1, "janus", "we are")),
     Goal(

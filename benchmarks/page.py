@@ -26,7 +26,8 @@ Read the ratios: they come from one run on one machine. The *floor* is a list-sw
 written by hand, without any features: the least that such a queue can do
 (`benchmarks/floor.py`). "We are" says how many times faster the library is than the row
 at the same way of producing. "Spread" is the distance from the lowest sample to the
-highest, as a part of the median.
+highest, as a part of the median. The items are set aside from garbage collections
+(`gc.freeze`): whoever set one off would pay for all of them.
 """
 
 JAVA = """\
