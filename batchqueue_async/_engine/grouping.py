@@ -46,11 +46,11 @@ class Grouping(Generic[T]):
     def _sort(
         self, partition: Partition[T], items: list[T]
     ) -> tuple[dict[Registration | None, list[T]], dict[type, int]]:
-        # Grouping costs more per item than anything else: avoid it where all items
-        # have one type: the partition has, or it was seen when they came, or now.
         consumer = self._handlers.consumer
         if consumer is not None:
             return {consumer: items}, _NO_INDEXES
+        # Grouping costs more per item than anything else: avoid it where all items
+        # have one type: the partition has, or it was seen when they came, or now.
         if (
             partition.took_one_type
             or self._has_one_type(partition)

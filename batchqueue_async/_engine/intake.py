@@ -95,11 +95,12 @@ class Intake(Generic[T]):
         if count > partition.limit - more:
             return False
         if more >= WORTH_A_LOOK and count == partition.alike:
-            if have_type(chunk, type(items[0])):
-                partition.alike = count + more
-            elif len(items) != count:
-                # A metaclass put something in when it was compared.
+            is_alike = have_type(chunk, type(items[0]))
+            if len(items) != count:
+                # A `__del__`, a signal handler or a metaclass put something in.
                 return False
+            if is_alike:
+                partition.alike = count + more
         items.extend(chunk)
         return True
 

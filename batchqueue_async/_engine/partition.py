@@ -152,15 +152,16 @@ class Partition(asyncio.Queue[T]):
 
         As `offer` does it, for a fifth of the price. Nothing is due by that.
         """
+        # The one call of Python code comes first: a signal handler may run in it.
         if (
-            self.items
+            self.accounts.is_watched
             or len(chunk) >= self._due_size
             or self.is_closed
             or self.is_changing
             or self.line.waiters
-            or self.accounts.is_watched
             or self.ages.clock is not None
             or self._guard is not _UNGUARDED
+            or self.items
         ):
             return False
         self.items.extend(chunk)
@@ -263,20 +264,21 @@ class Partition(asyncio.Queue[T]):
                 self.alike += more
         self.items.extend(chunk)
 
-    def _forget(self, gone: list[T]) -> None:
+    def _forget(self, going: int) -> None:
+        """So many items are about to leave; known too few is better than too many."""
         if self.alike > 0:
-            self.alike = max(0, self.alike - len(gone))
+            self.alike = max(0, self.alike - going)
 
     def _remove(self, most: int | None) -> list[T]:
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
+            self._forget(len(items))
             self.items = []
-            taken = items
-        else:
-            taken = items[:most]
-            del items[:most]
-        self._forget(taken)
+            return items
+        self._forget(most)
+        taken = items[:most]
+        del items[:most]
         return taken
 
     def _serve_line(self) -> None:

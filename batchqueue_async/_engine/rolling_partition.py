@@ -60,11 +60,12 @@ class RollingPartition(Partition[T]):
     def _remove(self, most: int | None) -> list[T]:
         items = self._rolling
         if most is None or len(items) <= most:
+            self._forget(len(items))
             taken = list(items)
             items.clear()
-        else:
-            taken = list(islice(items, most))
-            for _ in range(most):
-                items.popleft()
-        self._forget(taken)
+            return taken
+        self._forget(most)
+        taken = list(islice(items, most))
+        for _ in range(most):
+            items.popleft()
         return taken

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from batchqueue_async._engine.accounts import Accounts
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._threads.guard import Guard
 
@@ -74,6 +75,23 @@ def test_it_does_not_begin_when(reason: str) -> None:
     before = list(partition.items), partition.limit
     assert not partition.begin([0] * count)
     assert (list(partition.items), partition.limit) == before
+
+
+def test_what_a_signal_handler_puts_in_meanwhile_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    partition = Partition[int](0, buffer_size=4, due_size=4)
+    partition.open()
+
+    def is_watched(_: Accounts) -> bool:
+        # It runs where Python code is entered, and here some is.
+        partition.offer([1])
+        return False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Accounts, "is_watched", property(is_watched))
+        assert not partition.begin([2] * 3)
+    assert partition.items == [1]
 
 
 def test_else_it_does_and_the_next_meet_no_edge_until_it_is_due() -> None:

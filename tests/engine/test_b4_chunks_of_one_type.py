@@ -15,7 +15,9 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from batchqueue_async._engine.one_type import WORTH_A_LOOK
+from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.rolling_partition import RollingPartition
 from tests.engine.every_loop import every_loop
 from tests.support.oracle import check_settled
 from tests.support.virtual_loop import VirtualTimeLoop
@@ -176,3 +178,48 @@ async def test_threads_chunks_are_seen_as_well() -> None:
     assert received[int] == [*range(LONG), *range(LONG)]
     assert received[str] == ["a", *"bc" * LONG]
     check_settled(queue)
+
+
+@every_loop
+async def test_what_comes_in_while_types_are_looked_at_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A `__del__` or a signal handler may produce at that moment."""
+    received: dict[type, list[Any]] = {int: [], str: []}
+    config = BatchQueueConfig[Any](
+        buffer_size=BUFFER, partitions=PartitionPolicy.fixed(1), max_batch=50
+    )
+    async with BatchQueue[Any]("q", config) as queue:
+        for item_type, items in received.items():
+            queue.add_handler(item_type, items.extend)
+
+        def looked(chunk: list[Any], item_type: type) -> bool:
+            assert queue.produce_nowait("between")
+            return have_type(chunk, item_type)
+
+        chunk = [*range(WORTH_A_LOOK)]
+        await queue.produce_many(chunk)
+        with monkeypatch.context() as patched:
+            patched.setattr("batchqueue_async._engine.intake.have_type", looked)
+            await queue.produce_many(chunk)
+    assert received == {int: [*chunk, *chunk], str: ["between"]}
+    check_settled(queue)
+
+
+def test_after_a_ctrl_c_in_a_displacement_no_more_is_known_than_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    partition = RollingPartition[int](0, LONG, LONG, on_drop=lambda _: None)
+    partition.alike = 0
+    partition.open()
+    assert partition.offer([0] * LONG) == LONG == partition.alike
+
+    def ctrl_c(_: Partition[int], going: int) -> None:
+        assert going == 1
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Partition, "_forget", ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            partition.offer([1])
+    assert partition.alike <= len(partition.items)
