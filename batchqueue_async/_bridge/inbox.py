@@ -134,7 +134,7 @@ class Inbox(Generic[T]):
             self.guard.release()
 
     def _wake_loop(self) -> None:
-        # By hand: `contextlib.suppress` takes as long as the rest of a lone item's way.
+        # By hand: `contextlib.suppress` is three calls more on a lone item's way.
         try:  # noqa: SIM105
             self.port.loop.call_soon_threadsafe(self._deliver_news)
         except RuntimeError:

@@ -19,7 +19,6 @@ class Nap:
         "_slept_until",
         "_timer",
         "_until",
-        "is_on",
         "started",
     )
 
@@ -31,7 +30,10 @@ class Nap:
         self._slept_until = 0.0
         self._is_called = False
         self.started = 0.0
-        self.is_on = False
+
+    @property
+    def is_on(self) -> bool:
+        return self._sleeper is not None
 
     async def sleep(self, until: float | None) -> float:
         """Sleep; without `until` only `wake` or `end_by` end it.
@@ -45,7 +47,6 @@ class Nap:
             self._is_called = False
             return self.started
         self._sleeper = self._loop.create_future()
-        self.is_on = True
         self._until = None
         self._slept_until = 0.0
         if until is not None:
@@ -54,7 +55,6 @@ class Nap:
             await self._sleeper
         finally:
             self._sleeper = None
-            self.is_on = False
             self._cancel_timer()
         return max(self._loop.time(), self._slept_until)
 

@@ -7,6 +7,7 @@ Invariants:
   so "settled up to a position" needs no record of single batches.
 * `len(items) < limit` means that one more item meets no edge (empty, due, full), no
   line, no close and no other thread: the hot path may append without asking.
+* The first `alike` items, all that wait or fewer, have one type.
 * Nothing gets in while `is_changing`. Only a `__del__` or a signal handler that runs in
   the middle of a change, on the same thread, sees that: the guard is reentrant.
 """
