@@ -102,8 +102,9 @@ def test_last_words_find_the_queue_in_order(
     assert not LastWords.errors
     assert len(LastWords.waiting) > 100
     assert max(LastWords.waiting) <= buffer_size
-    assert max(batches) <= buffer_size
     assert queue.shutdown(10) == []
+    # Only now: producers that drop can be done before the loop's first turn.
+    assert max(batches) <= buffer_size
     stats = check_settled(queue)
     assert stats.accepted == accepted + len(LastWords.accepted)
     assert stats.handled == sum(batches) == stats.accepted - stats.dropped
