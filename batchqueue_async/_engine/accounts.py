@@ -47,11 +47,12 @@ class Accounts:
         self.taken_out = 0
         # First positions of what was taken and is not settled, in ascending order.
         self._unsettled: list[int] = []
-        self._watchers: list[tuple[int, Watcher]] = []
+        # None where nobody watches: one object less to look at.
+        self._watchers: list[tuple[int, Watcher]] | None = None
 
     @property
     def is_watched(self) -> bool:
-        return bool(self._watchers)
+        return self._watchers is not None
 
     @property
     def settled(self) -> int:
@@ -85,7 +86,7 @@ class Accounts:
         unsettled = self._unsettled
         # The oldest one is settled first, unless it is retried.
         del unsettled[0 if unsettled[0] == first else bisect_left(unsettled, first)]
-        if self._watchers:
+        if self._watchers is not None:
             self.tell_watchers()
 
     def remove_waiting(self, outcome: Outcome, count: int) -> None:
@@ -101,19 +102,21 @@ class Accounts:
         """
         if position <= self._settled_to():
             return False
-        self._watchers.append((position, watcher))
+        self._watchers = [*(self._watchers or ()), (position, watcher)]
         return True
 
     def unwatch(self, watcher: Watcher) -> None:
-        self._watchers = [each for each in self._watchers if each[1] is not watcher]
+        watchers = self._watchers or ()
+        self._watchers = [each for each in watchers if each[1] is not watcher] or None
 
     def tell_watchers(self) -> None:
         """Tell those whose position is reached."""
-        if not self._watchers:
+        watchers = self._watchers
+        if watchers is None:
             return
         settled = self._settled_to()
-        told = [each for each in self._watchers if each[0] <= settled]
-        self._watchers = [each for each in self._watchers if each[0] > settled]
+        told = [each for each in watchers if each[0] <= settled]
+        self._watchers = [each for each in watchers if each[0] > settled] or None
         for _, watcher in told:
             watcher.reached()
 

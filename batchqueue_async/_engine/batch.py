@@ -130,11 +130,11 @@ class Batch(Generic[T]):
     def hold(self) -> None:
         """Keep further items of these partitions back until `release`."""
         for share in self.shares:
-            share.partition.hold.add()
+            share.partition.hold()
 
     def release(self) -> None:
         for share in self.shares:
-            share.partition.hold.remove()
+            share.partition.release()
 
     def pieces(self, most: int | None) -> list[Batch[T]]:
         """Return batches of at most `most` items, in order, in place of this one."""

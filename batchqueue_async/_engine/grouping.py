@@ -33,10 +33,11 @@ class Grouping(Generic[T]):
             lists, firsts = self._sort(partition, items)
         except Exception:  # noqa: BLE001 - a metaclass may do anything
             lists, firsts = self._sort_by_identity(items), _NO_INDEXES
-        batches, first = self._batches, partition.taken_from
+        batches = self._batches
+        first = taken_from = partition.accounts.taken_out - len(items)
         for registration, own in lists.items():
             if firsts:
-                first = partition.taken_from + firsts[type(own[0])]
+                first = taken_from + firsts[type(own[0])]
             batch = batches.get(registration)
             if batch is None:
                 batches[registration] = Batch(registration, own, partition, first)
@@ -72,7 +73,7 @@ class Grouping(Generic[T]):
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
         lists: defaultdict[type, list[T]] = defaultdict(list)
-        for item in items:
+        for item in items.copy():
             lists[type(item)].append(item)
         of = self._handlers.of
         by_handler = dict(zip(map(of, lists), lists.values(), strict=True))

@@ -58,24 +58,27 @@ class Handoffs(Generic[T]):
         }
         while self._under_way:
             for move in list(self._under_way):
-                if fences[move.old].done() and not move.partition.hold.is_on:
+                if fences[move.old].done() and move.partition.held is None:
                     self._finish(move)
             left = deadline - loop.time()
             if not self._under_way or left <= 0:
                 break
             # A batch may be parked, and hold its partition, until the cycle's end.
             await asyncio.wait(
-                {
-                    fences[move.old]
-                    if not fences[move.old].done()
-                    else move.partition.hold.lifted()
-                    for move in self._under_way
-                },
+                {self._obstacle(move, fences[move.old]) for move in self._under_way},
                 timeout=left,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         # Where an old owner's cycle outlasts the time, it keeps what it has.
         self.call_off()
+
+    @staticmethod
+    def _obstacle(
+        move: Move[T], fence: asyncio.Future[None]
+    ) -> asyncio.Future[None]:
+        """Return what is to be waited for before the move can be finished."""
+        held = move.partition.held
+        return held.lifted() if fence.done() and held is not None else fence
 
     def _finish(self, move: Move[T]) -> None:
         """Grant, unless a handler of the new owner waits here for the old one."""

@@ -10,27 +10,26 @@ import asyncio
 
 
 class Hold:
-    """On while anybody keeps it on."""
+    """On while anybody keeps it on; there is none where nobody does."""
 
-    __slots__ = ("_count", "_lifted", "is_on")
+    __slots__ = ("_count", "_lifted")
 
     def __init__(self) -> None:
         self._count = 0
         self._lifted: list[asyncio.Future[None]] = []
-        self.is_on = False
 
     def add(self) -> None:
         self._count += 1
-        self.is_on = True
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
+        """Undo one `add`; returns whether it is still on."""
         self._count -= 1
         if not self._count:
-            self.is_on = False
             for lifted in self._lifted:
                 if not lifted.done():
                     lifted.set_result(None)
             self._lifted.clear()
+        return self._count > 0
 
     def lifted(self) -> asyncio.Future[None]:
         """Return a future that is done when it is off."""

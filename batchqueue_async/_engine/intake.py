@@ -159,10 +159,10 @@ class Intake(Generic[T]):
                 # As in the hot path for one item: no edge is met.
                 partition.items.extend(run)
                 accepted += count
-            elif count and partition.begin(run):
+            elif partition.begin(run):
                 begun.append(partition)
                 accepted += count
-            elif count:
+            else:
                 placed = self._offer(partition, run)
                 accepted += placed
                 if placed < count:

@@ -89,12 +89,12 @@ class Schedule(Generic[T]):
         return [
             partition
             for partition in self._share.partitions_of(self._drain_task)
-            if partition.items and not partition.hold.is_on
+            if partition.items and partition.held is None
         ]
 
     def _may_take(self, partition: Partition[T]) -> bool:
         owner = self._share.owner_of(partition)
-        can_take = bool(partition.items) and not partition.hold.is_on
+        can_take = bool(partition.items) and partition.held is None
         return can_take and owner == self._drain_task
 
     def arrival_ends_nap(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.one_type import have_one_type
@@ -48,7 +48,7 @@ class Sorter(Generic[T]):
     """Sorts chunk after chunk into lists that it keeps: for types on one loop.
 
     Half of the price of `sorted_runs` with many types is for dicts and lists, which
-    are always the same. Use the runs of one `sort`, then `clear` it.
+    are always the same. Use up what `sort` yields, or `clear` it.
     """
 
     __slots__ = (
@@ -72,12 +72,25 @@ class Sorter(Generic[T]):
         """
         return not self._is_in_use and len(chunk) >= 5 * len(self._runs)
 
-    def sort(self, chunk: Sequence[T]) -> Iterable[Run[T]]:
-        """Return the chunk's items by partition; their lists are good until `clear`.
-
-        All partitions are there, those without items, too.
-        """
+    def sort(self, chunk: Sequence[T]) -> Iterator[Run[T]]:
+        """Yield the chunk's items by partition; each list is good until the next."""
         self._is_in_use = True
+        self._sort(chunk)
+        for partition, run in self._runs.items():
+            if run:
+                yield partition, run
+                # Now, while its items are in the processor's caches.
+                run.clear()
+        self._is_in_use = False
+
+    def clear(self) -> None:
+        """Forget what an error has left there."""
+        if self._is_in_use:
+            for run in self._runs.values():
+                run.clear()
+            self._is_in_use = False
+
+    def _sort(self, chunk: Sequence[T]) -> None:
         by_type = self._by_type
         items = iter(chunk)
         while True:
@@ -88,12 +101,7 @@ class Sorter(Generic[T]):
                 self._learn(item)
                 by_type[type(item)].append(item)
             else:
-                return self._runs.items()
-
-    def clear(self) -> None:
-        for run in self._runs.values():
-            run.clear()
-        self._is_in_use = False
+                return
 
     def _learn(self, item: T) -> None:
         partition = self._placement.partition_of(item)
