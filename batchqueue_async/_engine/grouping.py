@@ -73,7 +73,7 @@ class Grouping(Generic[T]):
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
         lists: defaultdict[type, list[T]] = defaultdict(list)
-        for item in items.copy():
+        for item in items:
             lists[type(item)].append(item)
         of = self._handlers.of
         by_handler = dict(zip(map(of, lists), lists.values(), strict=True))

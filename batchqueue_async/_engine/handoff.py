@@ -73,9 +73,7 @@ class Handoffs(Generic[T]):
         self.call_off()
 
     @staticmethod
-    def _obstacle(
-        move: Move[T], fence: asyncio.Future[None]
-    ) -> asyncio.Future[None]:
+    def _obstacle(move: Move[T], fence: asyncio.Future[None]) -> asyncio.Future[None]:
         """Return what is to be waited for before the move can be finished."""
         held = move.partition.held
         return held.lifted() if fence.done() and held is not None else fence

@@ -79,10 +79,16 @@ class Schedule(Generic[T]):
         if self._pace.is_mixed or len(due) <= TOGETHER:
             yield due
             return
+        owner_of, own = self._share.owner_of, self._drain_task
         for start in range(0, len(due), TOGETHER):
-            part = due[start : start + TOGETHER]
             # Handlers were called since it was looked at.
-            yield [each for each in part if self._may_take(each)]
+            yield [
+                partition
+                for partition in due[start : start + TOGETHER]
+                if partition.items
+                and partition.held is None
+                and owner_of(partition) == own
+            ]
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
@@ -91,11 +97,6 @@ class Schedule(Generic[T]):
             for partition in self._share.partitions_of(self._drain_task)
             if partition.items and partition.held is None
         ]
-
-    def _may_take(self, partition: Partition[T]) -> bool:
-        owner = self._share.owner_of(partition)
-        can_take = bool(partition.items) and partition.held is None
-        return can_take and owner == self._drain_task
 
     def arrival_ends_nap(
         self, partition: Partition[T], nap_started: float, now: float

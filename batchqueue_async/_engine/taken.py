@@ -19,6 +19,9 @@ from batchqueue_async._engine.registration import Registration
 
 T = TypeVar("T")
 
+# What waits in more partitions than these does not stay in the processor's caches.
+MANY = 64
+
 
 class Taken(Generic[T]):
     """Takes from partitions, and delivers what it took, oldest first."""
@@ -60,8 +63,14 @@ class Taken(Generic[T]):
     ) -> None:
         """Take what is due: parked batches first, then from each of the partitions."""
         collected = [] if self._open else self.parked.take_due(now)
+        is_far = len(partitions) > MANY
         for partition in partitions:
-            grouping.add(partition, partition.take(most))
+            items = partition.take(most)
+            if is_far:
+                # They came long ago, among the others'. A copy fetches them into the
+                # processor's caches all at once; sorting would wait for one by one.
+                items.copy()
+            grouping.add(partition, items)
         collected.extend(grouping.batches(most))
         # Whatever a cancellation left there comes first.
         self._open[:0] = reversed(collected)

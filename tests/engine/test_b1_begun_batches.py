@@ -1,10 +1,9 @@
 """B1 and D2: a chunk's run may begin a batch only where nothing stands before it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from batchqueue_async._engine.accounts import Accounts
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._threads.guard import Guard
 
@@ -43,6 +42,7 @@ def watch(partition: Partition[int]) -> None:
 
 def linger(partition: Partition[int]) -> None:
     partition.ages.clock = lambda: 0.0
+    partition.open()
 
 
 def be_changing(partition: Partition[int]) -> None:
@@ -77,21 +77,63 @@ def test_it_does_not_begin_when(reason: str) -> None:
     assert (list(partition.items), partition.limit) == before
 
 
-def test_what_a_signal_handler_puts_in_meanwhile_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Chunk(list[int]):
+    """Runs code where a signal handler may run, when it is measured or gone through."""
+
+    def __init__(
+        self,
+        items: Sequence[int],
+        measured: Callable[[], object] = int,
+        gone_through: Callable[[], object] = int,
+    ) -> None:
+        super().__init__(items)
+        self.measured = measured
+        self.gone_through = gone_through
+
+    def __len__(self) -> int:
+        self.measured()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        yield from super().__iter__()
+        self.gone_through()
+
+
+def test_what_a_signal_handler_puts_in_meanwhile_counts() -> None:
     partition = Partition[int](0, buffer_size=4, due_size=4)
     partition.open()
-
-    def is_watched(_: Accounts) -> bool:
-        # It runs where Python code is entered, and here some is.
-        partition.offer([1])
-        return False
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Accounts, "is_watched", property(is_watched))
-        assert not partition.begin([2] * 3)
+    chunk = Chunk([2] * 3, measured=lambda: partition.offer([1]))
+    assert not partition.begin(chunk)
     assert partition.items == [1]
+
+
+def test_a_close_by_a_signal_handler_meanwhile_stays() -> None:
+    partition = Partition[int](0, buffer_size=4, due_size=4)
+    partition.open()
+    assert partition.begin(Chunk([2] * 2, gone_through=partition.close))
+    assert partition.items == [2] * 2
+    assert partition.limit == partition.guarded_limit == 0
+
+
+def test_once_nobody_waits_in_line_a_batch_begins_again() -> None:
+    partition = Partition[int](0, buffer_size=4, due_size=4)
+    partition.open()
+    waiter = Asleep()
+    partition.wait_in_line(waiter)
+    assert not partition.begin([1])
+    partition.leave_line(waiter)
+    assert partition.begin([1])
+
+
+def test_once_nobody_watches_the_next_take_lets_a_batch_begin_again() -> None:
+    partition = Partition[int](0, buffer_size=4, due_size=4)
+    partition.open()
+    watch(partition)
+    partition.accounts.open(0)
+    partition.accounts.settle("handled", 1, 0)
+    assert partition.offer([2]) == 1
+    assert partition.take(None) == [2]
+    assert partition.begin([3])
 
 
 def test_else_it_does_and_the_next_meet_no_edge_until_it_is_due() -> None:

@@ -76,7 +76,7 @@ class Stage:
         """Whether a drain task may have a reason not to take what waits."""
         return (
             bool(self.ledger.calls)
-            or any(each.hold.is_on for each in self.ledger.partitions)
+            or any(each.held is not None for each in self.ledger.partitions)
             or any(each.owner is None for each in self.queue.stats().partitions)
         )
 
