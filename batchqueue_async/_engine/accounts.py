@@ -24,7 +24,6 @@ class Accounts:
 
     __slots__ = (
         "_unsettled",
-        "_watchers",
         "dropped",
         "failed",
         "handled",
@@ -33,6 +32,7 @@ class Accounts:
         "returned",
         "taken_out",
         "unhandled",
+        "watchers",
     )
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class Accounts:
         # First positions of what was taken and is not settled, in ascending order.
         self._unsettled: list[int] = []
         # None where nobody watches: one object less to look at.
-        self._watchers: list[tuple[int, Watcher]] | None = None
+        self.watchers: list[tuple[int, Watcher]] | None = None
 
     @property
     def is_watched(self) -> bool:
-        return self._watchers is not None
+        return self.watchers is not None
 
     @property
     def settled(self) -> int:
@@ -86,7 +86,7 @@ class Accounts:
         unsettled = self._unsettled
         # The oldest one is settled first, unless it is retried.
         del unsettled[0 if unsettled[0] == first else bisect_left(unsettled, first)]
-        if self._watchers is not None:
+        if self.watchers is not None:
             self.tell_watchers()
 
     def remove_waiting(self, outcome: Outcome, count: int) -> None:
@@ -102,21 +102,21 @@ class Accounts:
         """
         if position <= self._settled_to():
             return False
-        self._watchers = [*(self._watchers or ()), (position, watcher)]
+        self.watchers = [*(self.watchers or ()), (position, watcher)]
         return True
 
     def unwatch(self, watcher: Watcher) -> None:
-        watchers = self._watchers or ()
-        self._watchers = [each for each in watchers if each[1] is not watcher] or None
+        watchers = self.watchers or ()
+        self.watchers = [each for each in watchers if each[1] is not watcher] or None
 
     def tell_watchers(self) -> None:
         """Tell those whose position is reached."""
-        watchers = self._watchers
+        watchers = self.watchers
         if watchers is None:
             return
         settled = self._settled_to()
         told = [each for each in watchers if each[0] <= settled]
-        self._watchers = [each for each in watchers if each[0] > settled] or None
+        self.watchers = [each for each in watchers if each[0] > settled] or None
         for _, watcher in told:
             watcher.reached()
 

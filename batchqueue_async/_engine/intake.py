@@ -219,9 +219,10 @@ class Intake(Generic[T]):
         try:
             self._refuse_deadlock(partition, waiter)
             while not partition.is_closed:
-                accepted += partition.offer_in_turn(waiter, chunk[accepted:])
-                if accepted == len(chunk):
-                    break
+                if waiter.granted:
+                    accepted += partition.offer_in_turn(waiter, chunk[accepted:])
+                    if accepted == len(chunk):
+                        break
                 self._lifecycle.notice(partition)
                 with self._own_work.waiting(lambda: not waiter.granted):
                     await waiter.wait()

@@ -37,6 +37,7 @@ class Partition(asyncio.Queue[T]):
     # Slots are near each other in memory: that counts, with many partitions.
     __slots__ = (
         "_due_size",
+        "_full_at",
         "_guard",
         "_maxsize",
         "accounts",
@@ -86,6 +87,7 @@ class Partition(asyncio.Queue[T]):
         self.guarded_limit = 0
         self._guard = _UNGUARDED
         self._due_size = min(due_size, buffer_size)
+        self._full_at = buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
@@ -174,6 +176,8 @@ class Partition(asyncio.Queue[T]):
         """Accept as many of the chunk's first items as there is room for."""
         with self._guard:
             if self.is_closed or self.is_changing or self.line.waiters:
+                return 0
+            if len(self.items) >= self._full_at:
                 return 0
             self.is_changing = True
             self.limit = self.guarded_limit = 0
@@ -319,16 +323,16 @@ class Partition(asyncio.Queue[T]):
             line.filled(head, len(items))
 
     def _set_limits(self) -> None:
-        self.is_plain = self._guard is _UNGUARDED and not (
-            self.is_closed
-            or self.line.waiters
-            or self.accounts.is_watched
-            or self.ages.clock is not None
-        )
-        if self.line.waiters or self.is_closed or not self.items:
+        if self.line.waiters or self.is_closed:
+            self.is_plain = False
             self.limit = self.guarded_limit = 0
             return
-        size = self._due_size
-        limit = (size if len(self.items) < size else self._maxsize) - 1
+        is_alone = self._guard is _UNGUARDED
+        self.is_plain = (
+            is_alone and self.ages.clock is None and self.accounts.watchers is None
+        )
+        count, limit = len(self.items), 0
+        if count:
+            limit = (self._due_size if count < self._due_size else self._maxsize) - 1
         self.guarded_limit = limit
-        self.limit = limit if self._guard is _UNGUARDED else 0
+        self.limit = limit if is_alone else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -26,6 +27,8 @@ class RollingPartition(Partition[T]):
         on_drop: Callable[[list[T]], None],
     ) -> None:
         super().__init__(index, buffer_size, due_size)
+        # There is always room.
+        self._full_at = sys.maxsize
         self._on_drop = on_drop
         self._displaced: list[T] = []
 

@@ -41,6 +41,7 @@ class LoopWaiter:
     """A producer that waits on the event loop."""
 
     __slots__ = (
+        "_is_called",
         "_is_shared",
         "_loop",
         "_signal",
@@ -63,7 +64,8 @@ class LoopWaiter:
         self.drain_task = drain_task
         self.granted = 0
         self._loop = loop
-        self._signal: asyncio.Future[None] = loop.create_future()
+        self._signal: asyncio.Future[None] | None = None
+        self._is_called = False
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
@@ -73,7 +75,8 @@ class LoopWaiter:
             self._loop.call_soon_threadsafe(self._set_signal)
 
     def _set_signal(self) -> None:
-        if not self._signal.done():
+        self._is_called = True
+        if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
     def surrender(self) -> Sequence[Any]:
@@ -81,10 +84,10 @@ class LoopWaiter:
 
     async def wait(self) -> None:
         """Wait for the next `wake`; one that came before counts."""
-        try:
-            await self._signal
-        finally:
+        if not self._is_called:
             self._signal = self._loop.create_future()
+            await self._signal
+        self._is_called = False
 
 
 # Stands for the line where nobody ever waited: an empty deque takes 600 bytes.
