@@ -53,6 +53,10 @@ class Pace:
 # long before its handler is called has left the processor's caches by then.
 TOGETHER = 128
 
+# Loops wait in whole milliseconds, rounded up: that is what epoll counts in. Who is
+# to gather items for less than half of one would do it for twice as long and more.
+TICK = 0.001
+
 
 class Schedule(Generic[T]):
     """Looks at the partitions of one drain task, and decides by the clock."""
@@ -107,7 +111,7 @@ class Schedule(Generic[T]):
         if self._pace.linger:
             return self._due_at(partition, now)
         # A nap's first part is kept: it is what makes batches under load.
-        return max(now, nap_started + self._pace.idle.shortest)
+        return self._gathered_at(nap_started, now)
 
     def gather_until(self, started: float, now: float) -> float:
         """Return when the next cycle may start after one that delivered.
@@ -119,7 +123,13 @@ class Schedule(Generic[T]):
         waiting = self.waiting()
         if not waiting or self._pace.linger or any(each.is_due for each in waiting):
             return now
-        return max(now, started + self._pace.idle.shortest)
+        return self._gathered_at(started, now)
+
+    def _gathered_at(self, since: float, now: float) -> float:
+        """Return when items have gathered for long enough: one shortest nap."""
+        shortest = self._pace.idle.shortest
+        until = since + shortest
+        return now if until - now < min(TICK, shortest) / 2 else until
 
     def nap_until(
         self, parked: Iterable[float], empty_cycles: int, now: float

@@ -68,6 +68,26 @@ class TestNap:
         waited = [b - a for a, b in zip(produced, handled, strict=True)]
         assert max(waited) <= 1.0 + 1e-9
 
+    @pytest.mark.parametrize("shortest", [0.001, 0.000_4])
+    @pytest.mark.parametrize("asleep", [0.1, 0.4, 0.6, 0.9])
+    async def test_no_item_waits_for_a_rest_that_a_timer_would_double(
+        self, handler: RecordingHandler[int], shortest: float, asleep: float
+    ) -> None:
+        """Real timers count whole milliseconds: half of one and less would be two."""
+        config = BatchQueueConfig[int](idle=IdleBackoff(shortest, 1000.0))
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(int, handler)
+            await asyncio.sleep(100.0)
+            await queue.produce(0)
+            await turns()
+            assert handler.times == [now()]
+            await asyncio.sleep(asleep * shortest)
+            began = now()
+            await queue.produce(1)
+            await asyncio.sleep(1.0)
+            rest = (1 - asleep) * shortest if asleep < 0.5 else 0.0
+            assert handler.times[1] - began == pytest.approx(rest, abs=1e-5)
+
     async def test_produce_nowait_and_produce_many_end_it_too(
         self, handler: RecordingHandler[int]
     ) -> None:
