@@ -18,6 +18,7 @@ from batchqueue_async._engine.sorting import (
     Placement,
     Run,
     Sorter,
+    runs_of,
     sole_partition,
     sorted_runs,
 )
@@ -138,18 +139,33 @@ class Intake(Generic[T]):
             return 0, []
         sole = sole_partition(chunk, self._placement)
         if sole is not None:
-            return self._place_runs([(sole, chunk)])
+            return self._place_run(sole, chunk)
         if self._placement.first.is_shared():
             # Each placing takes the guard, so the fewest are the cheapest.
             return self._place_runs(sorted_runs(chunk, self._placement))
         if self._sorter is None or not self._sorter.suits(chunk):
             return self._place_each(chunk)
+        is_empty = False
         try:
-            return self._place_runs(self._sorter.sort(chunk))
+            placed = self._place_runs(self._sorter.sort(chunk))
+            is_empty = True
         finally:
-            self._sorter.clear()
+            self._sorter.end(is_empty=is_empty)
+        return placed
 
-    def _place_runs(self, runs: Iterable[Run[T]]) -> tuple[int, list[Run[T]]]:
+    def _place_run(
+        self, partition: Partition[T], run: Sequence[T]
+    ) -> tuple[int, list[Run[T]]]:
+        if partition.begin(run):
+            self._lifecycle.notice(partition)
+            return len(run), []
+        placed = self._offer(partition, run)
+        return placed, [(partition, run[placed:])] if placed < len(run) else []
+
+    def _place_runs(
+        self, runs: Iterable[tuple[Partition[T], list[T]]]
+    ) -> tuple[int, list[Run[T]]]:
+        """Place what there is room for, and empty the lists."""
         accepted = 0
         rest: list[Run[T]] = []
         begun: list[Partition[T]] = []
@@ -159,6 +175,8 @@ class Intake(Generic[T]):
                 # As in the hot path for one item: no edge is met.
                 partition.items.extend(run)
                 accepted += count
+            elif not count:
+                continue
             elif partition.begin(run):
                 begun.append(partition)
                 accepted += count
@@ -167,6 +185,8 @@ class Intake(Generic[T]):
                 accepted += placed
                 if placed < count:
                     rest.append((partition, run[placed:]))
+            # Here and now: its items are in the processor's caches.
+            run.clear()
         self._lifecycle.notice_all(begun)
         return accepted, rest
 
@@ -239,6 +259,6 @@ class Intake(Generic[T]):
             )
             raise WouldDeadlock(msg)
 
-    def runs(self, chunk: Sequence[T]) -> list[Run[T]]:
+    def runs(self, chunk: Sequence[T]) -> Sequence[Run[T]]:
         """Sort a chunk by partition, on any thread that holds the guard."""
-        return sorted_runs(chunk, self._placement)
+        return runs_of(chunk, self._placement)

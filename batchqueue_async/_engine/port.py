@@ -28,7 +28,7 @@ class Port(Generic[T]):
     routes: dict[type, Partition[T]]
     """Read by other threads for types whose partition is settled."""
     partitions: list[Partition[T]]
-    runs: Callable[[Sequence[T]], list[tuple[Partition[T], Sequence[T]]]]
+    runs: Callable[[Sequence[T]], Sequence[tuple[Partition[T], Sequence[T]]]]
     """Sorts a chunk by partition; safe under the shared guard."""
     own_work: OwnWork
     """What the calling handler's own drain task has to do, if a handler calls."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.one_type import have_one_type
@@ -23,13 +23,20 @@ def sole_partition(chunk: Sequence[T], placement: Placement[T]) -> Partition[T] 
     return sole
 
 
-def sorted_runs(chunk: Sequence[T], placement: Placement[T]) -> list[Run[T]]:
+def runs_of(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Run[T]]:
     """Return a chunk's items by partition; on any thread that holds the guard."""
     if not chunk:
         return []
     sole = sole_partition(chunk, placement)
     if sole is not None:
         return [(sole, chunk)]
+    return sorted_runs(chunk, placement)
+
+
+def sorted_runs(
+    chunk: Sequence[T], placement: Placement[T]
+) -> list[tuple[Partition[T], list[T]]]:
+    """Do the same for what is known to need sorting."""
     runs: dict[Partition[T], list[T]] = {}
     by_type: dict[type, list[T]] = {}
     routes, of = placement.routes, placement.partition_of
@@ -48,7 +55,7 @@ class Sorter(Generic[T]):
     """Sorts chunk after chunk into lists that it keeps: for types on one loop.
 
     Half of the price of `sorted_runs` with many types is for dicts and lists, which
-    are always the same. Use up what `sort` yields, or `clear` it.
+    are always the same. Empty the runs of one `sort`, then `end` it.
     """
 
     __slots__ = (
@@ -72,25 +79,9 @@ class Sorter(Generic[T]):
         """
         return not self._is_in_use and len(chunk) >= 5 * len(self._runs)
 
-    def sort(self, chunk: Sequence[T]) -> Iterator[Run[T]]:
-        """Yield the chunk's items by partition; each list is good until the next."""
+    def sort(self, chunk: Sequence[T]) -> Iterable[tuple[Partition[T], list[T]]]:
+        """Return the chunk's items by partition, also of those that get none."""
         self._is_in_use = True
-        self._sort(chunk)
-        for partition, run in self._runs.items():
-            if run:
-                yield partition, run
-                # Now, while its items are in the processor's caches.
-                run.clear()
-        self._is_in_use = False
-
-    def clear(self) -> None:
-        """Forget what an error has left there."""
-        if self._is_in_use:
-            for run in self._runs.values():
-                run.clear()
-            self._is_in_use = False
-
-    def _sort(self, chunk: Sequence[T]) -> None:
         by_type = self._by_type
         items = iter(chunk)
         while True:
@@ -101,7 +92,14 @@ class Sorter(Generic[T]):
                 self._learn(item)
                 by_type[type(item)].append(item)
             else:
-                return
+                return self._runs.items()
+
+    def end(self, *, is_empty: bool) -> None:
+        """Be ready for the next chunk; after an error forget what it has left."""
+        if not is_empty:
+            for run in self._runs.values():
+                run.clear()
+        self._is_in_use = False
 
     def _learn(self, item: T) -> None:
         partition = self._placement.partition_of(item)
