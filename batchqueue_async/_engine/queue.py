@@ -187,11 +187,11 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Not started, or called from another loop or thread.
             WouldDeadlock: A handler would wait for what only its drain task can do.
         """
-        if type(items) is list:
-            if self._intake.put_whole(items):
-                return len(items)
-            if len(items) <= LENGTH and self._lifecycle.admits():
-                return await self._intake.put_many(items)
+        if type(items) is list and items and self._intake.put_whole(items):
+            return len(items)
+        is_open = self._lifecycle.admits()
+        if type(items) is list and len(items) <= LENGTH and is_open:
+            return await self._intake.put_many(items)
         accepted = 0
         for chunk in chunks(items, self._intake.chunk_length):
             if self._lifecycle.admits():

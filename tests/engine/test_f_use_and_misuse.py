@@ -2,11 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueError
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueError,
+    PartitionPolicy,
+)
 from tests.engine.every_loop import every_loop
 from tests.engine.observing import tasks_of
 from tests.support.recording_handler import RecordingHandler
@@ -42,6 +47,19 @@ class TestBeforeStart:
             await queue.produce_many(iter([1]))
         stats = queue.stats()
         assert (stats.accepted, stats.rejected) == (0, 0)
+
+    @pytest.mark.parametrize("partitions", [1, 3])
+    @pytest.mark.parametrize("nothing", [[], (), iter(())], ids=["[]", "()", "iter"])
+    async def test_produce_many_of_nothing_raises_too(
+        self, partitions: int, nothing: Iterable[int]
+    ) -> None:
+        policy = PartitionPolicy.fixed(partitions)
+        queue = BatchQueue("q", BatchQueueConfig[int](partitions=policy))
+        with pytest.raises(BatchQueueError, match="not started"):
+            await queue.produce_many(nothing)
+        async with queue:
+            assert await queue.produce_many(nothing) == 0
+        assert await queue.produce_many(nothing) == 0
 
     async def test_handlers_may_be_added_and_removed(self) -> None:
         handler = RecordingHandler[int]()
