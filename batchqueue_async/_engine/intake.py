@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.chunks import LENGTH
+from batchqueue_async._engine.in_line import InLine
 from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.one_type import (
     WORTH_A_LOOK,
@@ -22,9 +23,7 @@ from batchqueue_async._engine.sorting import (
     sole_partition,
     sorted_runs,
 )
-from batchqueue_async._engine.waiting_line import LoopWaiter
 from batchqueue_async._policies.buffering import WhenFull
-from batchqueue_async._policies.errors import WouldDeadlock
 
 T = TypeVar("T")
 
@@ -34,8 +33,7 @@ class Intake(Generic[T]):
 
     __slots__ = (
         "_lifecycle",
-        "_name",
-        "_own_work",
+        "_line",
         "_placement",
         "_sole",
         "_sorter",
@@ -55,9 +53,8 @@ class Intake(Generic[T]):
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
         self.waits = when_full is WhenFull.WAIT
-        self._name = lifecycle.name
         self._lifecycle = lifecycle
-        self._own_work = lifecycle.own_work
+        self._line = InLine(lifecycle)
 
     @property
     def chunk_length(self) -> int:
@@ -222,42 +219,10 @@ class Intake(Generic[T]):
     async def _put_rest(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         accepted = 0
         if self.waits and not partition.is_closed:
-            accepted = await self._wait_and_put(partition, chunk)
+            accepted = await self._line.put(partition, chunk)
         if accepted < len(chunk):
             partition.reject(len(chunk) - accepted)
         return accepted
-
-    async def _wait_and_put(self, partition: Partition[T], chunk: Sequence[T]) -> int:
-        waiter = LoopWaiter(
-            self._lifecycle.running_loop(),
-            len(chunk),
-            self._own_work.drain_task,
-            partition.is_shared,
-        )
-        partition.wait_in_line(waiter)
-        accepted = 0
-        try:
-            self._refuse_deadlock(partition, waiter)
-            while not partition.is_closed:
-                if waiter.granted:
-                    accepted += partition.offer_in_turn(waiter, chunk[accepted:])
-                    if accepted == len(chunk):
-                        break
-                self._lifecycle.notice(partition)
-                with self._own_work.waiting(lambda: not waiter.granted):
-                    await waiter.wait()
-        finally:
-            partition.leave_line(waiter)
-            self._lifecycle.notice(partition)
-        return accepted
-
-    def _refuse_deadlock(self, partition: Partition[T], waiter: LoopWaiter) -> None:
-        if waiter.granted < waiter.wants and self._own_work.includes(partition):
-            msg = (
-                f"a handler of {self._name!r} waits for room in partition "
-                f"{partition.index}, which only its own drain task empties"
-            )
-            raise WouldDeadlock(msg)
 
     def runs(self, chunk: Sequence[T]) -> Sequence[Run[T]]:
         """Sort a chunk by partition, on any thread that holds the guard."""
