@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Mark:
+    """Items from this position on came at this time, or later."""
+
+    position: int
+    time: float | None
+
 
 # Stands for the marks of who needs none: an empty deque takes 600 bytes.
-_NONE: deque[tuple[int, float | None]] = deque()
+_NONE: deque[Mark] = deque()
 
 
 class Ages:
@@ -31,16 +41,17 @@ class Ages:
         if self._marks is _NONE:
             self._marks = deque()
         now = self.clock()
-        if not self._marks or self._marks[-1][1] != now:
-            self._marks.append((position, now))
+        if not self._marks or self._marks[-1].time != now:
+            self._marks.append(Mark(position, now))
 
     def oldest(self, position: int, now: float) -> float:
         """Return when the item at `position`, the oldest, came at the earliest."""
-        while len(self._marks) > 1 and self._marks[1][0] <= position:
+        while len(self._marks) > 1 and self._marks[1].position <= position:
             self._marks.popleft()
-        for index, (first, time) in enumerate(self._marks):
-            if time is None:
+        # Of a copy: a signal handler may put in meanwhile, and make a mark.
+        for mark in tuple(self._marks):
+            if mark.time is None:
                 # It came from a thread; the loop sees it now for the first time.
-                self._marks[index] = (first, now)
-        time = self._marks[0][1] if self._marks else None
+                mark.time = now
+        time = self._marks[0].time if self._marks else None
         return now if time is None else time

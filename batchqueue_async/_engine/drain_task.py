@@ -115,6 +115,7 @@ class DrainTask(Generic[T]):
                 empty_cycles = 0
                 now = await self._gather(started)
             else:
+                self._nap.has_news = False
                 until = self._schedule.nap_until(
                     self.taken.parked.dues(), empty_cycles, self._loop.time()
                 )
@@ -132,6 +133,10 @@ class DrainTask(Generic[T]):
             self._nap.end_by(
                 self._schedule.arrival_ends_nap(partition, self._nap.started, now)
             )
+        else:
+            # It may be too late to be seen: a `__del__` or a signal handler puts in
+            # also between the look for what waits and the nap.
+            self._nap.has_news = True
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
@@ -182,6 +187,7 @@ class DrainTask(Generic[T]):
 
     async def _gather(self, started: float) -> float:
         now = self._loop.time()
+        self._nap.has_news = False
         until = self._schedule.gather_until(started, now)
         return now if until <= now else await self._nap.sleep(until)
 

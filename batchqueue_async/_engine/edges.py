@@ -45,6 +45,7 @@ class Edges(asyncio.Queue[T]):
         "items",
         "limit",
         "line",
+        "taken_from",
         "took_one_type",
     )
 
@@ -72,7 +73,10 @@ class Edges(asyncio.Queue[T]):
         # How many of its first items are known to have one type; -1 if nobody asks. To
         # look at a chunk that has just been made is cheaper than to look at it later.
         self.alike = -1
-        # Whether all of the last take had one type, as far as that is known.
+        # Of the last take: the position of its first item, and whether all of it had
+        # one type, as far as that is known. Noted with the take, since threads may
+        # displace items the moment after.
+        self.taken_from = 0
         self.took_one_type = False
         self.limit = 0
         # The same bound for other threads, which hold the guard.

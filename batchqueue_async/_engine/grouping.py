@@ -34,10 +34,10 @@ class Grouping(Generic[T]):
         except Exception:  # noqa: BLE001 - a metaclass may do anything
             lists, firsts = self._sort_by_identity(items), _NO_INDEXES
         batches = self._batches
-        first = taken_from = partition.accounts.taken_out - len(items)
+        first = partition.taken_from
         for registration, own in lists.items():
             if firsts:
-                first = taken_from + firsts[type(own[0])]
+                first = partition.taken_from + firsts[type(own[0])]
             batch = batches.get(registration)
             if batch is None:
                 batches[registration] = Batch(registration, own, partition, first)

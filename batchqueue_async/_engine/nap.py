@@ -19,6 +19,7 @@ class Nap:
         "_slept_until",
         "_timer",
         "_until",
+        "has_news",
         "started",
     )
 
@@ -29,6 +30,8 @@ class Nap:
         self._until: float | None = None
         self._slept_until = 0.0
         self._is_called = False
+        # An arrival that found no nap, since whoever is to nap looked around.
+        self.has_news = False
         self.started = 0.0
 
     @property
@@ -46,11 +49,13 @@ class Nap:
         if self._is_called:
             self._is_called = False
             return self.started
-        self._sleeper = self._loop.create_future()
         self._until = None
         self._slept_until = 0.0
+        self._sleeper = self._loop.create_future()
         if until is not None:
             self.end_by(until)
+        if self.has_news:
+            self.wake()
         try:
             await self._sleeper
         finally:
@@ -74,7 +79,12 @@ class Nap:
         if self._sleeper is None:
             self._is_called = True
         elif not self._sleeper.done():
-            self._sleeper.set_result(None)
+            # By hand: `contextlib.suppress` is three calls more.
+            try:  # noqa: SIM105
+                self._sleeper.set_result(None)
+            except asyncio.InvalidStateError:
+                # A signal handler was quicker.
+                pass
 
     def _timer_fired(self) -> None:
         self._timer = None

@@ -69,6 +69,9 @@ class Partition(Edges[T]):
 
     def wait_in_line(self, waiter: Waiter) -> None:
         with self._guard:
+            # There may be room: its chunk may have waited for another partition first.
+            self.is_plain = False
+            self.limit = self.guarded_limit = 0
             self.line.join(waiter)
             self._serve_line()
 
@@ -94,6 +97,7 @@ class Partition(Edges[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self._guard:
+            self.taken_from = self.accounts.taken_out
             known = self.alike
             taken = self._remove(most)
             self.took_one_type = known >= len(taken)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import TypeVar
 
 from batchqueue_async._engine.partition import Partition
@@ -64,11 +63,8 @@ class RollingPartition(Partition[T]):
         items = self._rolling
         if most is None or len(items) <= most:
             self._forget(len(items))
-            taken = list(items)
-            items.clear()
-            return taken
+            # What a `__del__` or a signal handler puts in from here on stays there.
+            self._rolling = self.items = deque()
+            return list(items)
         self._forget(most)
-        taken = list(islice(items, most))
-        for _ in range(most):
-            items.popleft()
-        return taken
+        return [items.popleft() for _ in range(most)]

@@ -1,0 +1,146 @@
+"""A1, C1, D2, F5: a `__del__`, a signal handler or a thread comes in between."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from batchqueue_async import BatchQueue
+from batchqueue_async._engine.ages import Ages
+from batchqueue_async._engine.drain_task import DrainTask
+from batchqueue_async._engine.grouping import Grouping
+from batchqueue_async._engine.handlers import Handlers
+from batchqueue_async._engine.nap import Nap
+from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.rolling_partition import RollingPartition
+from batchqueue_async._engine.schedule import Schedule
+from tests.engine.until import turns
+from tests.support.meddling import Once, before_each_line_of
+
+MOST_LINES = 100
+"""More than any of the functions here runs through."""
+
+
+def rolling(buffer_size: int, dropped: list[int]) -> RollingPartition[int]:
+    partition = RollingPartition[int](0, buffer_size, buffer_size, dropped.extend)
+    partition.open()
+    return partition
+
+
+async def consume(_: list[int]) -> None:
+    """Handle nothing."""
+
+
+def test_a_batch_keeps_the_position_that_it_was_taken_from() -> None:
+    """Threads displace items as soon as the take lets them: F5 counts positions."""
+    partition = rolling(4, [])
+    partition.offer([0, 1])
+    taken = partition.take(None)
+    partition.offer(range(100, 110))
+    handlers = Handlers(None)
+    handlers.add(Registration(consume, item_type=int))
+    grouping = Grouping[int](handlers, lambda _: False)
+    grouping.add(partition, taken)
+    assert [batch.first for batch in grouping.batches(None)] == [0]
+
+
+@pytest.mark.parametrize("most", [None, 3])
+@pytest.mark.parametrize("waiting", [3, 5, 8])
+def test_what_comes_during_a_take_is_taken_or_waits(
+    most: int | None, waiting: int
+) -> None:
+    for at in range(MOST_LINES):
+        dropped: list[int] = []
+        partition = rolling(8, dropped)
+        partition.offer(range(waiting))
+        meddler = Once(at, lambda put=partition.offer: put([99]))  # type: ignore[misc]
+        remove, take = RollingPartition._remove, Partition.take
+        with before_each_line_of(remove, take, act=meddler):
+            taken = partition.take(most)
+        found = sorted([*taken, *partition.items, *dropped])
+        assert found == [*range(waiting), *[99] * meddler.has_acted]
+        assert partition.accounts.in_flight == len(taken)
+        assert partition.accepted == len(found)
+        if not meddler.has_acted:
+            return
+    pytest.fail("it never came to an end")
+
+
+class InLine:
+    """A producer that waits, and somebody who puts in when it is woken."""
+
+    drain_task: int | None = None
+
+    def __init__(self, partition: Partition[int]) -> None:
+        self.wants = 2
+        self.granted = 0
+        self._partition = partition
+
+    def wake(self) -> None:
+        if len(self._partition.items) < self._partition.limit:
+            self._partition.items.append(99)
+
+    def surrender(self) -> Sequence[int]:
+        return ()
+
+
+def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> None:
+    partition = Partition[int](0, buffer_size=5, due_size=5)
+    partition.open()
+    partition.offer([1, 2, 3])
+    waiter = InLine(partition)
+    partition.wait_in_line(waiter)
+    assert partition.offer_in_turn(waiter, [4, 5]) == 2
+    assert partition.items == [1, 2, 3, 4, 5]
+
+
+def test_items_may_come_while_the_oldest_ones_age_is_looked_up() -> None:
+    times = iter([None, 1.0, *(float(n) for n in range(2, MOST_LINES))])
+    ages = Ages()
+    ages.clock = lambda: next(times)
+    ages.note(0)
+    ages.note(1)
+    with before_each_line_of(Ages.oldest, act=lambda: ages.note(2)):
+        assert ages.oldest(0, 5.0) == 5.0
+
+
+async def test_an_arrival_between_the_look_and_the_nap_is_not_slept_over() -> None:
+    """Without `on_idle` there is no timer that would find it."""
+    for at in range(10 * MOST_LINES):
+        handled: list[int] = []
+
+        async def consume(batch: list[int], handled: list[int] = handled) -> None:
+            handled.extend(batch)
+
+        async with BatchQueue[int]("q") as queue:
+            queue.add_handler(int, consume)
+            await asyncio.sleep(1.0)
+            meddler = Once(at, lambda put=queue.produce_nowait: put(1))  # type: ignore[misc]
+            steps = (
+                DrainTask._drain,
+                DrainTask._gather,
+                Schedule.waiting,
+                Schedule.nap_until,
+                Schedule.gather_until,
+                Nap.sleep,
+                Nap.end_by,
+            )
+            with before_each_line_of(*steps, act=meddler):
+                await queue.produce(0)
+                await turns()
+            await asyncio.sleep(1.0)
+            assert handled == [0, *[1] * meddler.has_acted]
+        if not meddler.has_acted:
+            return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("at", range(4))
+async def test_a_nap_may_be_ended_while_it_is_ended(at: int) -> None:
+    nap = Nap(asyncio.get_running_loop())
+    napping = asyncio.create_task(nap.sleep(None))
+    await turns()
+    with before_each_line_of(Nap.wake, act=Once(at, nap.wake)):
+        nap.wake()
+    await napping
