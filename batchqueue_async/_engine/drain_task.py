@@ -155,13 +155,16 @@ class DrainTask(Generic[T]):
         """Do one round; returns whether anything was delivered."""
         started = self._loop.time()
         called: set[Registration | None] = set()
+        found = False
         for due in self._due(now):
             self.taken.take(due, self._share.grouping(), self._max_batch, now)
-            called.update(self.taken.registrations())
-            await self.taken.deliver()
+            if self.taken.is_open:
+                found = True
+                if self._share.have_hooks:
+                    called.update(self.taken.registrations())
+                await self.taken.deliver()
             if self.taken.is_stopped:
                 break
-        found = bool(called)
         self.cycles += found
         if self.taken.is_stopped:
             return found

@@ -148,6 +148,11 @@ class Layout(Generic[T]):
     def partitions_of(self, drain_task: int) -> list[Partition[T]]:
         return [self.partitions[p] for p in self.ownership.owned_by(drain_task)]
 
+    @property
+    def have_hooks(self) -> bool:
+        """Whether there may be a handler with `on_idle` or `on_flush`."""
+        return self.handlers.have_hooks
+
     def handlers_of(self, drain_task: int) -> list[Registration]:
         """Return the handlers with `on_idle` or `on_flush` whose home it owns."""
         if not self.handlers.have_hooks:

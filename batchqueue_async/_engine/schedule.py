@@ -23,6 +23,10 @@ class Share(Protocol[T]):
     def owner_of(self, partition: Partition[T]) -> int | None:
         """Return the drain task that owns it now, or None in a handoff."""
 
+    @property
+    def have_hooks(self) -> bool:
+        """Whether there may be handlers with hooks."""
+
     def handlers_of(self, drain_task: int) -> list[Registration]:
         """Return the handlers whose hooks it calls now."""
 
