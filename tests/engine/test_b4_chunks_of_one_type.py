@@ -15,10 +15,12 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
+from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.one_type import WORTH_A_LOOK
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.rolling_partition import RollingPartition
 from tests.engine.every_loop import every_loop
+from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_settled
 from tests.support.virtual_loop import VirtualTimeLoop
 
@@ -180,10 +182,10 @@ async def test_threads_chunks_are_seen_as_well() -> None:
     check_settled(queue)
 
 
+# From the first line of `put_whole` to the one that looks whether anything has come.
+@pytest.mark.parametrize("line", range(9))
 @every_loop
-async def test_what_comes_in_while_types_are_looked_at_is_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_comes_in_while_types_are_looked_at_is_seen(line: int) -> None:
     """A `__del__` or a signal handler may produce at that moment."""
     received: dict[type, list[Any]] = {int: [], str: []}
     config = BatchQueueConfig[Any](
@@ -192,16 +194,12 @@ async def test_what_comes_in_while_types_are_looked_at_is_seen(
     async with BatchQueue[Any]("q", config) as queue:
         for item_type, items in received.items():
             queue.add_handler(item_type, items.extend)
-
-        def looked(chunk: list[Any], item_type: type) -> bool:
-            assert queue.produce_nowait("between")
-            return have_type(chunk, item_type)
-
         chunk = [*range(WORTH_A_LOOK)]
         await queue.produce_many(chunk)
-        with monkeypatch.context() as patched:
-            patched.setattr("batchqueue_async._engine.intake.have_type", looked)
+        meddler = Once(line, lambda: queue.produce_nowait("between"))
+        with before_each_line_of(Intake.put_whole, act=meddler):
             await queue.produce_many(chunk)
+        assert meddler.has_acted
     assert received == {int: [*chunk, *chunk], str: ["between"]}
     check_settled(queue)
 
