@@ -12,6 +12,8 @@ FILE = Path(__file__).parents[1] / "out" / "benchmarks.json"
 # Below these others hardly change a median.
 _QUIET_CORES = 0.15
 _QUIET_PART = 0.1
+# A virtual machine's host may slow it down without a trace but this.
+_STEADY_SPREAD = 0.15
 
 
 @dataclass
@@ -48,6 +50,8 @@ def said(noise: Mapping[str, float | None]) -> str:
         first = "What other processes did is not known here."
     elif others < _QUIET_CORES and part < _QUIET_PART:
         first = f"The machine was quiet: other processes used {others:.2f} cores."
+        if (noise["spread, median"] or 0.0) > _STEADY_SPREAD:
+            first += " BUT IT WAS NOT STEADY, so differences may be noise."
     else:
         first = (
             f"THE MACHINE WAS NOT QUIET: other processes used {others:.2f} cores, so "
