@@ -20,7 +20,7 @@ demo: .venv/.demo-installed ## Run a year of real flights through Spark and the 
 	@$(BIN)/python -m examples.flights $(ARGS)
 
 test: .venv/.dev-installed ## Run the tests.
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m tests $(ARGS)
 
 lint: .venv/.dev-installed ## Check style, types and the layers between packages.
 	$(BIN)/ruff check .
