@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from batchqueue_async._engine.edges import Edges
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
+from batchqueue_async._engine.partition_state import PartitionState
 from batchqueue_async._engine.waiting_line import Waiter
 
 T = TypeVar("T")
 
 
-class Partition(Edges[T]):
+class Partition(PartitionState[T]):
     """One partition. Every change is a plain method: decide here, await elsewhere."""
 
     __slots__ = ()

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _UNGUARDED: AbstractContextManager[Any] = nullcontext()
 
 
-class Edges(asyncio.Queue[T]):
+class PartitionState(asyncio.Queue[T]):
     """A partition without the ways in and out: `Partition` adds those."""
 
     # Slots are near each other in memory: that counts, with many partitions.
