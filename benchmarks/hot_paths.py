@@ -10,9 +10,11 @@ from typing import Any
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    CostBalancer,
     PartitionPolicy,
     SyncBatchQueue,
 )
+from benchmarks import plan
 from benchmarks.contender import Items
 from benchmarks.opcodes import Instructions
 from tests.support.virtual_loop import VirtualTimeLoop
@@ -149,6 +151,14 @@ def waiting_in_line() -> Instructions:
         return stage.instructions
 
 
+def planning() -> Instructions:
+    """Count what a round of rebalancing thinks."""
+    loads, owners, instructions = plan.loads(), plan.owners(), Instructions()
+    with instructions.counted():
+        CostBalancer(1).assign(loads, owners, plan.DRAIN_TASKS)
+    return instructions
+
+
 async def _a_moment() -> None:
     await asyncio.sleep(0.001)
 
@@ -181,3 +191,4 @@ def hot_paths() -> Iterator[HotPath]:
         yield HotPath(name, "item" if chunk == 1 else "call", COUNT // chunk, call)
     yield HotPath("one item at a time, with its cycle", "item", LONE, lone_items)
     yield HotPath("produce with back-pressure", "item", COUNT, waiting_in_line)
+    yield HotPath(f"plan of {plan.PARTITIONS} partitions", "plan", 1, planning)

@@ -25,6 +25,7 @@ from batchqueue_async import (
     Rebalancing,
     ThroughputBalancer,
 )
+from benchmarks import plan
 from benchmarks.skewed_load import (
     DRAIN_TASKS,
     PRODUCERS,
@@ -245,6 +246,10 @@ def print_recoveries(run: Run) -> None:
 
 async def measure() -> None:
     """Compare, then change."""
+    print(
+        f"\nA plan of {plan.PARTITIONS} partitions for {plan.DRAIN_TASKS} drain tasks "
+        f"takes {plan.milliseconds():.2f} ms"
+    )
     await compare("All types cost the same", zipf(), STATIC, BY_ITEMS)
     await compare(
         f"Half of the types cost {DEAR:.0f} times as much as the others",
