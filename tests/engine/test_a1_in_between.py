@@ -15,6 +15,7 @@ from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._engine.schedule import Schedule
+from batchqueue_async._engine.waiting_line import LoopWaiter
 from tests.engine.until import turns
 from tests.support.meddling import Once, before_each_line_of
 
@@ -93,6 +94,16 @@ def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> Non
     partition.wait_in_line(waiter)
     assert partition.offer_in_turn(waiter, [4, 5]) == 2
     assert partition.items == [1, 2, 3, 4, 5]
+
+
+async def test_a_wake_up_before_the_wait_counts_once() -> None:
+    """A shutdown may begin after its producer's last look."""
+    waiter = LoopWaiter(asyncio.get_running_loop(), 1, None, lambda: False)
+    waiter.wake()
+    await waiter.wait()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await waiter.wait()
 
 
 def test_items_may_come_while_the_oldest_ones_age_is_looked_up() -> None:

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, DeliveryError
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DeliveryError,
+    PartitionPolicy,
+)
 from tests.engine.every_loop import every_loop
 from tests.engine.until import turns
 from tests.support.oracle import check_settled
@@ -73,6 +78,24 @@ async def test_without_a_handler_they_are_unhandled(
     assert received == [1, 2]
     assert check_settled(queue).unhandled == len(items)
     assert "no handler for items of type" in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 30])
+async def test_a_chunk_that_raises_leaves_nothing_to_the_next(count: int) -> None:
+    """Several partitions need a dict of types, and this type is in no dict."""
+    received: list[object] = []
+    config = BatchQueueConfig[object](partitions=PartitionPolicy.fixed(4))
+    async with BatchQueue("q", config) as queue:
+        for item_type in (int, str):
+            queue.add_handler(item_type, received.extend)
+        await queue.produce_many([0, "zero"] * count)
+        with pytest.raises(TypeError, match="unhashable"):
+            await queue.produce_many([*[1, "one"] * count, Row()])
+        await queue.flush()
+        before = len(received)
+        assert await queue.produce_many([2, "two"] * count) == 2 * count
+    assert sorted(map(str, received[before:])) == ["2"] * count + ["two"] * count
+    assert check_settled(queue).handled == len(received)
 
 
 class Broken(logging.Handler):
