@@ -24,40 +24,47 @@ DRAIN_TASKS = (1, 2, 4, 8, 16, 32, 64)
 PER_TYPE = 50
 """Items of each type in a cycle, so in a batch."""
 
-COLUMNS = [
-    Column("number"),
-    Column("of floor", "percent"),
-    Column("ns per item", "nanos"),
-    Column("ns per item, one partition", "nanos"),
-    Column("ns per item, floor", "nanos"),
-    Column("million/s", "millions"),
-]
+WAYS: dict[str, PartitionPolicy | None] = {
+    "adaptive partitions": PartitionPolicy.adaptive(),
+    "one partition": PartitionPolicy.fixed(1),
+    "floor": None,
+}
+BASE = 100
+"""Growth is the cost beside that of so many types."""
 
 
 def types_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
-    """Measure with more and more types."""
+    """Measure with more and more types, all of them in each turn."""
     table = Table(
         "growth/types",
-        f"Types, {PER_TYPE} items of each per cycle, adaptive partitions",
-        [Column("types"), *COLUMNS[1:]],
+        f"Types, {PER_TYPE} items of each per cycle",
+        [
+            Column("types"),
+            *(Column(f"ns per item, {way}", "nanos") for way in WAYS),
+            *(Column(f"beside {BASE}, {way}", "times") for way in WAYS),
+            Column("of floor", "percent"),
+            Column("million/s", "millions"),
+        ],
     )
-    for kinds in TYPES[: scale.of(5, 4)]:
+    everybody = TYPES[: scale.of(5, 4)]
+    measures = {}
+    for kinds in everybody:
         # All go through the same number of items: the caches are the same for all.
         items = Items(kinds, max(scale.of(500_000, 20_000), PER_TYPE * kinds))
-        adaptive = of_types(kinds, PartitionPolicy.adaptive())
-        single = of_types(kinds, PartitionPolicy.fixed(1))
-        found = turns.take(
-            {
-                "adaptive": partial(cost, adaptive, items, loop, scale),
-                "single": partial(cost, single, items, loop, scale),
-                "floor": partial(cost, None, items, loop, scale),
-            },
-            warm_up=False,
-            rounds=scale.of(9, 5),
-        )
-        ours, floor = found["adaptive"].median, found["floor"].median
+        for way, policy in WAYS.items():
+            config = None if policy is None else of_types(kinds, policy)
+            measures[f"{way}, {kinds}"] = partial(cost, config, items, loop, scale)
+    found = turns.take(measures, warm_up=False, rounds=scale.of(9, 5))
+    for kinds in everybody:
+        mine = [found[f"{way}, {kinds}"] for way in WAYS]
+        base = [found[f"{way}, {BASE}"] for way in WAYS]
+        ours, *_, floor = mine
         table.add(
-            f"{kinds:,}", floor / ours, ours, found["single"].median, floor, 1 / ours
+            f"{kinds:,}",
+            *(each.median for each in mine),
+            *(each.beside(own) for each, own in zip(mine, base, strict=True)),
+            floor.beside(ours),
+            1 / ours.median,
         )
     return table
 

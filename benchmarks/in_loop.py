@@ -27,8 +27,8 @@ def table(
     title = f"In the loop, {of_types}, {loop_name}; at most {BOUND:,} items wait"
     rate = partial(in_loop_rate, items=items, loop=loop)
     empty = Table(f"in loop/{loop_name}/{kinds}", title, COLUMNS)
-    # With one type some samples are over in 70 ms, and any disturbance shows.
-    rounds = scale.of(9, turns.rounds) if kinds == 1 else None
+    # Samples are over in 70 ms, so that a disturbance shows, but not in many pairs.
+    rounds = scale.of(11, turns.rounds)
     return compare(empty, contenders, rate, turns, rounds)
 
 

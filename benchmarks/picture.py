@@ -28,7 +28,7 @@ def draw(report: Report) -> Figure:
         types,
         tables.get("growth/types"),
         {
-            "ns per item": ("adaptive partitions", OURS),
+            "ns per item, adaptive partitions": ("adaptive partitions", OURS),
             "ns per item, one partition": ("one partition", OTHER),
             "ns per item, floor": ("floor", FLOOR),
         },

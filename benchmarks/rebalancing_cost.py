@@ -1,6 +1,5 @@
 """What rebalancing costs while there is nothing to move: the same rows, on and off."""
 
-import statistics
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -64,8 +63,5 @@ def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
 
 def add(found: Table, name: str, on: Samples, off: Samples) -> None:
     """Add a row."""
-    # In pairs, because what disturbs one sample often disturbs the next one, too.
-    pairs = zip(on.values, off.values, strict=True)
-    dearer = statistics.median(without / with_it for with_it, without in pairs)
     spread = max(on.spread, off.spread)
-    found.add(name, dearer, on.median, off.median, spread)
+    found.add(name, off.beside(on), on.median, off.median, spread)

@@ -19,6 +19,8 @@ COLUMNS = [
     Column("dropped", "percent"),
 ]
 
+NEAR = ("ours", "floor")
+
 Rate = Callable[[Contender], float]
 
 
@@ -29,24 +31,28 @@ def compare(
     turns: Turns,
     rounds: int | None = None,
 ) -> Table:
-    """Fill the table with all who are installed, in turns; ratios are of a group."""
+    """Fill the table with all who are installed, in turns; ratios are of a group.
+
+    The library and its floor are near each other, so they may take more turns.
+    """
     there = [
         each
         for each in contenders
         if is_installed(each.needs) and not (each.is_slow and turns.is_quick)
     ]
-    samples = turns.take(
-        {each.name: partial(rate, each) for each in there}, rounds=rounds
-    )
+    near = [each for each in there if each.role in NEAR]
+    far = [each for each in there if each not in near or each is _ours(there, each)]
+    samples = _taken(near, rate, turns, rounds)
+    beside = _taken(far, rate, turns)
     for each in there:
-        mine = samples[each.name]
-        floor = _median_of(there, samples, each.group, "floor")
-        ours = _median_of(there, samples, each.group, "ours")
+        ours, floor = _ours(there, each).name, _floor(there, each).name
+        own = samples if each in near else beside
+        mine, we_are = own[each.name], own[ours].beside(own[each.name])
         table.add(
             each.name,
             each.group,
-            mine.median / floor,
-            ours / mine.median,
+            samples[ours].beside(samples[floor]) / we_are,
+            we_are,
             mine.median,
             mine.spread,
             statistics.median(each.dropped) if each.dropped else None,
@@ -58,14 +64,23 @@ def compare(
     return table
 
 
-def _median_of(
-    contenders: Sequence[Contender],
-    samples: dict[str, Samples],
-    group: str,
-    role: str,
-) -> float:
+def _taken(
+    contenders: Sequence[Contender], rate: Rate, turns: Turns, rounds: int | None = None
+) -> dict[str, Samples]:
+    # Whose ratio is asked for come one right after the other.
+    order = sorted(contenders, key=lambda each: (each.group, each.role != "floor"))
+    return turns.take({each.name: partial(rate, each) for each in order}, rounds=rounds)
+
+
+def _ours(contenders: Sequence[Contender], of: Contender) -> Contender:
+    return _first(contenders, of.group, "ours")
+
+
+def _floor(contenders: Sequence[Contender], of: Contender) -> Contender:
+    return _first(contenders, of.group, "floor")
+
+
+def _first(contenders: Sequence[Contender], group: str, role: str) -> Contender:
     return next(
-        samples[each.name].median
-        for each in contenders
-        if each.group == group and each.role == role
+        each for each in contenders if each.group == group and each.role == role
     )

@@ -29,6 +29,15 @@ class Samples:
         """The distance from the lowest to the highest, as a part of the median."""
         return (max(self.values) - min(self.values)) / self.median
 
+    def beside(self, other: "Samples") -> float:
+        """Return how many times the other's value this is: the median of all turns'.
+
+        What slows the machine down for a while slows both of a turn down. The ratio of
+        medians lacks that: they may come from different turns.
+        """
+        pairs = zip(self.values, other.values, strict=True)
+        return statistics.median(mine / theirs for mine, theirs in pairs)
+
 
 @dataclass
 class Turns:
@@ -60,8 +69,10 @@ class Turns:
         if warm_up and not self.is_quick:
             for measure in measures.values():
                 measure()
-        for _ in range(rounds):
-            for name, measure in measures.items():
+        there = list(measures.items())
+        for turn in range(rounds):
+            # And back again: nobody is always the first, or the last.
+            for name, measure in reversed(there) if turn % 2 else there:
                 value, is_bad = self._sample(measure)
                 if is_bad and allowed and self._has_time():
                     allowed -= 1

@@ -37,7 +37,7 @@ class InLine(Generic[T]):
             self._refuse_deadlock(partition, waiter)
             while not partition.is_closed:
                 if waiter.granted:
-                    accepted += partition.offer_in_turn(waiter, chunk[accepted:])
+                    accepted += partition.offer_in_turn(waiter, chunk, accepted)
                     if accepted == len(chunk):
                         break
                 self._lifecycle.notice(partition)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from batchqueue_async._engine.chunks import LENGTH
 from batchqueue_async._engine.in_line import InLine
 from batchqueue_async._engine.lifecycle import Lifecycle
-from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_one_type
+from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_one_type, have_type
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement
 from batchqueue_async._engine.sorting import (
@@ -89,15 +89,11 @@ class Intake(Generic[T]):
         if count > partition.limit - more:
             return False
         if more >= WORTH_A_LOOK and count == partition.alike:
-            # As `have_type` does it, without the price of a call.
-            try:
-                like_first = [*map(type, chunk)].count(type(items[0]))
-            except Exception:  # noqa: BLE001 - a metaclass may do anything
-                like_first = 0
+            is_alike = have_type(chunk, type(items[0]))
             if len(items) != count:
                 # A `__del__`, a signal handler or a metaclass put something in.
                 return False
-            if like_first == more:
+            if is_alike:
                 partition.alike = count + more
         items.extend(chunk)
         return True

@@ -75,12 +75,13 @@ class Partition(PartitionState[T]):
             self.line.join(waiter)
             self._serve_line()
 
-    def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T]) -> int:
+    def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T], start: int) -> int:
         """Accept what the waiter holds slots for; 0 before its turn."""
         with self._guard:
             count = 0 if self.is_closed else self.line.turn_of(waiter)
             if count:
-                self._append(chunk[:count])
+                is_whole = count == len(chunk)
+                self._append(chunk if is_whole else chunk[start : start + count])
                 self.line.filled(waiter, count)
                 self._serve_line()
             return count

@@ -92,7 +92,7 @@ def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> Non
     partition.offer([1, 2, 3])
     waiter = InLine(partition)
     partition.wait_in_line(waiter)
-    assert partition.offer_in_turn(waiter, [4, 5]) == 2
+    assert partition.offer_in_turn(waiter, [4, 5], 0) == 2
     assert partition.items == [1, 2, 3, 4, 5]
 
 
