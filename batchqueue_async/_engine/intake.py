@@ -88,14 +88,17 @@ class Intake(Generic[T]):
         count, more = len(items), len(chunk)
         if count > partition.limit - more:
             return False
-        if more >= WORTH_A_LOOK and count == partition.alike:
-            is_alike = have_type(chunk, type(items[0]))
-            if len(items) != count:
-                # A `__del__`, a signal handler or a metaclass put something in.
-                return False
-            if is_alike:
-                partition.alike = count + more
+        if more < WORTH_A_LOOK or count != partition.alike:
+            items.extend(chunk)
+            return True
+        is_alike = have_type(chunk, type(items[0]))
+        if len(items) != count:
+            # A `__del__`, a signal handler or a metaclass put something in.
+            return False
         items.extend(chunk)
+        # Nor has anything come since.
+        if is_alike and len(items) == count + more:
+            partition.alike = count + more
         return True
 
     def _put_routed(self, chunk: list[T]) -> bool:

@@ -182,26 +182,36 @@ async def test_threads_chunks_are_seen_as_well() -> None:
     check_settled(queue)
 
 
-# From the first line of `put_whole` to the one that looks whether anything has come.
-@pytest.mark.parametrize("line", range(9))
+@pytest.mark.parametrize("when_full", [WhenFull.WAIT, WhenFull.DROP_OLDEST])
+@pytest.mark.parametrize("waiting", [WORTH_A_LOOK, BUFFER - WORTH_A_LOOK])
 @every_loop
-async def test_what_comes_in_while_types_are_looked_at_is_seen(line: int) -> None:
+async def test_what_comes_in_around_a_look_at_types_is_seen(
+    waiting: int, when_full: WhenFull
+) -> None:
     """A `__del__` or a signal handler may produce at that moment."""
-    received: dict[type, list[Any]] = {int: [], str: []}
     config = BatchQueueConfig[Any](
-        buffer_size=BUFFER, partitions=PartitionPolicy.fixed(1), max_batch=50
+        buffer_size=BUFFER,
+        partitions=PartitionPolicy.fixed(1),
+        when_full=when_full,
+        max_batch=50,
     )
-    async with BatchQueue[Any]("q", config) as queue:
-        for item_type, items in received.items():
-            queue.add_handler(item_type, items.extend)
-        chunk = [*range(WORTH_A_LOOK)]
-        await queue.produce_many(chunk)
-        meddler = Once(line, lambda: queue.produce_nowait("between"))
-        with before_each_line_of(Intake.put_whole, act=meddler):
-            await queue.produce_many(chunk)
-        assert meddler.has_acted
-    assert received == {int: [*chunk, *chunk], str: ["between"]}
-    check_settled(queue)
+    for line in range(20):
+        received: dict[type, list[Any]] = {int: [], str: []}
+        async with BatchQueue[Any]("q", config) as queue:
+            for item_type, items in received.items():
+                queue.add_handler(item_type, items.extend)
+            await queue.produce_many([-1] * waiting)
+            chunk = [*range(WORTH_A_LOOK)]
+            meddler = Once(line, lambda put=queue.produce_nowait: put("between"))  # type: ignore[misc]
+            with before_each_line_of(Intake.put_whole, act=meddler):
+                await queue.produce_many(chunk)
+        assert {type(item) for item in received[int]} == {int}
+        assert received[int][-WORTH_A_LOOK:] == chunk
+        assert {*received[str]} <= {"between"}
+        check_settled(queue)
+        if not meddler.has_acted:
+            return
+    pytest.fail("it never came to an end")
 
 
 def test_after_a_ctrl_c_in_a_displacement_no_more_is_known_than_waits(
