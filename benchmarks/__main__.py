@@ -89,7 +89,7 @@ def measure(names: list[str], scale: Scale, rounds: int) -> Report:
     report = Report(machine.describe(), machine.versions(), scale.is_quick)
     print(", ".join(report.machine.values()))
     print(", ".join(f"{name} {it}" for name, it in report.versions.items()))
-    print(f"medians of {rounds}, in turns; ratios are of one run")
+    print(f"medians of {rounds} and more turns; ratios are medians of the turns' own")
     turns = Turns(rounds, scale.is_quick, started + _NO_RETAKES_AFTER)
     run = loops()
     if scale.is_quick:
