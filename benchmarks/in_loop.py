@@ -28,7 +28,7 @@ def table(
     rate = partial(in_loop_rate, items=items, loop=loop)
     empty = Table(f"in loop/{loop_name}/{kinds}", title, COLUMNS)
     # Samples are over in 70 ms, so that a disturbance shows, but not in many pairs.
-    rounds = scale.of(11, turns.rounds)
+    rounds = scale.of(15, turns.rounds) if loop_name == "asyncio" else None
     return compare(empty, contenders, rate, turns, rounds)
 
 

@@ -138,12 +138,12 @@ class Intake(Generic[T]):
             return self._place_run(sole, chunk)
         if self._placement.first.is_shared():
             # Each placing takes the guard, so the fewest are the cheapest.
-            return self._place_runs(sorted_runs(chunk, self._placement))
+            return self._place_runs(sorted_runs(chunk, self._placement), None)
         if self._sorter is None or not self._sorter.suits(chunk):
             return self._place_each(chunk)
         is_empty = False
         try:
-            placed = self._place_runs(self._sorter.sort(chunk))
+            placed = self._place_runs(self._sorter.sort(chunk), self._sorter)
             is_empty = True
         finally:
             self._sorter.end(is_empty=is_empty)
@@ -159,31 +159,33 @@ class Intake(Generic[T]):
         return placed, [(partition, run[placed:])] if placed < len(run) else []
 
     def _place_runs(
-        self, runs: Iterable[tuple[Partition[T], list[T]]]
+        self, runs: Iterable[tuple[Partition[T], list[T]]], sorter: Sorter[T] | None
     ) -> tuple[int, list[Run[T]]]:
-        """Place what there is room for, and empty the lists."""
+        """Place what there is room for; lists are emptied, or the partition's own."""
         accepted = 0
         rest: list[Run[T]] = []
         begun: list[Partition[T]] = []
+        due: list[Partition[T]] = []
         for partition, run in runs:
             count = len(run)
             if len(partition.items) <= partition.limit - count:
                 # As in the hot path for one item: no edge is met.
                 partition.items.extend(run)
                 accepted += count
-            elif not count:
-                continue
-            elif partition.begin(run):
-                begun.append(partition)
-                accepted += count
-            else:
+                # Here and now: its items are in the processor's caches.
+                run.clear()
+            elif count:
+                if sorter is not None:
+                    sorter.renew(partition)
+                if partition.begin(run, is_given=True):
+                    (begun if count < partition.due_size else due).append(partition)
+                    accepted += count
+                    continue
                 placed = self._offer(partition, run)
                 accepted += placed
                 if placed < count:
                     rest.append((partition, run[placed:]))
-            # Here and now: its items are in the processor's caches.
-            run.clear()
-        self._lifecycle.notice_all(begun)
+        self._lifecycle.notice_all(begun + due)
         return accepted, rest
 
     def _place_each(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:

@@ -28,7 +28,6 @@ class PartitionState(asyncio.Queue[T]):
 
     # Slots are near each other in memory: that counts, with many partitions.
     __slots__ = (
-        "_due_size",
         "_full_at",
         "_guard",
         "_maxsize",
@@ -36,6 +35,7 @@ class PartitionState(asyncio.Queue[T]):
         "ages",
         "alike",
         "busy",
+        "due_size",
         "guarded_limit",
         "held",
         "index",
@@ -82,7 +82,7 @@ class PartitionState(asyncio.Queue[T]):
         # The same bound for other threads, which hold the guard.
         self.guarded_limit = 0
         self._guard = _UNGUARDED
-        self._due_size = min(due_size, buffer_size)
+        self.due_size = min(due_size, buffer_size)
         self._full_at = buffer_size
 
     def _init(self, maxsize: int) -> None:
@@ -105,7 +105,7 @@ class PartitionState(asyncio.Queue[T]):
     def is_due(self) -> bool:
         """A batch must not linger: full, waited for, watched, or closing."""
         return (
-            len(self.items) >= self._due_size
+            len(self.items) >= self.due_size
             or self.line.is_short
             or self.accounts.is_watched
             or self.is_closed
@@ -190,6 +190,6 @@ class PartitionState(asyncio.Queue[T]):
         )
         count, limit = len(self.items), 0
         if count:
-            limit = (self._due_size if count < self._due_size else self._maxsize) - 1
+            limit = (self.due_size if count < self.due_size else self._maxsize) - 1
         self.guarded_limit = limit
         self.limit = limit if is_alone else 0

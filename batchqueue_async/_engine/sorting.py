@@ -55,7 +55,7 @@ class Sorter(Generic[T]):
     """Sorts chunk after chunk into lists that it keeps: for types on one loop.
 
     Half of the price of `sorted_runs` with many types is for dicts and lists, which
-    are always the same. Empty the runs of one `sort`, then `end` it.
+    are always the same. Empty the runs of one `sort`, or `renew` them, then `end` it.
     """
 
     __slots__ = (
@@ -63,12 +63,14 @@ class Sorter(Generic[T]):
         "_is_in_use",
         "_placement",
         "_runs",
+        "_types",
     )
 
     def __init__(self, placement: TypePlacement[T]) -> None:
         self._placement = placement
         self._by_type: dict[type, list[T]] = {}
         self._runs: dict[Partition[T], list[T]] = {}
+        self._types: dict[Partition[T], list[type]] = {}
         self._is_in_use = False
 
     def suits(self, chunk: Sequence[T]) -> bool:
@@ -94,6 +96,13 @@ class Sorter(Generic[T]):
             else:
                 return self._runs.items()
 
+    def renew(self, partition: Partition[T]) -> None:
+        """Give the partition's run away: sort into another list from now on."""
+        run: list[T] = []
+        self._runs[partition] = run
+        for item_type in self._types[partition]:
+            self._by_type[item_type] = run
+
     def end(self, *, is_empty: bool) -> None:
         """Be ready for the next chunk; after an error forget what it has left."""
         if not is_empty:
@@ -104,3 +113,4 @@ class Sorter(Generic[T]):
     def _learn(self, item: T) -> None:
         partition = self._placement.partition_of(item)
         self._by_type[type(item)] = self._runs.setdefault(partition, [])
+        self._types.setdefault(partition, []).append(type(item))

@@ -1,11 +1,23 @@
 """B1 and D2: a chunk's run may begin a batch only where nothing stands before it."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    IdleBackoff,
+    PartitionPolicy,
+)
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._threads.guard import Guard
+from tests.engine.every_loop import every_loop
+from tests.engine.until import until
+from tests.support.oracle import check_settled
+from tests.support.recording_handler import RecordingHandler
 
 
 class Watching:
@@ -61,7 +73,6 @@ REASONS: dict[str, tuple[Callable[[Partition[int]], object], int]] = {
     "the oldest item's age counts": (linger, 1),
     "threads put, too": (lambda partition: partition.share(Guard()), 1),
     "items wait": (lambda partition: partition.offer([1]), 1),
-    "it would be due": (nothing, 3),
     "there is no room": (nothing, 5),
 }
 
@@ -136,22 +147,78 @@ def test_once_nobody_watches_the_next_take_lets_a_batch_begin_again() -> None:
     assert partition.begin([3])
 
 
-def test_else_it_does_and_the_next_meet_no_edge_until_it_is_due() -> None:
-    partition = Partition[int](0, buffer_size=4, due_size=3)
-    partition.open()
-    assert partition.begin([1])
-    assert partition.items == [1]
-    by_offer = Partition[int](0, buffer_size=4, due_size=3)
-    by_offer.open()
-    by_offer.offer([1])
+@pytest.mark.parametrize("count", range(1, 5))
+@pytest.mark.parametrize("is_given", [False, True])
+def test_else_it_does_and_the_next_meet_the_same_edges_as_after_an_offer(
+    *, count: int, is_given: bool
+) -> None:
+    """Some more, due, or full."""
+    partition, by_offer = (
+        Partition[int](0, buffer_size=4, due_size=3) for _ in range(2)
+    )
+    for each in (partition, by_offer):
+        each.open()
+    chunk = [1] * count
+    assert partition.begin(chunk, is_given=is_given)
+    assert by_offer.offer(chunk) == count
+    assert partition.items == by_offer.items == chunk
+    assert (partition.items is chunk) == is_given
     assert partition.limit == by_offer.limit
     assert partition.guarded_limit == by_offer.guarded_limit
+    assert partition.is_due == by_offer.is_due
 
 
-def test_a_partition_can_be_shown() -> None:
-    partition = Partition[int](3, buffer_size=4, due_size=3)
-    partition.offer([1, 2])
-    assert str(partition) == "<Partition 3 open waiting=2>"
-    partition.close()
-    assert repr(partition).endswith(" 3 closed waiting=2>")
-    assert repr(partition).startswith("<Partition at 0x")
+def test_a_partition_that_displaces_keeps_its_deque() -> None:
+    partition = RollingPartition[int](0, 4, 4, on_drop=lambda _: None)
+    partition.open()
+    assert partition.begin([1, 2], is_given=True)
+    assert partition.offer([3, 4, 5]) == 3
+    assert partition.take(None) == [2, 3, 4, 5]
+
+
+@every_loop
+async def test_what_was_given_away_is_not_sorted_into_again() -> None:
+    """Each chunk fills empty partitions, also those that two types share."""
+    received: dict[type, list[object]] = {int: [], str: [], bytes: []}
+    config = BatchQueueConfig[object](
+        buffer_size=40, partitions=PartitionPolicy.fixed(2), max_batch=40
+    )
+    async with BatchQueue("q", config) as queue:
+        for item_type, items in received.items():
+            queue.add_handler(item_type, items.extend)
+        for start in range(0, 100, 20):
+            for number in range(start, start + 20, 10):
+                numbers = range(number, number + 10)
+                chunk = [f(n) for n in numbers for f in (int, str, lambda n: b"%d" % n)]
+                assert await queue.produce_many(chunk) == 30
+            await queue.flush()
+    assert received[int] == [*range(100)]
+    assert received[str] == [str(n) for n in range(100)]
+    assert received[bytes] == [b"%d" % n for n in range(100)]
+    check_settled(queue)
+
+
+@pytest.mark.parametrize("due_at", range(3))
+async def test_what_is_due_among_many_ends_the_nap_at_once(due_at: int) -> None:
+    """A drain task that owns all of them is told once: by the one that is due."""
+    types = (int, str, bytes)
+    handlers = [RecordingHandler[object]() for _ in types]
+    config = BatchQueueConfig[object](
+        idle=IdleBackoff(1.0, 1000.0),
+        buffer_size=100,
+        max_batch=50,
+        partitions=PartitionPolicy.fixed(3),
+    )
+    async with BatchQueue("q", config) as queue:
+        for item_type, handler in zip(types, handlers, strict=True):
+            queue.add_handler(item_type, handler)
+        # Types are known, and a nap has just begun.
+        await queue.produce_many([0, "", b""])
+        await until(lambda: all(each.handled for each in handlers))
+        await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+        counts = [50 if number == due_at else 1 for number in range(3)]
+        chunk = [f() for f, n in zip(types, counts, strict=True) for _ in range(n)]
+        assert await queue.produce_many(chunk) == 52
+        await asyncio.sleep(0.5)
+        assert handlers[due_at].times[-1] == pytest.approx(began, abs=1e-3)
