@@ -24,12 +24,13 @@ Written by `python -m benchmarks.page` from the figures of one `make bench`.
 All contenders of a table get the same items, in turns, and what is shown are medians.
 Read the ratios: they come from one run on one machine, and each is the median of its
 turns' own ratios, since what slows a machine down for a while slows both samples of a
-turn down. The *floor* is a list-swap queue
-written by hand, without any features: the least that such a queue can do
-(`benchmarks/floor.py`). "We are" says how many times faster the library is than the row
-at the same way of producing. "Spread" is the distance from the lowest sample to the
-highest, as a part of the median. The items are set aside from garbage collections
-(`gc.freeze`): whoever set one off would pay for all of them.
+turn down. The *floor* is a list-swap queue written by hand, without any features: the
+least that such a queue can do (`benchmarks/floor.py`). Of a chunk it counts the types
+as it meets them; where the library has more than 100 % of it, that is because a list of
+them is quicker. "We are" says how many times faster the library is than the row at the
+same way of producing. "Spread" is the distance from the lowest sample to the highest,
+as a part of the median. The items are set aside from garbage collections (`gc.freeze`):
+whoever set one off would pay for all of them.
 """
 
 JAVA = """\
