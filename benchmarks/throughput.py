@@ -40,10 +40,12 @@ def compare(
         for each in contenders
         if is_installed(each.needs) and not (each.is_slow and turns.is_quick)
     ]
-    near = [each for each in there if each.role in NEAR]
+    # A sketch takes the same few turns with everybody.
+    roles = () if turns.is_quick else NEAR
+    near = [each for each in there if each.role in roles]
     far = [each for each in there if each not in near or each is _ours(there, each)]
-    samples = _taken(near, rate, turns, rounds)
     beside = _taken(far, rate, turns)
+    samples = _taken(near, rate, turns, rounds) or beside
     for each in there:
         ours, floor = _ours(there, each).name, _floor(there, each).name
         own = samples if each in near else beside
