@@ -11,16 +11,16 @@ DRAIN_TASKS = 8
 _TIMES = 51
 
 
-def loads() -> list[float]:
+def loads(partitions: int = PARTITIONS) -> list[float]:
     """Return one load per partition, some of them far above the others."""
-    found = [100_000 / (rank + 50) for rank in range(PARTITIONS)]
+    found = [100_000 / (rank + 50) for rank in range(partitions)]
     random.Random(3).shuffle(found)
     return found
 
 
-def owners() -> list[int]:
+def owners(partitions: int = PARTITIONS) -> list[int]:
     """Return who drains each partition before the plan."""
-    return [number % DRAIN_TASKS for number in range(PARTITIONS)]
+    return [number % DRAIN_TASKS for number in range(partitions)]
 
 
 def milliseconds() -> float:

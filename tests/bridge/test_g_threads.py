@@ -24,9 +24,6 @@ from batchqueue_async import (
 )
 from tests.support.oracle import check_accounts, check_settled
 
-SOON = 3.0
-"""Seconds: some more than half of one, since the machine may be busy."""
-
 
 @pytest.fixture
 def loop_thread() -> Iterator[LoopThread]:
@@ -55,7 +52,7 @@ def filled(loop_thread: LoopThread, size: int) -> tuple[SyncBatchQueue[int], Gat
     config = BatchQueueConfig[int](buffer_size=size)
     queue = loop_thread.open("q", config, handlers={int: gated})
     assert queue.produce(0)
-    assert gated.entered.wait(20)
+    assert gated.entered.wait(2)
     for item in range(1, size + 1):
         assert queue.produce(item, timeout=0)
     return queue, gated
@@ -95,7 +92,7 @@ def test_no_time_is_enough_where_there_is_room(
     began = time.monotonic()
     assert queue.produce(99, timeout=0) is False
     assert queue.produce(99, timeout=0.1) is False
-    assert 0.1 <= time.monotonic() - began < SOON
+    assert 0.1 <= time.monotonic() - began < 0.6
     assert check_accounts(queue).rejected == 2
     gated.opened.set()
     queue.flush(5)
@@ -109,7 +106,7 @@ def test_many_returns_what_got_in_before_the_time_was_up(
     config = BatchQueueConfig[int](buffer_size=4)
     queue = loop_thread.open("q", config, handlers={int: gated})
     assert queue.produce(0)
-    assert gated.entered.wait(20)
+    assert gated.entered.wait(2)
     assert queue.produce_many(range(1, 100), timeout=0.1) == 4
     gated.opened.set()
     queue.flush(5)
@@ -152,11 +149,9 @@ def test_waiting_threads_are_served_in_order(loop_thread: LoopThread) -> None:
     assert gated.items == [0, 1, 100, 101, 102, 103, 104]
 
 
-def test_a_blocked_loop_is_told_soon(loop_thread: LoopThread) -> None:
-    released = threading.Event()
-
+def test_a_blocked_loop_is_told_within_a_second(loop_thread: LoopThread) -> None:
     def block(_: list[int]) -> None:
-        released.wait(10)
+        time.sleep(1.5)
 
     config = BatchQueueConfig[int](buffer_size=1)
     queue = loop_thread.open("q", config, handlers={int: block})
@@ -166,11 +161,10 @@ def test_a_blocked_loop_is_told_soon(loop_thread: LoopThread) -> None:
     began = time.monotonic()
     with pytest.raises(BatchQueueError, match=r"has not run for 0\.5 s"):
         queue.produce(3)
-    released.set()
-    assert time.monotonic() - began < SOON
+    assert time.monotonic() - began < 1.0
 
 
-def test_a_loop_that_stops_is_told_soon() -> None:
+def test_a_loop_that_stops_is_told_within_a_second() -> None:
     loop = asyncio.new_event_loop()
     gate = asyncio.Event()
 
@@ -192,8 +186,8 @@ def test_a_loop_that_stops_is_told_soon() -> None:
     began = time.monotonic()
     with pytest.raises(BatchQueueError, match="loop of queue 'q'"):
         queue.produce(3)
-    assert time.monotonic() - began < SOON
-    thread.join(20)
+    assert time.monotonic() - began < 1.2
+    thread.join(2)
     gate.set()
     loop.run_until_complete(queue._queue.shutdown(0))
     loop.close()
@@ -346,7 +340,7 @@ def test_dropping_never_waits(loop_thread: LoopThread, when_full: WhenFull) -> N
     config = BatchQueueConfig[int](buffer_size=10, when_full=when_full)
     queue = loop_thread.open("q", config, handlers={int: gated})
     assert queue.produce(-1)
-    assert gated.entered.wait(20)
+    assert gated.entered.wait(2)
 
     def fill() -> None:
         for item in range(100):

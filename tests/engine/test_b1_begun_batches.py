@@ -222,3 +222,12 @@ async def test_what_is_due_among_many_ends_the_nap_at_once(due_at: int) -> None:
         assert await queue.produce_many(chunk) == 52
         await asyncio.sleep(0.5)
         assert handlers[due_at].times[-1] == pytest.approx(began, abs=1e-3)
+
+
+def test_a_partition_can_be_shown() -> None:
+    partition = Partition[int](3, buffer_size=4, due_size=3)
+    partition.offer([1, 2])
+    assert str(partition) == "<Partition 3 open waiting=2>"
+    partition.close()
+    assert repr(partition).endswith(" 3 closed waiting=2>")
+    assert repr(partition).startswith("<Partition at 0x")
