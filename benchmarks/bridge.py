@@ -24,7 +24,7 @@ def table(
         *library(scale),
         *in_chunks(scale),
         *waiting_once(scale),
-        *waiting_each_time(),
+        *waiting_each_time(scale),
     ]
     items = Items(1, max(each.items for each in contenders))
     rate = partial(threads_rate, items=items, loop=loop, threads=threads)
@@ -75,20 +75,24 @@ def in_chunks(scale: Scale) -> list[Contender]:
 
 def waiting_once(scale: Scale) -> list[Contender]:
     """Return the queues, whose producers wait only when they are full."""
-    items = scale.items(100_000)
+    items, few = scale.items(100_000), scale.items(40_000)
+    fewest = scale.calls(5_000)
     return [
         Contender("janus", ONE, them.janus_bridge, items, needs="janus"),
         Contender("culsans", ONE, them.culsans_bridge, items, needs="culsans"),
-        Contender("aiologic", ONE, them.aiologic_bridge, 5_000, needs="aiologic"),
+        Contender("aiologic", ONE, them.aiologic_bridge, fewest, needs="aiologic"),
         Contender("queue.Queue and executor", ONE, them.executor, items),
-        Contender("call_soon_threadsafe, semaphore", ONE, them.semaphore, 40_000),
+        Contender("call_soon_threadsafe, semaphore", ONE, them.semaphore, few),
         span_processor(scale.items(400_000)),
     ]
 
 
-def waiting_each_time() -> list[Contender]:
+def waiting_each_time(scale: Scale) -> list[Contender]:
     """Return the calls, whose producers wait for each item."""
+    coroutines, portal = scale.calls(3_000), scale.calls(1_000)
     return [
-        Contender("run_coroutine_threadsafe", ONE, them.threadsafe_coroutines, 3_000),
-        Contender("anyio portal, send", ONE, them.portal, 1_000),
+        Contender(
+            "run_coroutine_threadsafe", ONE, them.threadsafe_coroutines, coroutines
+        ),
+        Contender("anyio portal, send", ONE, them.portal, portal),
     ]

@@ -21,7 +21,7 @@ def table(
     kinds: int, loop_name: str, loop: LoopFactory, scale: Scale, turns: Turns
 ) -> Table:
     """Compare everybody with so many types on one kind of loop."""
-    contenders = [*library(kinds, scale), *floors(kinds, scale), *peers()]
+    contenders = [*library(kinds, scale), *floors(kinds, scale), *peers(scale)]
     items = Items(kinds, max(each.items for each in contenders))
     of_types = "1 type" if kinds == 1 else f"{kinds} types"
     title = f"In the loop, {of_types}, {loop_name}; at most {BOUND:,} items wait"
@@ -80,21 +80,22 @@ def floors(kinds: int, scale: Scale) -> list[Contender]:
     ]
 
 
-def peers() -> list[Contender]:
+def peers(scale: Scale) -> list[Contender]:
     """Return what others offer, with fewer items for the slower ones."""
-    return [*awaiting_peers(), *other_peers()]
+    return [*awaiting_peers(scale), *other_peers(scale)]
 
 
-def awaiting_peers() -> list[Contender]:
+def awaiting_peers(scale: Scale) -> list[Contender]:
     """Return those that await each item."""
+    few, many = scale.items(60_000), scale.items(200_000)
 
     def optional(name: str, module: str, *, is_slow: bool = False) -> Contender:
         opened = getattr(them, f"{module}_in_loop")
-        return Contender(name, AWAITED, opened, 60_000, needs=module, is_slow=is_slow)
+        return Contender(name, AWAITED, opened, few, needs=module, is_slow=is_slow)
 
     return [
-        Contender("asyncio.Queue, put", AWAITED, them.asyncio_queue, 200_000),
-        Contender("anyio stream, send", AWAITED, them.anyio_send, 20_000),
+        Contender("asyncio.Queue, put", AWAITED, them.asyncio_queue, many),
+        Contender("anyio stream, send", AWAITED, them.anyio_send, scale.calls(20_000)),
         optional("janus, async put", "janus", is_slow=True),
         optional("culsans, async put", "culsans"),
         optional("aiologic, async put", "aiologic", is_slow=True),
@@ -102,26 +103,22 @@ def awaiting_peers() -> list[Contender]:
     ]
 
 
-def other_peers() -> list[Contender]:
+def other_peers(scale: Scale) -> list[Contender]:
     """Return those that await only a full queue, or take chunks."""
-    each, lists = them.asyncio_queue_each, them.asyncio_queue_of_lists
+    each = them.asyncio_queue_each
+    few, some = scale.items(200_000), scale.items(400_000)
+    of_lists = Contender(
+        "asyncio.Queue of lists, unmerged",
+        IN_1000,
+        them.asyncio_queue_of_lists,
+        scale.items(1_000_000),
+        "other",
+        chunk=1000,
+    )
     return [
-        Contender(
-            "asyncio.Queue, put_nowait", AT_ONCE, them.asyncio_queue_nowait, 200_000
-        ),
-        Contender(
-            "anyio stream, send_nowait", AT_ONCE, them.anyio_send_nowait, 400_000
-        ),
-        Contender("asyncio.Queue, put each of 100", IN_100, each, 200_000, chunk=100),
-        Contender(
-            "asyncio.Queue, put each of 1000", IN_1000, each, 200_000, chunk=1000
-        ),
-        Contender(
-            "asyncio.Queue of lists, unmerged",
-            IN_1000,
-            lists,
-            1_000_000,
-            "other",
-            chunk=1000,
-        ),
+        Contender("asyncio.Queue, put_nowait", AT_ONCE, them.asyncio_queue_nowait, few),
+        Contender("anyio stream, send_nowait", AT_ONCE, them.anyio_send_nowait, some),
+        Contender("asyncio.Queue, put each of 100", IN_100, each, few, chunk=100),
+        Contender("asyncio.Queue, put each of 1000", IN_1000, each, few, chunk=1000),
+        of_lists,
     ]

@@ -135,9 +135,9 @@ def seconds_at(rate: int, scale: Scale) -> float:
     """Return how long a sample lasts: rare items take their time."""
     match rate:
         case 10:
-            return scale.of(3.0, 0.3)
+            return scale.of(3.0, 0.2)
         case 1_000:
-            return scale.of(2.0, 0.2)
+            return scale.of(2.0, 0.15)
         case _:
             return scale.of(0.6, 0.1)
 

@@ -23,8 +23,12 @@ class Scale:
         return quick if self.is_quick else full
 
     def items(self, count: int) -> int:
-        """Return how many items take the place of so many: twice the usual bound."""
-        return min(count, max(40_000, count // 4)) if self.is_quick else count
+        """Return how many items take the place of so many: a full queue's, at least."""
+        return min(count, max(25_000, count // 4)) if self.is_quick else count
+
+    def calls(self, count: int) -> int:
+        """Return how many calls do where each is so slow that no queue gets full."""
+        return count // 5 if self.is_quick else count
 
 
 def loops() -> dict[str, LoopFactory]:
