@@ -30,8 +30,8 @@ def table(
     rate = partial(threads_rate, items=items, loop=loop, threads=threads)
     from_threads = f"{threads} thread{'' if threads == 1 else 's'}"
     title = f"From {from_threads}, 1 type, {loop_name}; at most {BOUND:,} items wait"
-    # How several threads get in each other's way varies more than all else.
-    rounds = turns.rounds if threads == 1 else scale.of(9, turns.rounds)
+    # How threads get in each other's way varies more than all else.
+    rounds = scale.of(15 if loop_name == "asyncio" else 9, turns.rounds)
     empty = Table(f"bridge/{loop_name}/{threads}", title, COLUMNS)
     return compare(empty, contenders, rate, turns, rounds)
 
@@ -42,7 +42,7 @@ def library(scale: Scale) -> list[Contender]:
     many = ours.batch_queue(ours.ONE_PARTITION, ours.bridge_produce_many)
     floor_put = ours.floor(FloorBridge, ours.floor_bridge_put)
     floor_many = ours.floor(FloorBridge, ours.floor_bridge_put_many)
-    one, chunks = scale.items(400_000), scale.items(4_000_000)
+    one, chunks = scale.items(200_000), scale.items(2_000_000)
     return [
         Contender("produce", ONE, produce, one, "ours"),
         Contender("produce_many(1000)", MANY, many, chunks, "ours", 1000),
@@ -78,7 +78,14 @@ def waiting_once(scale: Scale) -> list[Contender]:
     items, few = scale.items(100_000), scale.items(40_000)
     fewest = scale.calls(5_000)
     return [
-        Contender("janus", ONE, them.janus_bridge, items, needs="janus"),
+        Contender(
+            "janus",
+            ONE,
+            them.janus_bridge,
+            scale.items(50_000),
+            needs="janus",
+            is_in_goals=True,
+        ),
         Contender("culsans", ONE, them.culsans_bridge, items, needs="culsans"),
         Contender("aiologic", ONE, them.aiologic_bridge, fewest, needs="aiologic"),
         Contender("queue.Queue and executor", ONE, them.executor, items),

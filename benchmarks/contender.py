@@ -43,6 +43,8 @@ class Contender:
     needs: str | None = None
     is_slow: bool = False
     """Left out of a quick run: too few of its items would never meet the bound."""
+    is_in_goals: bool = False
+    """Takes as many turns as the library does."""
     dropped: list[float] = field(default_factory=list)
     """Which part of the items got lost, for those who lose any."""
 

@@ -27,8 +27,8 @@ def table(
     title = f"In the loop, {of_types}, {loop_name}; at most {BOUND:,} items wait"
     rate = partial(in_loop_rate, items=items, loop=loop)
     empty = Table(f"in loop/{loop_name}/{kinds}", title, COLUMNS)
-    # Samples are over in 70 ms, so that a disturbance shows, but not in many pairs.
-    rounds = scale.of(15, turns.rounds) if loop_name == "asyncio" else None
+    # Short samples, so that what slows the machine down meets both of most pairs.
+    rounds = scale.of(31, turns.rounds) if loop_name == "asyncio" else None
     return compare(empty, contenders, rate, turns, rounds)
 
 
@@ -37,10 +37,10 @@ def library(kinds: int, scale: Scale) -> list[Contender]:
     settings = {"": ours.ONE_PARTITION}
     if kinds > 1:
         settings[", adaptive partitions"] = ours.adaptive(kinds)
-    many = 4_000_000 if kinds == 1 else 1_000_000
+    many = 2_000_000 if kinds == 1 else 500_000
     verbs = [
-        ("await produce", AWAITED, ours.produce, 400_000, 1),
-        ("produce_nowait", AT_ONCE, ours.produce_nowait, 400_000, 1),
+        ("await produce", AWAITED, ours.produce, 200_000, 1),
+        ("produce_nowait", AT_ONCE, ours.produce_nowait, 200_000, 1),
         ("await produce_many(100)", IN_100, ours.produce_many, many, 100),
         ("await produce_many(1000)", IN_1000, ours.produce_many, many, 1000),
     ]
@@ -60,10 +60,10 @@ def library(kinds: int, scale: Scale) -> list[Contender]:
 
 def floors(kinds: int, scale: Scale) -> list[Contender]:
     """Return the floor's verbs."""
-    many = 4_000_000 if kinds == 1 else 1_000_000
+    many = 2_000_000 if kinds == 1 else 500_000
     verbs = [
-        ("floor: await put", AWAITED, ours.floor_put, 400_000, 1),
-        ("floor: put_nowait", AT_ONCE, ours.floor_put_nowait, 400_000, 1),
+        ("floor: await put", AWAITED, ours.floor_put, 200_000, 1),
+        ("floor: put_nowait", AT_ONCE, ours.floor_put_nowait, 200_000, 1),
         ("floor: await put_many(100)", IN_100, ours.floor_put_many, many, 100),
         ("floor: await put_many(1000)", IN_1000, ours.floor_put_many, many, 1000),
     ]

@@ -33,7 +33,8 @@ def compare(
 ) -> Table:
     """Fill the table with all who are installed, in turns; ratios are of a group.
 
-    The library and its floor are near each other, so they may take more turns.
+    The library and its floor are near each other; they and who is in the goals may take
+    more turns.
     """
     there = [
         each
@@ -41,8 +42,9 @@ def compare(
         if is_installed(each.needs) and not (each.is_slow and turns.is_quick)
     ]
     # A sketch takes the same few turns with everybody.
-    roles = () if turns.is_quick else NEAR
-    near = [each for each in there if each.role in roles]
+    near = [each for each in there if each.role in NEAR or each.is_in_goals]
+    if turns.is_quick:
+        near = []
     far = [each for each in there if each not in near or each is _ours(there, each)]
     beside = _taken(far, rate, turns)
     samples = _taken(near, rate, turns, rounds) or beside

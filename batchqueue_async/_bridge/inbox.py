@@ -131,7 +131,7 @@ class Inbox(Generic[T]):
         """
         is_nested = any(each.is_changing for each in self.port.partitions)
         if self.guard.levels > is_nested:
-            self.guard.release()
+            self.guard.lock.release()
 
     def _wake_loop(self) -> None:
         # By hand: `contextlib.suppress` is three calls more on a lone item's way.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import time
+from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -41,7 +41,7 @@ class SyncBatchQueue(Generic[T]):
         self._port = self._inbox.port
         self._log = self._port.open_log()
         self._routes = self._port.routes
-        self._guard = self._inbox.guard
+        self._lock = self._inbox.guard.lock
         self._loop = self._port.loop
 
     @property
@@ -63,20 +63,21 @@ class SyncBatchQueue(Generic[T]):
             BatchQueueError: On the loop's own thread, or the loop is dead.
             WouldDeadlock: A handler's thread waits for its own drain task.
         """
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+        if _get_running_loop() is self._loop:
             self._refuse_own_thread()
         partition = self._routes.get(type(item))
         if partition is not None:
-            guard = self._guard
+            lock = self._lock
             # As `with guard` does it, in half the time.
             try:
-                while not guard.acquire(False):  # noqa: FBT003
+                while not lock.acquire(False):  # noqa: FBT003
                     time.sleep(PAUSE)
-                if len(partition.items) < partition.guarded_limit:
-                    partition.items.append(item)
-                    guard.release()
+                items = partition.items
+                if len(items) < partition.guarded_limit:
+                    items.append(item)
+                    lock.release()
                     return True
-                guard.release()
+                lock.release()
             except BaseException:
                 self._inbox.recover_guard()
                 raise
@@ -124,7 +125,7 @@ class SyncBatchQueue(Generic[T]):
         Taken on the loop, so that the numbers fit together; of a loop that does not
         answer they are taken from outside and may be of slightly different moments.
         """
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+        if _get_running_loop() is self._loop:
             return self._queue.stats()
         try:
             return self._on_loop(partial(_as_coroutine, self._queue.stats))
@@ -154,7 +155,7 @@ class SyncBatchQueue(Generic[T]):
 
     def _refuse_own_thread(self) -> None:
         # The running loop, not a thread's number: numbers are used again.
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+        if _get_running_loop() is self._loop:
             msg = (
                 f"queue {self.name!r}: a blocking call on the loop's own thread would "
                 "never end; await the BatchQueue's method instead"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # From so many items on a chunk is looked at when it comes, still in the processor's
@@ -20,25 +20,20 @@ def have_one_type(items: Sequence[object]) -> bool:
 def have_type(chunk: Sequence[Any], item_type: type) -> bool:
     """Whether all of a chunk that is worth a look have exactly this type."""
     try:
-        return [*_Types(chunk)].count(item_type) == len(chunk)
+        types = _Types(type, chunk)
+        types.__length_hint__ = chunk.__len__
+        return [*types].count(item_type) == len(chunk)
     except Exception:  # noqa: BLE001 - a metaclass may do anything when compared
         return False
 
 
-class _Types:
+class _Types(map):  # type: ignore[type-arg]  # cannot be subscripted when it runs
     """The types of some items, and how many: so a list of them is made in one piece.
 
     One that grows as it is filled costs 8 % more with 1,000 items; with less than 200
-    it is cheaper.
+    it is cheaper. The hint is a slot, so that no Python function has to be called.
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("__length_hint__",)
 
-    def __init__(self, items: Sequence[Any]) -> None:
-        self._items = items
-
-    def __iter__(self) -> Iterator[type]:
-        return map(type, self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
+    __length_hint__: Callable[[], int]

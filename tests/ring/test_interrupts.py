@@ -112,11 +112,11 @@ def test_the_guard_is_never_leaked() -> None:
                     pass
 
             for _ in range(depth):
-                guard.acquire()
+                guard.lock.acquire()
             was_interrupted = interrupted(step, enter)
             for _ in range(depth):
-                guard.release()
-            assert not guard._is_owned()
+                guard.lock.release()
+            assert not guard.is_mine
             if not was_interrupted:
                 break
         else:
@@ -147,9 +147,9 @@ def test_the_guard_naps_while_another_thread_has_it(
 
     monkeypatch.setattr("time.sleep", nap)
     with guard:
-        assert guard._is_owned()
+        assert guard.is_mine
     assert len(naps) == 3
-    assert not guard._is_owned()
+    assert not guard.is_mine
 
 
 @pytest.mark.real_time
@@ -166,7 +166,7 @@ async def test_the_loop_is_called_without_the_lock(
     wake = sync._door._wake_loop
 
     def looking() -> None:
-        owned.append(guard._is_owned())
+        owned.append(guard.is_mine)
         wake()
 
     monkeypatch.setattr(sync._door, "_wake_loop", looking)
