@@ -7,11 +7,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -131,19 +130,14 @@ def threads_rate(
     return _timed(contender, run, loop)
 
 
-@contextmanager
-def all_set_aside() -> Iterator[None]:
+def set_all_aside() -> None:
     """Let no garbage collection look at what is there already: at the items, above all.
 
     Else whoever happens to set one off pays for the benchmark's own hundreds of
-    thousands. What the contenders make themselves is collected as ever.
+    thousands. What the contenders make themselves is collected as ever, here at last.
     """
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _timed(
@@ -151,7 +145,8 @@ def _timed(
     run: Callable[[], Coroutine[Any, Any, float]],
     loop: LoopFactory,
 ) -> float:
-    with all_set_aside(), asyncio.Runner(loop_factory=loop) as runner:
+    set_all_aside()
+    with asyncio.Runner(loop_factory=loop) as runner:
         rate = runner.run(run())
     # What was dropped was not delivered.
     return rate * (1 - contender.dropped[-1]) if contender.dropped else rate

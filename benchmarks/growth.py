@@ -12,7 +12,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from benchmarks.contender import Counter, Items, all_set_aside
+from benchmarks.contender import Counter, Items, set_all_aside
 from benchmarks.floor import FloorQueue
 from benchmarks.ours import beside
 from benchmarks.scale import LoopFactory, Scale
@@ -131,7 +131,8 @@ def cost(
                 queue.add_handler(item_type, handle)
             return await in_cycles(queue.produce_many, chunks, counter)
 
-    with all_set_aside(), asyncio.Runner(loop_factory=loop) as runner:
+    set_all_aside()
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(run())
 
 
