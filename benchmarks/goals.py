@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from benchmarks.goal import Goal, Tables
 from benchmarks.latency import BEYOND
+from benchmarks.turns import Samples
 
 
 def _in_loop(kinds: int, row: str, column: str) -> Callable[[Tables], float]:
@@ -26,10 +27,10 @@ def _floor(kinds: int, name: str = "the floor itself") -> Callable[[Tables], str
 
 
 def _beside_anyio(tables: Tables) -> float:
-    # Of another group, so this ratio is not of pairs.
-    rates = tables["in loop/asyncio/100"]
-    ours = rates.value("await produce", "million/s")
-    return ours / rates.value("anyio stream, send_nowait", "million/s")
+    # Of another group, so the table does not have it.
+    samples = tables["in loop/asyncio/100"].samples
+    ours, theirs = samples["await produce"], samples["anyio stream, send_nowait"]
+    return Samples(ours).beside(Samples(theirs))
 
 
 def _behind_in_loop(tables: Tables) -> float:

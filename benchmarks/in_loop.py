@@ -106,7 +106,7 @@ def awaiting_peers(scale: Scale) -> list[Contender]:
 def other_peers(scale: Scale) -> list[Contender]:
     """Return those that await only a full queue, or take chunks."""
     each = them.asyncio_queue_each
-    few, some = scale.items(200_000), scale.items(400_000)
+    few, some = scale.items(200_000), scale.items(100_000)
     of_lists = Contender(
         "asyncio.Queue of lists, unmerged",
         IN_1000,
@@ -117,7 +117,13 @@ def other_peers(scale: Scale) -> list[Contender]:
     )
     return [
         Contender("asyncio.Queue, put_nowait", AT_ONCE, them.asyncio_queue_nowait, few),
-        Contender("anyio stream, send_nowait", AT_ONCE, them.anyio_send_nowait, some),
+        Contender(
+            "anyio stream, send_nowait",
+            AT_ONCE,
+            them.anyio_send_nowait,
+            some,
+            is_in_goals=True,
+        ),
         Contender("asyncio.Queue, put each of 100", IN_100, each, few, chunk=100),
         Contender("asyncio.Queue, put each of 1000", IN_1000, each, few, chunk=1000),
         of_lists,

@@ -46,6 +46,8 @@ class Table:
     columns: list[Column]
     rows: list[list[Value]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    """What the rows' medians are of, turn by turn, where a goal compares two rows."""
 
     def add(self, *values: Value) -> None:
         """Add a row."""

@@ -51,6 +51,7 @@ def compare(
     for each in there:
         ours, floor = _ours(there, each).name, _floor(there, each).name
         own = samples if each in near else beside
+        table.samples[each.name] = own[each.name].values
         mine, we_are = own[each.name], own[ours].beside(own[each.name])
         table.add(
             each.name,
@@ -72,7 +73,10 @@ def _taken(
     contenders: Sequence[Contender], rate: Rate, turns: Turns, rounds: int | None = None
 ) -> dict[str, Samples]:
     # Whose ratio is asked for come one right after the other.
-    order = sorted(contenders, key=lambda each: (each.group, each.role != "floor"))
+    groups = list(dict.fromkeys(each.group for each in contenders))
+    order = sorted(
+        contenders, key=lambda each: (groups.index(each.group), each.role != "floor")
+    )
     return turns.take({each.name: partial(rate, each) for each in order}, rounds=rounds)
 
 
