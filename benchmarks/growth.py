@@ -2,7 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,7 +25,9 @@ from benchmarks.floor import FloorQueue
 from benchmarks.ours import beside
 from benchmarks.scale import LoopFactory, Scale
 from benchmarks.table import Column, Table
-from benchmarks.turns import Turns
+from benchmarks.turns import Measure, Turns
+
+PutMany = Callable[[list[Any]], Awaitable[object]]
 
 TYPES = (1, 10, 100, 1_000, 10_000)
 DRAIN_TASKS = (1, 2, 4, 8, 16, 32, 64)
@@ -52,14 +62,18 @@ def types_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
         kinds: Items(kinds, max(scale.of(500_000, 20_000), PER_TYPE * kinds))
         for kinds in everybody
     }
-    measures = {}
-    # Growth is a ratio within a way, so its samples come one after the other.
-    for way, policy in WAYS.items():
-        for kinds in everybody:
-            config = None if policy is None else of_types(kinds, policy)
-            own = partial(cost, config, items[kinds], loop, scale)
-            measures[f"{way}, {kinds}"] = own
-    found = turns.take(measures, warm_up=False, rounds=scale.of(9, 5))
+    # Growth is a ratio within a way, and the most are what counts.
+    order = [BASE, *(kinds for kinds in reversed(everybody) if kinds != BASE)]
+    configs = {
+        f"{way}, {kinds}": (
+            None if policy is None else of_types(kinds, policy),
+            items[kinds],
+        )
+        for way, policy in WAYS.items()
+        for kinds in order
+    }
+    with measures(configs, loop, scale) as there:
+        found = turns.take(there, warm_up=False, rounds=scale.of(25, 5))
     for kinds in everybody:
         mine = [found[f"{way}, {kinds}"] for way in WAYS]
         base = [found[f"{way}, {BASE}"] for way in WAYS]
@@ -100,46 +114,71 @@ def drain_tasks_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
     )
     items = Items(kinds, scale.of(500_000, 20_000))
     partitions = PartitionPolicy.fixed(kinds)
-    samples = turns.take(
-        {
-            str(n): partial(cost, of_types(kinds, partitions, n), items, loop, scale)
-            for n in DRAIN_TASKS
-        },
-        warm_up=False,
-    )
+    configs = {str(n): (of_types(kinds, partitions, n), items) for n in DRAIN_TASKS}
+    with measures(configs, loop, scale) as there:
+        samples = turns.take(there, warm_up=False, rounds=scale.of(9, 5))
     for name, mine in samples.items():
         table.add(name, mine.median, 1 / mine.median)
     return table
 
 
-def cost(
-    config: BatchQueueConfig[Any] | None, items: Items, loop: LoopFactory, scale: Scale
-) -> float:
-    """Return the seconds per item, warm; without settings the floor's."""
-    per_cycle = PER_TYPE * len(items.types)
-    cycles = max(1, scale.of(500_000, 20_000) // per_cycle)
-    chunks = items.portions(cycles * per_cycle, per_cycle)
+@contextmanager
+def measures(
+    configs: Mapping[str, tuple[BatchQueueConfig[Any] | None, Items]],
+    loop: LoopFactory,
+    scale: Scale,
+) -> Iterator[dict[str, Measure]]:
+    """Open a queue for each; a measure returns the seconds per item, warm.
 
-    async def run() -> float:
-        counter = Counter(items.types, per_cycle)
-        if config is None:
-            floor = FloorQueue(per_cycle, counter.handlers)
-            async with beside(floor.drain()):
-                return await in_cycles(floor.put_many, chunks, counter)
-        async with BatchQueue("benchmark", config) as queue:
-            for item_type, handle in counter.handlers.items():
-                queue.add_handler(item_type, handle)
-            return await in_cycles(queue.produce_many, chunks, counter)
-
-    set_all_aside()
+    They stay open, so that two samples are next to each other, not a hundred
+    milliseconds of `add_handler` apart. Without settings it is the floor's queue.
+    """
     with asyncio.Runner(loop_factory=loop) as runner:
-        return runner.run(run())
+        stack = AsyncExitStack()
+        there: dict[str, Measure] = {}
+        for name, (config, items) in configs.items():
+            per_cycle = PER_TYPE * len(items.types)
+            counter = Counter(items.types, per_cycle)
+            queue = opened(config, counter, per_cycle)
+            put_many = runner.run(stack.enter_async_context(queue))
+            cycles = max(1, scale.of(500_000, 20_000) // per_cycle)
+            chunks = items.portions(cycles * per_cycle, per_cycle)
+            there[name] = partial(sample, runner, put_many, chunks, counter)
+        set_all_aside()
+        try:
+            yield there
+        finally:
+            runner.run(stack.aclose())
+
+
+@asynccontextmanager
+async def opened(
+    config: BatchQueueConfig[Any] | None, counter: Counter, per_cycle: int
+) -> AsyncIterator[PutMany]:
+    """Open a queue, or without settings the floor's."""
+    if config is None:
+        floor = FloorQueue(per_cycle, counter.handlers)
+        async with beside(floor.drain()):
+            yield floor.put_many
+        return
+    async with BatchQueue("benchmark", config) as queue:
+        for item_type, handle in counter.handlers.items():
+            queue.add_handler(item_type, handle)
+        yield queue.produce_many
+
+
+def sample(
+    runner: asyncio.Runner,
+    put_many: PutMany,
+    chunks: Sequence[list[Any]],
+    counter: Counter,
+) -> float:
+    """Return the seconds per item."""
+    return runner.run(in_cycles(put_many, chunks, counter))
 
 
 async def in_cycles(
-    put_many: Callable[[list[Any]], Awaitable[object]],
-    chunks: Sequence[list[Any]],
-    counter: Counter,
+    put_many: PutMany, chunks: Sequence[list[Any]], counter: Counter
 ) -> float:
     """Produce a cycle's items only once the last cycle's are handled."""
     started = 0.0

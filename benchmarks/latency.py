@@ -150,7 +150,7 @@ def seconds_at(rate: int, scale: Scale) -> float:
     """Return how long a sample lasts: rare items take their time."""
     match rate:
         case 10:
-            return scale.of(3.0, 0.2)
+            return scale.of(2.0, 0.2)
         case 1_000:
             return scale.of(1.0, 0.15)
         case _:
