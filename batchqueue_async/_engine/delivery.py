@@ -224,8 +224,9 @@ class Delivery(Generic[T]):
     ) -> None:
         """Block the partitions of a handler that cannot be stopped, until it ends."""
         batch.hold()
+        gate = registration.gate
         stay = (registration.slot, batch)
-        registration.gate.stuck.append(stay)
+        gate.stuck = (*gate.stuck, stay)
         logger.error(
             "%s: %s cannot be stopped; its partitions are blocked until it ends",
             self._name,
@@ -235,8 +236,8 @@ class Delivery(Generic[T]):
         def ended(_: asyncio.Future[Any]) -> None:
             task.cancelled() or task.exception()
             batch.release()
-            registration.gate.stuck.remove(stay)
-            registration.gate.leave(registration.slot)
+            gate.stuck = tuple(each for each in gate.stuck if each is not stay)
+            gate.leave(registration.slot)
             self._on_release()
 
         task.add_done_callback(ended)

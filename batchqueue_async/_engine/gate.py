@@ -21,23 +21,26 @@ TOGETHER = "together"
 class Gate:
     """Lets callers with different slots in together, and one of each at a time."""
 
-    __slots__ = ("_inside", "_waiting", "stuck")
+    # Nearly always one at most is inside, and nobody waits: with many types, objects
+    # that are looked at once in a cycle are the price of a batch, so there are none.
+    __slots__ = ("_crowd", "_sole", "_waiting", "stuck")
 
     def __init__(self) -> None:
-        # How many with each slot; a plain dict, since a Counter is slow to change.
-        self._inside: dict[Hashable, int] = {}
-        self._waiting: list[tuple[Hashable, asyncio.Future[None]]] = []
+        # The slot of who is inside alone; else how many are with each slot, if any.
+        self._sole: Hashable | None = None
+        self._crowd: dict[Hashable, int] | None = None
+        self._waiting: list[tuple[Hashable, asyncio.Future[None]]] | None = None
         # Slot and batch of calls that cannot be stopped.
-        self.stuck: list[tuple[Hashable, Any]] = []
+        self.stuck: tuple[tuple[Hashable, Any], ...] = ()
 
     @property
     def is_free(self) -> bool:
-        return not self._inside and not self._waiting
+        return self._sole is None and not self._crowd and not self._waiting
 
     def try_enter(self, slot: Hashable) -> bool:
         """Enter if that needs no waiting, and overtakes nobody who waits."""
-        if not self._inside and not self._waiting:
-            self._inside[slot] = 1
+        if self._sole is None and self._crowd is None and not self._waiting:
+            self._sole = slot
             return True
         if self._waiting or not self._has_room(slot):
             return False
@@ -55,7 +58,7 @@ class Gate:
         if self.try_enter(slot):
             answer.set_result(None)
         else:
-            self._waiting.append((slot, answer))
+            self._waiting = [*(self._waiting or ()), (slot, answer)]
         return answer
 
     async def admitted(self, slot: Hashable, answer: asyncio.Future[None]) -> None:
@@ -64,6 +67,7 @@ class Gate:
             await answer
         except asyncio.CancelledError:
             if answer.cancelled():
+                assert self._waiting is not None
                 self._waiting.remove((slot, answer))
                 self._admit_next()
             else:
@@ -71,16 +75,27 @@ class Gate:
             raise
 
     def leave(self, slot: Hashable) -> None:
-        inside = self._inside
-        if inside[slot] > 1:
-            inside[slot] -= 1
+        crowd = self._crowd
+        if crowd is None:
+            self._sole = None
+        elif crowd[slot] > 1:
+            crowd[slot] -= 1
         else:
-            del inside[slot]
+            del crowd[slot]
+            self._crowd = crowd or None
         if self._waiting:
             self._admit_next()
 
     def _go_in(self, slot: Hashable) -> None:
-        self._inside[slot] = self._inside.get(slot, 0) + 1
+        crowd = self._crowd
+        if crowd is not None:
+            crowd[slot] = crowd.get(slot, 0) + 1
+        elif self._sole is None:
+            self._sole = slot
+        else:
+            self._crowd = {self._sole: 1}
+            self._sole = None
+            self._go_in(slot)
 
     @staticmethod
     def excludes(one: Hashable, other: Hashable) -> bool:
@@ -88,7 +103,9 @@ class Gate:
         return ALONE in (one, other) or (one == other != TOGETHER)
 
     def _has_room(self, slot: Hashable) -> bool:
-        return not any(self.excludes(slot, inside) for inside in self._inside)
+        if self._crowd is not None:
+            return not any(self.excludes(slot, inside) for inside in self._crowd)
+        return self._sole is None or not self.excludes(slot, self._sole)
 
     def _admit_next(self) -> None:
         while self._waiting and self._has_room(self._waiting[0][0]):

@@ -211,7 +211,7 @@ def _wait_for_nobody(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
 @_plant("on_idle beside consume", Gate, "try_enter")
 def _enter_anyhow(original: Method, self: Gate, slot: Any) -> bool:  # noqa: ANN401
     if not original(self, slot):
-        self._inside[slot] = self._inside.get(slot, 0) + 1
+        self._go_in(slot)
     return True
 
 
