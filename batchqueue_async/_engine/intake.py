@@ -12,12 +12,13 @@ from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_one_type, have_
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement
 from batchqueue_async._engine.sorting import (
+    Bin,
     Placement,
     Run,
     Sorter,
     runs_of,
     sole_partition,
-    sorted_runs,
+    sorted_bins,
 )
 from batchqueue_async._policies.buffering import WhenFull
 
@@ -138,12 +139,12 @@ class Intake(Generic[T]):
             return self._place_run(sole, chunk)
         if self._placement.first.is_shared():
             # Each placing takes the guard, so the fewest are the cheapest.
-            return self._place_runs(sorted_runs(chunk, self._placement), None)
+            return self._place_bins(sorted_bins(chunk, self._placement), None)
         if self._sorter is None or not self._sorter.suits(chunk):
             return self._place_each(chunk)
         is_empty = False
         try:
-            placed = self._place_runs(self._sorter.sort(chunk), self._sorter)
+            placed = self._place_bins(self._sorter.sort(chunk), self._sorter)
             is_empty = True
         finally:
             self._sorter.end(is_empty=is_empty)
@@ -158,15 +159,16 @@ class Intake(Generic[T]):
         placed = self._offer(partition, run)
         return placed, [(partition, run[placed:])] if placed < len(run) else []
 
-    def _place_runs(
-        self, runs: Iterable[tuple[Partition[T], list[T]]], sorter: Sorter[T] | None
+    def _place_bins(
+        self, bins: Iterable[Bin[T]], sorter: Sorter[T] | None
     ) -> tuple[int, list[Run[T]]]:
         """Place what there is room for; lists are emptied, or the partition's own."""
         accepted = 0
         rest: list[Run[T]] = []
         begun: list[Partition[T]] = []
         due: list[Partition[T]] = []
-        for partition, run in runs:
+        for own in bins:
+            partition, run = own.partition, own.run
             count = len(run)
             if len(partition.items) <= partition.limit - count:
                 # As in the hot path for one item: no edge is met.
@@ -176,7 +178,7 @@ class Intake(Generic[T]):
                 run.clear()
             elif count:
                 if sorter is not None:
-                    sorter.renew(partition)
+                    sorter.renew(own)
                 if partition.begin(run, is_given=True):
                     (begun if count < partition.due_size else due).append(partition)
                     accepted += count

@@ -15,6 +15,17 @@ Placement: TypeAlias = TypePlacement[T] | SelectorPlacement[T]
 Run: TypeAlias = tuple[Partition[T], Sequence[T]]
 
 
+class Bin(Generic[T]):
+    """What of a chunk goes to one partition, and of which types that may be."""
+
+    __slots__ = ("partition", "run", "types")
+
+    def __init__(self, partition: Partition[T]) -> None:
+        self.partition = partition
+        self.run: list[T] = []
+        self.types: tuple[type, ...] = ()
+
+
 def sole_partition(chunk: Sequence[T], placement: Placement[T]) -> Partition[T] | None:
     """Return the partition of the whole chunk, if that is seen without sorting it."""
     sole = placement.sole
@@ -30,47 +41,46 @@ def runs_of(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Run[T]]:
     sole = sole_partition(chunk, placement)
     if sole is not None:
         return [(sole, chunk)]
-    return sorted_runs(chunk, placement)
+    return [(each.partition, each.run) for each in sorted_bins(chunk, placement)]
 
 
-def sorted_runs(
-    chunk: Sequence[T], placement: Placement[T]
-) -> list[tuple[Partition[T], list[T]]]:
+def sorted_bins(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Bin[T]]:
     """Do the same for what is known to need sorting."""
-    runs: dict[Partition[T], list[T]] = {}
+    bins: dict[Partition[T], Bin[T]] = {}
     by_type: dict[type, list[T]] = {}
     routes, of = placement.routes, placement.partition_of
     for item in chunk:
         run = by_type.get(type(item))
         if run is None:
             partition = of(item)
-            run = runs.setdefault(partition, [])
+            own = bins.get(partition)
+            if own is None:
+                own = bins[partition] = Bin(partition)
+            run = own.run
             if routes.get(type(item)) is partition:
                 by_type[type(item)] = run
         run.append(item)
-    return list(runs.items())
+    return list(bins.values())
 
 
 class Sorter(Generic[T]):
     """Sorts chunk after chunk into lists that it keeps: for types on one loop.
 
-    Half of the price of `sorted_runs` with many types is for dicts and lists, which
+    Half of the price of `sorted_bins` with many types is for dicts and lists, which
     are always the same. Empty the runs of one `sort`, or `renew` them, then `end` it.
     """
 
     __slots__ = (
+        "_bins",
         "_by_type",
         "_is_in_use",
         "_placement",
-        "_runs",
-        "_types",
     )
 
     def __init__(self, placement: TypePlacement[T]) -> None:
         self._placement = placement
         self._by_type: dict[type, list[T]] = {}
-        self._runs: dict[Partition[T], list[T]] = {}
-        self._types: dict[Partition[T], list[type]] = {}
+        self._bins: dict[Partition[T], Bin[T]] = {}
         self._is_in_use = False
 
     def suits(self, chunk: Sequence[T]) -> bool:
@@ -79,9 +89,9 @@ class Sorter(Generic[T]):
         Measured: it is from about five items per partition on. In use, and yet called,
         is it from a `__del__`, in the middle of another chunk.
         """
-        return not self._is_in_use and len(chunk) >= 5 * len(self._runs)
+        return not self._is_in_use and len(chunk) >= 5 * len(self._bins)
 
-    def sort(self, chunk: Sequence[T]) -> Iterable[tuple[Partition[T], list[T]]]:
+    def sort(self, chunk: Sequence[T]) -> Iterable[Bin[T]]:
         """Return the chunk's items by partition, also of those that get none."""
         self._is_in_use = True
         by_type = self._by_type
@@ -94,23 +104,26 @@ class Sorter(Generic[T]):
                 self._learn(item)
                 by_type[type(item)].append(item)
             else:
-                return self._runs.items()
+                return self._bins.values()
 
-    def renew(self, partition: Partition[T]) -> None:
-        """Give the partition's run away: sort into another list from now on."""
+    def renew(self, own: Bin[T]) -> None:
+        """Give a bin's run away: sort into another list from now on."""
         run: list[T] = []
-        self._runs[partition] = run
-        for item_type in self._types[partition]:
+        own.run = run
+        for item_type in own.types:
             self._by_type[item_type] = run
 
     def end(self, *, is_empty: bool) -> None:
         """Be ready for the next chunk; after an error forget what it has left."""
         if not is_empty:
-            for run in self._runs.values():
-                run.clear()
+            for each in self._bins.values():
+                each.run.clear()
         self._is_in_use = False
 
     def _learn(self, item: T) -> None:
         partition = self._placement.partition_of(item)
-        self._by_type[type(item)] = self._runs.setdefault(partition, [])
-        self._types.setdefault(partition, []).append(type(item))
+        own = self._bins.get(partition)
+        if own is None:
+            own = self._bins[partition] = Bin(partition)
+        own.types += (type(item),)
+        self._by_type[type(item)] = own.run
