@@ -73,12 +73,13 @@ def _rest(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[T
     yield closing.table(run["asyncio"], scale, turns)
 
 
+# Growth is about the processor's caches, so it comes first, in fresh memory.
 SECTIONS: dict[str, Section] = {
+    "growth": _growth,
     "in_loop": _in_loop,
     "bridge": _bridge,
     "latency": _latency,
     "at_rest": _at_rest,
-    "growth": _growth,
     "rest": _rest,
 }
 
