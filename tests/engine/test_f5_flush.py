@@ -130,7 +130,12 @@ class TestWhatItWaitsFor:
         gate = asyncio.Event()
         handler = RecordingHandler[int](gate=gate)
         handler.on_flush = None  # type: ignore[method-assign, assignment]
-        config = BatchQueueConfig[int](buffer_size=2, when_full=WhenFull.DROP_OLDEST)
+        # Naps that do not end by themselves: the drain task would take first.
+        config = BatchQueueConfig[int](
+            buffer_size=2,
+            when_full=WhenFull.DROP_OLDEST,
+            idle=IdleBackoff(10.0, 100.0),
+        )
 
         async def displace() -> None:
             assert await queue.produce_many([3, 4]) == 2
