@@ -78,7 +78,7 @@ class Crew(Generic[T]):
             self.drain_tasks[owner].notice(partition)
 
     def notice_all(self, partitions: list[Partition[T]]) -> None:
-        """Items came to these, those that are due behind: once for each owner."""
+        """Items came to these, the due ones last; each owner is told of its last."""
         owner_of = self._ownership.owner_of
         for partition in {owner_of(each.index): each for each in partitions}.values():
             self.notice(partition)

@@ -29,7 +29,7 @@ class Gate:
         # The slot of who is inside alone; else how many are with each slot, if any.
         self._sole: Hashable | None = None
         self._crowd: dict[Hashable, int] | None = None
-        self._waiting: list[tuple[Hashable, asyncio.Future[None]]] | None = None
+        self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
         # Slot and batch of calls that cannot be stopped.
         self.stuck: tuple[tuple[Hashable, Any], ...] = ()
 
@@ -58,7 +58,7 @@ class Gate:
         if self.try_enter(slot):
             answer.set_result(None)
         else:
-            self._waiting = [*(self._waiting or ()), (slot, answer)]
+            self._waiting = (*self._waiting, (slot, answer))
         return answer
 
     async def admitted(self, slot: Hashable, answer: asyncio.Future[None]) -> None:
@@ -67,8 +67,8 @@ class Gate:
             await answer
         except asyncio.CancelledError:
             if answer.cancelled():
-                assert self._waiting is not None
-                self._waiting.remove((slot, answer))
+                waiting = self._waiting
+                self._waiting = tuple(each for each in waiting if each[1] is not answer)
                 self._admit_next()
             else:
                 self.leave(slot)
@@ -113,6 +113,6 @@ class Gate:
             if admitted.cancelled():
                 # It is about to take itself out.
                 return
-            del self._waiting[0]
+            self._waiting = self._waiting[1:]
             self._go_in(slot)
             admitted.set_result(None)

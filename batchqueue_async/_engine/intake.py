@@ -177,9 +177,9 @@ class Intake(Generic[T]):
                 # Here and now: its items are in the processor's caches.
                 run.clear()
             elif count:
-                if sorter is not None:
-                    sorter.renew(own)
                 if partition.begin(run, is_given=True):
+                    if sorter is not None:
+                        sorter.renew(own)
                     (begun if count < partition.due_size else due).append(partition)
                     accepted += count
                     continue
@@ -187,6 +187,7 @@ class Intake(Generic[T]):
                 accepted += placed
                 if placed < count:
                     rest.append((partition, run[placed:]))
+                run.clear()
         self._lifecycle.notice_all(begun + due)
         return accepted, rest
 

@@ -53,14 +53,18 @@ def sorted_bins(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Bin[T]]
         run = by_type.get(type(item))
         if run is None:
             partition = of(item)
-            own = bins.get(partition)
-            if own is None:
-                own = bins[partition] = Bin(partition)
-            run = own.run
+            run = _bin_of(partition, bins).run
             if routes.get(type(item)) is partition:
                 by_type[type(item)] = run
         run.append(item)
     return list(bins.values())
+
+
+def _bin_of(partition: Partition[T], bins: dict[Partition[T], Bin[T]]) -> Bin[T]:
+    own = bins.get(partition)
+    if own is None:
+        own = bins[partition] = Bin(partition)
+    return own
 
 
 class Sorter(Generic[T]):
@@ -116,14 +120,13 @@ class Sorter(Generic[T]):
     def end(self, *, is_empty: bool) -> None:
         """Be ready for the next chunk; after an error forget what it has left."""
         if not is_empty:
-            for each in self._bins.values():
-                each.run.clear()
+            # Not emptied: a run may be a partition's own list already.
+            self._by_type.clear()
+            self._bins.clear()
         self._is_in_use = False
 
     def _learn(self, item: T) -> None:
         partition = self._placement.partition_of(item)
-        own = self._bins.get(partition)
-        if own is None:
-            own = self._bins[partition] = Bin(partition)
+        own = _bin_of(partition, self._bins)
         own.types += (type(item),)
         self._by_type[type(item)] = own.run

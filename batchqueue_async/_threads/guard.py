@@ -51,7 +51,7 @@ class Guard:
                 time.sleep(PAUSE)
         except BaseException:
             # Owned before, too, it was not refused: it has been acquired once more.
-            if self.is_mine:
+            if lock._is_owned():  # noqa: SLF001
                 lock.release()
             raise
         return True

@@ -1,6 +1,7 @@
 """B1 and D2: a chunk's run may begin a batch only where nothing stands before it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -11,11 +12,14 @@ from batchqueue_async import (
     IdleBackoff,
     PartitionPolicy,
 )
+from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.rolling_partition import RollingPartition
+from batchqueue_async._engine.sorting import Sorter
 from batchqueue_async._threads.guard import Guard
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until
+from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
 
@@ -196,6 +200,44 @@ async def test_what_was_given_away_is_not_sorted_into_again() -> None:
     assert received[str] == [str(n) for n in range(100)]
     assert received[bytes] == [b"%d" % n for n in range(100)]
     check_settled(queue)
+
+
+class Struck(BaseException):
+    """What a signal handler may raise at any line, as Ctrl-C does."""
+
+
+@pytest.mark.parametrize("at", range(60))
+async def test_a_chunk_that_is_struck_midway_leaves_nothing_behind(at: int) -> None:
+    """What is placed is handled once, and the next chunk as if nothing had been."""
+
+    def strike() -> None:
+        raise Struck
+
+    received: dict[type, list[object]] = {int: [], str: [], bytes: []}
+    config = BatchQueueConfig[object](
+        buffer_size=100, partitions=PartitionPolicy.fixed(2)
+    )
+    async with BatchQueue("q", config) as queue:
+        for item_type, items in received.items():
+            queue.add_handler(item_type, items.extend)
+        await queue.produce_many([0, "0", b"0"] * 5)
+        await queue.flush()
+        code = (Intake._place_bins, Sorter.renew)
+        with (
+            contextlib.suppress(Struck),
+            before_each_line_of(*code, act=Once(at, strike)),
+        ):
+            await queue.produce_many([1, "1", b"1"] * 5)
+        assert await queue.produce_many([2, "2", b"2"] * 5) == 15
+    check_settled(queue)
+    for kind, (zero, one, two) in {
+        int: (0, 1, 2),
+        str: ("0", "1", "2"),
+        bytes: (b"0", b"1", b"2"),
+    }.items():
+        placed = received[kind].count(one)
+        assert placed in (0, 5)
+        assert received[kind] == [zero] * 5 + [one] * placed + [two] * 5
 
 
 @pytest.mark.parametrize("due_at", range(3))
