@@ -21,6 +21,9 @@ from batchqueue_async._threads.vigil import Vigil
 
 T = TypeVar("T")
 
+# Nested calls that waking a loop takes at most, with asyncio's debug mode.
+_STACK_TO_TELL = 24
+
 
 class ThreadWaiter:
     """A producer that waits in line on a thread of its own."""
@@ -91,12 +94,18 @@ class Inbox(Generic[T]):
     def _put_run(
         self, partition: Partition[T], run: Sequence[T], until: float | None
     ) -> int:
+        # The loop could look in between, so it is told after the acceptance. Telling it
+        # takes more room on the stack: without that room nothing is accepted.
+        if not self._is_posted:
+            _need_stack(_STACK_TO_TELL)
         try:
             placed = partition.offer(run)
             if placed:
                 self.post(partition)
         except BaseException:
-            # Ctrl-C: what was accepted before it is still to be handled.
+            # Ctrl-C: what was accepted before it is still to be handled. Should this
+            # fail, too, then the next producer does not get by without telling.
+            partition.guarded_limit = 0
             self.post(partition)
             raise
         if placed < len(run):
@@ -216,6 +225,12 @@ class Inbox(Generic[T]):
                 f"{partition.index}, which only its own drain task empties"
             )
             raise WouldDeadlock(msg)
+
+
+def _need_stack(frames: int) -> None:
+    """Raise `RecursionError` now rather than within so many nested calls."""
+    if frames:
+        _need_stack(frames - 1)
 
 
 def inbox_of(queue: BatchQueue[T]) -> Inbox[T]:

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._bridge.inbox import inbox_of
 from batchqueue_async._bridge.loop_call import LoopCall
 from batchqueue_async._engine.chunks import chunks
+from batchqueue_async._engine.forking import disown_after_fork
+from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.errors import BatchQueueError
@@ -40,9 +42,21 @@ class SyncBatchQueue(Generic[T]):
         self._inbox = inbox_of(queue)
         self._port = self._inbox.port
         self._log = self._port.open_log()
-        self._routes = self._port.routes
         self._lock = self._inbox.guard.lock
         self._loop = self._port.loop
+        # For the hot path.
+        self._sole = self._port.sole
+        self._choose = self._port.choose
+        self._routes = self._port.routes
+        disown_after_fork(self)
+
+    def disown(self) -> None:
+        """Find no way in by the hot path: this is a forked child, not for users.
+
+        The lock may be held by a thread that only the parent has.
+        """
+        self._sole = self._choose = None
+        self._routes = {}
 
     @property
     def name(self) -> str:
@@ -65,7 +79,7 @@ class SyncBatchQueue(Generic[T]):
         """
         if _get_running_loop() is self._loop:
             self._refuse_own_thread()
-        partition = self._routes.get(type(item))
+        partition = self._sole or self._routes.get(type(item))
         if partition is not None:
             lock = self._lock
             # As `with guard` does it, in half the time.
@@ -82,7 +96,29 @@ class SyncBatchQueue(Generic[T]):
                 self._inbox.recover_guard()
                 raise
             return self._inbox.put_one(partition, item, timeout)
+        if self._choose is not None:
+            return self._produce_chosen(self._choose, item, timeout)
         return self._inbox.put((item,), timeout) == 1
+
+    def _produce_chosen(
+        self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None
+    ) -> bool:
+        """Do the same where a selector decides, which only one thread asks at once."""
+        lock = self._lock
+        try:
+            while not lock.acquire(False):  # noqa: FBT003
+                time.sleep(PAUSE)
+            partition = choose(item)
+            items = partition.items
+            if len(items) < partition.guarded_limit:
+                items.append(item)
+                lock.release()
+                return True
+            lock.release()
+        except BaseException:
+            self._inbox.recover_guard()
+            raise
+        return self._inbox.put_one(partition, item, timeout)
 
     def produce_many(self, items: Iterable[T], timeout: float | None = None) -> int:
         """Accept the items in order; returns how many were accepted in time.

@@ -1,4 +1,4 @@
-"""Cuts any iterable into lists of bounded length."""
+"""Bulk verbs: any iterable in lists of bounded length, and how much was accepted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ T = TypeVar("T")
 
 # Items that are looked at together: what bounds the memory for endless iterables.
 LENGTH = 10_000
+
+
+class Tally:
+    """How many items of one bulk call were accepted so far, whatever ends it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:

@@ -66,8 +66,12 @@ class Crew(Generic[T]):
             )
             self.rebalancing = self._task(self.rebalancer.run(), "rebalancing")
 
-    def notice(self, partition: Partition[T]) -> None:
-        """Something came to a partition: its owner must not sleep through it."""
+    def notice(self, partition: Partition[T], coming: int = 0) -> None:
+        """Something comes to a partition: its owner must not sleep through it.
+
+        Producers on the loop say so before they accept: whatever strikes them, a drain
+        task that wakes for nothing is harmless, one that sleeps through an item is not.
+        """
         if self._has_dead and _lives_on():
             # Somebody cancelled all tasks of the loop, and it did not end.
             self.revive()
@@ -75,13 +79,14 @@ class Crew(Generic[T]):
             partition.oldest(self._loop.time())
         owner = self._ownership.owner_of(partition.index)
         if owner is not None:
-            self.drain_tasks[owner].notice(partition)
+            self.drain_tasks[owner].notice(partition, coming)
 
-    def notice_all(self, partitions: list[Partition[T]]) -> None:
-        """Items came to these, the due ones last; each owner is told of its last."""
-        owner_of = self._ownership.owner_of
-        for partition in {owner_of(each.index): each for each in partitions}.values():
-            self.notice(partition)
+    def expect(self, *, is_due: bool) -> None:
+        """Items come to many partitions: let no drain task sleep through them."""
+        if self._has_dead and _lives_on():
+            self.revive()
+        for drain_task in self.drain_tasks:
+            drain_task.expect(is_due=is_due)
 
     def wake(self) -> None:
         """Let every drain task look at its share again."""

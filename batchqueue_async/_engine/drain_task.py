@@ -7,6 +7,7 @@ are called inside of one only, so a handoff waits for the end of the old owner's
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.doom import is_doomed, survive
+from batchqueue_async._engine.gathering import Gathering
 from batchqueue_async._engine.hooks import Hooks
+from batchqueue_async._engine.loop_turn import LoopTurn
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
@@ -41,6 +44,7 @@ class DrainTask(Generic[T]):
 
     __slots__ = (
         "_cycle_ends",
+        "_gathering",
         "_hooks",
         "_loop",
         "_max_batch",
@@ -48,6 +52,7 @@ class DrainTask(Generic[T]):
         "_permit",
         "_schedule",
         "_share",
+        "_turn",
         "busy",
         "cycles",
         "index",
@@ -76,21 +81,27 @@ class DrainTask(Generic[T]):
         self._schedule = Schedule(share, index, pace)
         self._hooks = work.hooks
         self._permit = work.permit
-        self.taken = Taken(work.delivery, index)
         self._loop = asyncio.get_running_loop()
+        self._turn = LoopTurn.of(self._loop)
+        self.taken = Taken(work.delivery, index, self._turn)
         self._nap = Nap(self._loop)
+        self._gathering = Gathering(pace.idle.shortest)
         self._cycle_ends: list[asyncio.Future[None]] = []
 
     async def run(self) -> None:
         """Drain until the queue closes and nothing of it is left here."""
-        while not self.is_finished:
-            try:
-                await self._drain()
-            except asyncio.CancelledError:
-                if self.taken.is_stopped or is_doomed():
-                    raise
-                # What was taken is still known, so draining just goes on.
-                survive()
+        self._turn.join()
+        try:
+            while not self.is_finished:
+                try:
+                    await self._drain()
+                except asyncio.CancelledError:
+                    if self.taken.is_stopped or is_doomed():
+                        raise
+                    # What was taken is still known, so draining just goes on.
+                    survive()
+        finally:
+            self._turn.leave()
 
     async def _drain(self) -> None:
         # An eager task gets here before those who start it know of it: handlers that
@@ -103,7 +114,7 @@ class DrainTask(Generic[T]):
                 started = now = max(now, self._loop.time())
                 self.is_in_cycle = True
                 try:
-                    found = await self._cycle(now)
+                    found, items = await self._cycle(now)
                 finally:
                     # Cut short, it goes on in the next one, before any handoff.
                     if not self.taken.is_open:
@@ -113,30 +124,57 @@ class DrainTask(Generic[T]):
                 return
             if found:
                 empty_cycles = 0
-                now = await self._gather(started)
+                self._gathering.delivered(items, started)
+                waiting = await self._after(items)
+                # Hooks are called in a cycle that finds nothing.
+                if waiting or self._share.have_hooks or self.is_closing:
+                    now = await self._gather(waiting, started)
+                    continue
             else:
-                self._nap.has_news = False
-                until = self._schedule.nap_until(
-                    self.taken.parked.dues(), empty_cycles, self._loop.time()
-                )
-                now = await self._nap.sleep(until)
-                empty_cycles += 1
+                waiting = self._schedule.waiting()
+            self._nap.has_news = False
+            until = self._schedule.nap_until(
+                waiting, self.taken.parked.dues(), empty_cycles, self._loop.time()
+            )
+            now = await self._nap.sleep(until)
+            empty_cycles += not found
 
     def wake(self) -> None:
         """End a nap: something is to be done that cannot linger."""
         self._nap.wake()
 
-    def notice(self, partition: Partition[T]) -> None:
-        """An item, or a waiting producer, came to one of its partitions."""
-        if self._nap.is_on:
-            now = self._loop.time()
-            self._nap.end_by(
-                self._schedule.arrival_ends_nap(partition, self._nap.started, now)
-            )
-        else:
+    def notice(self, partition: Partition[T], coming: int) -> None:
+        """Items, or a waiting producer, came or come to one of its partitions.
+
+        Args:
+            partition: Where.
+            coming: How many items will be there in a moment, and are not yet.
+        """
+        if not self._nap.is_on:
             # It may be too late to be seen: a `__del__` or a signal handler puts in
             # also between the look for what waits and the nap.
             self._nap.has_news = True
+            return
+        now, since = self._loop.time(), self._gathering_since()
+        if partition.is_due(coming):
+            until = now
+        elif partition.items:
+            until = self._schedule.arrival_ends_nap(partition, since, now)
+        else:
+            until = self._schedule.arrivals_end_nap(since, now)
+        self._nap.end_by(until)
+
+    def expect(self, *, is_due: bool) -> None:
+        """Items come now to some of its partitions, which were empty or are due."""
+        if not self._nap.is_on:
+            self._nap.has_news = True
+            return
+        now, since = self._loop.time(), self._gathering_since()
+        self._nap.end_by(now if is_due else self._schedule.arrivals_end_nap(since, now))
+
+    def _gathering_since(self) -> float:
+        # Of a nap its first part is kept, where that makes batches.
+        return self._nap.started if self._gathering.pays else -math.inf
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
@@ -151,13 +189,13 @@ class DrainTask(Generic[T]):
             end.set_result(None)
         return end
 
-    async def _cycle(self, now: float) -> bool:
-        """Do one round; returns whether anything was delivered."""
+    async def _cycle(self, now: float) -> tuple[bool, int]:
+        """Do one round; returns whether anything was delivered, and items taken."""
         started = self._loop.time()
         called: set[Registration | None] = set()
-        found = False
+        found, items = False, 0
         for due in self._due(now):
-            self.taken.take(due, self._share.grouping(), self._max_batch, now)
+            items += self.taken.take(due, self._share.grouping(), self._max_batch, now)
             if self.taken.is_open:
                 found = True
                 if self._share.have_hooks:
@@ -167,7 +205,7 @@ class DrainTask(Generic[T]):
                 break
         self.cycles += found
         if self.taken.is_stopped:
-            return found
+            return found, items
         for registration in self._share.take_retired():
             await self._hooks.close(registration, self.index)
         handlers = self._share.handlers_of(self.index)
@@ -179,7 +217,7 @@ class DrainTask(Generic[T]):
             ]
             await self._hooks.idle(idle, max(now, self._loop.time()), self.index)
         self.busy += self._loop.time() - started
-        return found
+        return found, items
 
     def _due(self, now: float) -> Iterable[list[Partition[T]]]:
         """Return the partitions to take from, those together that are taken at once."""
@@ -188,10 +226,28 @@ class DrainTask(Generic[T]):
     def _is_waited_for(self) -> bool:
         return bool(self.taken.parked) or bool(self._schedule.waiting())
 
-    async def _gather(self, started: float) -> float:
-        now = self._loop.time()
+    async def _after(self, items: int) -> list[Partition[T]]:
+        """Give the loop its turn after a cycle; returns what waits by then.
+
+        Producers that were waiting for room use it. A lone item's cycle ends in a nap,
+        which is a turn, too.
+        """
+        if items <= 1:
+            waiting = self._schedule.waiting()
+            if not waiting:
+                return waiting
+        self._turn.yields()
+        await asyncio.sleep(0)
+        self._turn.resumes()
+        return self._schedule.waiting()
+
+    async def _gather(self, waiting: list[Partition[T]], started: float) -> float:
+        """Let more gather where that makes batches; returns the time."""
         self._nap.has_news = False
-        until = self._schedule.gather_until(started, now)
+        now = self._loop.time()
+        if not waiting or not self._gathering.pays:
+            return now
+        until = self._schedule.gather_until(waiting, started, now)
         return now if until <= now else await self._nap.sleep(until)
 
     def _has_drained(self) -> bool:

@@ -28,7 +28,7 @@ class Handlers:
         self._resolved: dict[type, Registration | None] = {}
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: list[Registration] = []
-        self._have_hooks = self._consumer is not None
+        self._have_hooks = self._consumer is not None and self._consumer.has_hooks
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
 
@@ -50,7 +50,7 @@ class Handlers:
         """Register; returns the registration that it replaces."""
         assert registration.item_type is not None
         self._share_gate(registration)
-        if registration.on_idle or registration.on_flush:
+        if registration.has_hooks:
             self._have_hooks = True
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration

@@ -100,4 +100,4 @@ class Handoffs(Generic[T]):
     def _notice(self, partition: Partition[T]) -> None:
         owner = self._layout.owner_of(partition)
         if owner is not None:
-            self._drain_tasks[owner].notice(partition)
+            self._drain_tasks[owner].notice(partition, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+from batchqueue_async._engine.chunks import Tally
 from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.waiting_line import LoopWaiter
@@ -23,7 +24,9 @@ class InLine(Generic[T]):
         self._name = lifecycle.name
         self._own_work = lifecycle.own_work
 
-    async def put(self, partition: Partition[T], chunk: Sequence[T]) -> int:
+    async def put(
+        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
+    ) -> None:
         """Accept the chunk as room is made; less only if the partition closes."""
         waiter = LoopWaiter(
             self._lifecycle.running_loop(),
@@ -36,17 +39,20 @@ class InLine(Generic[T]):
         try:
             self._refuse_deadlock(partition, waiter)
             while not partition.is_closed:
+                # Before what it puts in: see `Crew.notice`.
+                self._lifecycle.notice(partition, waiter.granted)
                 if waiter.granted:
-                    accepted += partition.offer_in_turn(waiter, chunk, accepted)
+                    count = partition.offer_in_turn(waiter, chunk, accepted)
+                    placed.count += count
+                    accepted += count
                     if accepted == len(chunk):
                         break
-                self._lifecycle.notice(partition)
                 with self._own_work.waiting(lambda: not waiter.granted):
                     await waiter.wait()
         finally:
             partition.leave_line(waiter)
-            self._lifecycle.notice(partition)
-        return accepted
+            if accepted < len(chunk):
+                self._lifecycle.notice(partition)
 
     def _refuse_deadlock(self, partition: Partition[T], waiter: LoopWaiter) -> None:
         if waiter.granted < waiter.wants and self._own_work.includes(partition):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import length_hint
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.chunks import LENGTH
+from batchqueue_async._engine.chunks import LENGTH, Tally
 from batchqueue_async._engine.in_line import InLine
 from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_one_type, have_type
@@ -21,6 +22,7 @@ from batchqueue_async._engine.sorting import (
     sorted_bins,
 )
 from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.errors import with_accepted
 
 T = TypeVar("T")
 
@@ -78,7 +80,9 @@ class Intake(Generic[T]):
             return True
         if self._offer(partition, (item,)):
             return True
-        return await self._put_rest(partition, (item,)) == 1
+        placed = Tally()
+        await self._put_rest(partition, (item,), placed)
+        return placed.count == 1
 
     def put_whole(self, chunk: list[T]) -> bool:
         """Accept a chunk in one go, if it is for one partition and meets no edge."""
@@ -89,17 +93,21 @@ class Intake(Generic[T]):
         count, more = len(items), len(chunk)
         if count > partition.limit - more:
             return False
-        if more < WORTH_A_LOOK or count != partition.alike:
+        is_alike = False
+        try:
+            if more >= WORTH_A_LOOK and count == partition.alike:
+                is_alike = have_type(chunk, type(items[0]))
+                if len(items) != count:
+                    # A `__del__`, a signal handler or a metaclass put something in.
+                    return False
             items.extend(chunk)
-            return True
-        is_alike = have_type(chunk, type(items[0]))
-        if len(items) != count:
-            # A `__del__`, a signal handler or a metaclass put something in.
-            return False
-        items.extend(chunk)
-        # Nor has anything come since.
-        if is_alike and len(items) == count + more:
-            partition.alike = count + more
+            # Nor has anything come since.
+            if is_alike and len(items) == count + more:
+                partition.alike = count + more
+        except BaseException as error:
+            # A signal handler's. The look at types may have let something in, too.
+            with_accepted(error, more if len(items) >= count + more else 0)
+            raise
         return True
 
     def _put_routed(self, chunk: list[T]) -> bool:
@@ -110,100 +118,112 @@ class Intake(Generic[T]):
         if not have_one_type(chunk):
             return False
         items = partition.items
-        if len(items) > partition.limit - len(chunk):
+        count, more = len(items), len(chunk)
+        if count > partition.limit - more:
             return False
-        items.extend(chunk)
+        try:
+            items.extend(chunk)
+        except BaseException as error:
+            with_accepted(error, more if len(items) >= count + more else 0)
+            raise
         return True
 
-    async def put_many(self, chunk: Sequence[T]) -> int:
-        """Accept a chunk; returns how many were accepted.
+    async def put_many(self, chunk: Sequence[T], placed: Tally) -> None:
+        """Accept a chunk, and count what was accepted.
 
         What has room is placed at once; then partition by partition has to wait.
         """
-        if self._sole is not None:
-            accepted = self._offer(self._sole, chunk)
-            if accepted == len(chunk):
-                return accepted
-            return accepted + await self._put_rest(self._sole, chunk[accepted:])
-        accepted, rest = self._place(chunk)
-        for partition, run in rest:
-            accepted += await self._put_rest(partition, run)
-        return accepted
+        for partition, run in self._place(chunk, placed):
+            await self._put_rest(partition, run, placed)
 
-    def _place(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:
-        """Place what there is room for; returns how many, and the rest by partition."""
+    def _place(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
+        """Place what there is room for; returns the rest by partition."""
         if not chunk:
-            return 0, []
-        sole = sole_partition(chunk, self._placement)
+            return []
+        sole = self._sole or sole_partition(chunk, self._placement)
         if sole is not None:
-            return self._place_run(sole, chunk)
+            return self._place_run(sole, chunk, placed)
         if self._placement.first.is_shared():
             # Each placing takes the guard, so the fewest are the cheapest.
-            return self._place_bins(sorted_bins(chunk, self._placement), None)
+            bins = sorted_bins(chunk, self._placement)
+            return self._place_bins(bins, None, placed)
         if self._sorter is None or not self._sorter.suits(chunk):
-            return self._place_each(chunk)
+            return self._place_each(chunk, placed)
         is_empty = False
         try:
-            placed = self._place_bins(self._sorter.sort(chunk), self._sorter)
+            rest = self._place_bins(self._sorter.sort(chunk), self._sorter, placed)
             is_empty = True
         finally:
             self._sorter.end(is_empty=is_empty)
-        return placed
+        return rest
 
     def _place_run(
-        self, partition: Partition[T], run: Sequence[T]
-    ) -> tuple[int, list[Run[T]]]:
-        if partition.begin(run):
-            self._lifecycle.notice(partition)
-            return len(run), []
-        placed = self._offer(partition, run)
-        return placed, [(partition, run[placed:])] if placed < len(run) else []
+        self, partition: Partition[T], run: Sequence[T], placed: Tally
+    ) -> list[Run[T]]:
+        count = 0
+        if partition.has_room:
+            self._lifecycle.notice(partition, len(run))
+            # What a sole partition gets is looked at for its types when it comes.
+            if partition is not self._sole and partition.begin(run):
+                placed.count += len(run)
+                return []
+            count = partition.offer(run)
+            placed.count += count
+        return [(partition, run[count:])] if count < len(run) else []
 
     def _place_bins(
-        self, bins: Iterable[Bin[T]], sorter: Sorter[T] | None
-    ) -> tuple[int, list[Run[T]]]:
+        self, bins: Iterable[Bin[T]], sorter: Sorter[T] | None, placed: Tally
+    ) -> list[Run[T]]:
         """Place what there is room for; lists are emptied, or the partition's own."""
-        accepted = 0
         rest: list[Run[T]] = []
-        begun: list[Partition[T]] = []
-        due: list[Partition[T]] = []
+        is_expected = is_due = False
         for own in bins:
             partition, run = own.partition, own.run
             count = len(run)
             if len(partition.items) <= partition.limit - count:
                 # As in the hot path for one item: no edge is met.
                 partition.items.extend(run)
-                accepted += count
+                placed.count += count
                 # Here and now: its items are in the processor's caches.
                 run.clear()
             elif count:
+                # Once for all that come to empty partitions, and before they do.
+                if not is_expected or (count >= partition.due_size and not is_due):
+                    is_expected, is_due = True, count >= partition.due_size
+                    self._lifecycle.expect(is_due=is_due)
                 if partition.begin(run, is_given=True):
+                    placed.count += count
                     if sorter is not None:
                         sorter.renew(own)
-                    (begun if count < partition.due_size else due).append(partition)
-                    accepted += count
                     continue
-                placed = self._offer(partition, run)
-                accepted += placed
-                if placed < count:
-                    rest.append((partition, run[placed:]))
+                offered = self._offer(partition, run)
+                placed.count += offered
+                if offered < count:
+                    rest.append((partition, run[offered:]))
                 run.clear()
-        self._lifecycle.notice_all(begun + due)
-        return accepted, rest
+        return rest
 
-    def _place_each(self, chunk: Sequence[T]) -> tuple[int, list[Run[T]]]:
+    def _place_each(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
         rest: dict[Partition[T], list[T]] = {}
         routes, of = self._placement.routes, self._placement.partition_of
-        for item in chunk:
-            partition = routes.get(type(item)) or of(item)
-            items = partition.items
-            if len(items) < partition.limit:
-                items.append(item)
-            elif not self._offer(partition, (item,)):
-                # Full, so that its later items come here, too: none overtakes.
-                rest.setdefault(partition, []).append(item)
-        accepted = len(chunk) - sum(map(len, rest.values()))
-        return accepted, list(rest.items())
+        items_left = iter(chunk)
+        begun = len(chunk)
+        try:
+            for item in items_left:
+                partition = routes.get(type(item)) or of(item)
+                items = partition.items
+                if len(items) < partition.limit:
+                    items.append(item)
+                elif not self._offer(partition, (item,)):
+                    # Full, so that its later items come here, too: none overtakes.
+                    rest.setdefault(partition, []).append(item)
+        except BaseException:
+            # Not the one at which it struck.
+            begun -= length_hint(items_left) + 1
+            raise
+        finally:
+            placed.count += begun - sum(map(len, rest.values()))
+        return list(rest.items())
 
     def refuse(self, chunk: Sequence[T]) -> None:
         """Count items that came after closing, where they would have gone."""
@@ -215,18 +235,22 @@ class Intake(Generic[T]):
             partition.reject(1)
 
     def _offer(self, partition: Partition[T], chunk: Sequence[T]) -> int:
-        placed = partition.offer(chunk)
-        if placed:
-            self._lifecycle.notice(partition)
-        return placed
+        if not partition.has_room:
+            return 0
+        # Before it is accepted: what is raised in between strikes a producer whose item
+        # is not in, and never leaves one behind that nobody was told of.
+        self._lifecycle.notice(partition, len(chunk))
+        return partition.offer(chunk)
 
-    async def _put_rest(self, partition: Partition[T], chunk: Sequence[T]) -> int:
-        accepted = 0
+    async def _put_rest(
+        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
+    ) -> None:
+        before = placed.count
         if self.waits and not partition.is_closed:
-            accepted = await self._line.put(partition, chunk)
+            await self._line.put(partition, chunk, placed)
+        accepted = placed.count - before
         if accepted < len(chunk):
             partition.reject(len(chunk) - accepted)
-        return accepted
 
     def runs(self, chunk: Sequence[T]) -> Sequence[Run[T]]:
         """Sort a chunk by partition, on any thread that holds the guard."""

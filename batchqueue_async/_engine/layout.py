@@ -165,7 +165,7 @@ class Layout(Generic[T]):
             self._hooked[drain_task] = [
                 each
                 for each in self.handlers
-                if (each.on_idle or each.on_flush) and self.calls(drain_task, each)
+                if each.has_hooks and self.calls(drain_task, each)
             ]
         return self._hooked[drain_task]
 

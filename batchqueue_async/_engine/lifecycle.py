@@ -134,13 +134,13 @@ class Lifecycle(Generic[T]):
         assert self.loop is not None
         return self.loop
 
-    def notice(self, partition: Partition[T]) -> None:
+    def notice(self, partition: Partition[T], coming: int = 0) -> None:
         if self._crew is not None:
-            self._crew.notice(partition)
+            self._crew.notice(partition, coming)
 
-    def notice_all(self, partitions: list[Partition[T]]) -> None:
-        if self._crew is not None and partitions:
-            self._crew.notice_all(partitions)
+    def expect(self, *, is_due: bool) -> None:
+        if self._crew is not None:
+            self._crew.expect(is_due=is_due)
 
     def wake(self) -> None:
         if self._crew is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from batchqueue_async._engine.loop_turn import LoopTurn
+
 
 class Nap:
     """Sleep until a time or until woken, whichever comes first."""
@@ -18,6 +20,7 @@ class Nap:
         "_sleeper",
         "_slept_until",
         "_timer",
+        "_turn",
         "_until",
         "has_news",
         "started",
@@ -25,6 +28,7 @@ class Nap:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._turn = LoopTurn.of(loop)
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
@@ -61,6 +65,7 @@ class Nap:
         finally:
             self._sleeper = None
             self._cancel_timer()
+            self._turn.resumes()
         return max(self._loop.time(), self._slept_until)
 
     def end_by(self, when: float) -> None:
@@ -79,6 +84,8 @@ class Nap:
         if self._sleeper is None:
             self._is_called = True
         elif not self._sleeper.done():
+            # Before the sleeper gets to run: a turn begins before all that is in it.
+            self._turn.yields()
             # By hand: `contextlib.suppress` is three calls more.
             try:  # noqa: SIM105
                 self._sleeper.set_result(None)

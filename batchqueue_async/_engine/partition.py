@@ -134,12 +134,14 @@ class Partition(PartitionState[T]):
     def _append(self, chunk: Sequence[T]) -> None:
         if self.ages.clock is not None:
             self.ages.note(self.accepted)
-        more = len(chunk)
-        if more >= WORTH_A_LOOK and len(self.items) == self.alike:
+        more, alike = len(chunk), self.alike
+        if more >= WORTH_A_LOOK and len(self.items) == alike:
             first = self.items[0] if self.items else chunk[0]
             if type(first) is type(chunk[-1]) and have_type(chunk, type(first)):
-                self.alike += more
+                alike += more
+        # Last: whatever is raised before it, nothing was accepted.
         self.items.extend(chunk)
+        self.alike = alike
 
     def _forget(self, going: int) -> None:
         """So many items are about to leave; known too few is better than too many."""

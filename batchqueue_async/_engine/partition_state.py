@@ -101,14 +101,26 @@ class PartitionState(asyncio.Queue[T]):
         """Items accepted so far: the position that the next one gets."""
         return self.accounts.taken_out + len(self.items)
 
-    @property
-    def is_due(self) -> bool:
-        """A batch must not linger: full, waited for, watched, or closing."""
+    def is_due(self, coming: int = 0) -> bool:
+        """A batch must not linger, or will not once so many items have come.
+
+        It is full, waited for, watched, or closing.
+        """
         return (
-            len(self.items) >= self.due_size
+            len(self.items) + coming >= self.due_size
             or self.line.is_short
             or self.accounts.is_watched
             or self.is_closed
+        )
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an item gets in now, without a line."""
+        return not (
+            self.is_closed
+            or self.is_changing
+            or self.line.waiters
+            or len(self.items) >= self._full_at
         )
 
     def open(self) -> None:

@@ -18,7 +18,13 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._policies.errors import InvalidSelection
-from batchqueue_async._policies.selectors import PartitionSelector, by_type, round_robin
+from batchqueue_async._policies.selectors import (
+    PLAIN_KEYS,
+    KeySelector,
+    PartitionSelector,
+    by_type,
+    round_robin,
+)
 
 T = TypeVar("T")
 
@@ -127,6 +133,7 @@ class SelectorPlacement(Generic[T]):
 
     __slots__ = (
         "_selector",
+        "choose",
         "guard",
         "partitions",
         "routes",
@@ -137,6 +144,10 @@ class SelectorPlacement(Generic[T]):
     ) -> None:
         self.partitions = partitions
         self._selector = selector
+        # Asks the selector, on any thread that holds the guard.
+        self.choose: Callable[[T], Partition[T]] = self._choose
+        if isinstance(selector, KeySelector):
+            self.choose = _chosen_by_key(selector, partitions)
         self.routes: dict[type, Partition[T]] = {}
         # A selector is never called on two threads at once.
         self.guard = _UNGUARDED
@@ -155,9 +166,12 @@ class SelectorPlacement(Generic[T]):
         return False
 
     def partition_of(self, item: T) -> Partition[T]:
-        count = len(self.partitions)
         with self.guard:
-            index = self._selector(item, count)
+            return self.choose(item)
+
+    def _choose(self, item: T) -> Partition[T]:
+        count = len(self.partitions)
+        index = self._selector(item, count)
         if type(index) is int and 0 <= index < count:
             return self.partitions[index]
         msg = f"selector must return an int from 0 to {count - 1}, got {index!r}"
@@ -177,6 +191,21 @@ def placement_for(
     if selector is round_robin:
         return SelectorPlacement(partitions, _round_robin())
     return SelectorPlacement(partitions, selector)
+
+
+def _chosen_by_key(
+    selector: KeySelector[T], partitions: Sequence[Partition[T]]
+) -> Callable[[T], Partition[T]]:
+    """Return what asks a `by_key` in half the time: its answer needs no check."""
+    key_of, index_of = selector.key, selector.index_of
+
+    def choose(item: T) -> Partition[T]:
+        key = key_of(item)
+        if type(key) in PLAIN_KEYS:
+            return partitions[hash(key) % len(partitions)]
+        return partitions[index_of(key, len(partitions))]
+
+    return choose
 
 
 def _round_robin() -> Callable[[object, int], int]:

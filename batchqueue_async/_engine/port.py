@@ -15,6 +15,7 @@ from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.lifecycle import Lifecycle, State
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.placement import SelectorPlacement
 
 T = TypeVar("T")
 
@@ -25,6 +26,10 @@ class Port(Generic[T]):
 
     loop: asyncio.AbstractEventLoop
     waits_when_full: bool
+    sole: Partition[T] | None
+    """Where every item goes, if there is only one partition and stays so."""
+    choose: Callable[[T], Partition[T]] | None
+    """Asks a custom selector, under the shared guard; None where types decide."""
     routes: dict[type, Partition[T]]
     """Read by other threads for types whose partition is settled."""
     partitions: list[Partition[T]]
@@ -52,10 +57,13 @@ def open_port(
     layout: Layout[T], lifecycle: Lifecycle[T], intake: Intake[T], flusher: Flusher[T]
 ) -> Port[T]:
     """Return the port of a queue that runs on the running loop."""
+    placement = layout.placement
     return Port(
         loop=asyncio.get_running_loop(),
         waits_when_full=intake.waits,
-        routes=layout.placement.routes,
+        sole=placement.sole,
+        choose=placement.choose if isinstance(placement, SelectorPlacement) else None,
+        routes=placement.routes,
         partitions=layout.partitions,
         runs=intake.runs,
         own_work=lifecycle.own_work,

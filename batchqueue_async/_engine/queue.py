@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities
-from batchqueue_async._engine.chunks import LENGTH, chunks
+from batchqueue_async._engine.chunks import LENGTH, Tally, chunks
 from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
@@ -18,7 +18,7 @@ from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_instance
@@ -180,8 +180,10 @@ class BatchQueue(Generic[T]):
     async def produce_many(self, items: Iterable[T]) -> int:
         """Accept the items in order; returns how many were accepted.
 
-        Not atomic: cancelled or raising midway, what was placed stays accepted. Under
-        `WAIT` it accepts all, unless shutdown begins.
+        Not atomic: cancelled or raising midway, what was placed stays accepted, and
+        what it raises says how many in its attribute `accepted` (a `TimeoutError` of
+        `asyncio.timeout`: in that of its `__cause__`). Under `WAIT` it accepts all,
+        unless shutdown begins.
 
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.
@@ -189,16 +191,21 @@ class BatchQueue(Generic[T]):
         """
         if type(items) is list and items and self._intake.put_whole(items):
             return len(items)
-        is_open = self._lifecycle.admits()
-        if type(items) is list and len(items) <= LENGTH and is_open:
-            return await self._intake.put_many(items)
-        accepted = 0
-        for chunk in chunks(items, self._intake.chunk_length):
-            if self._lifecycle.admits():
-                accepted += await self._intake.put_many(chunk)
-            else:
-                self._intake.refuse(chunk)
-        return accepted
+        placed = Tally()
+        try:
+            is_open = self._lifecycle.admits()
+            if type(items) is list and len(items) <= LENGTH and is_open:
+                await self._intake.put_many(items, placed)
+                return placed.count
+            for chunk in chunks(items, self._intake.chunk_length):
+                if self._lifecycle.admits():
+                    await self._intake.put_many(chunk, placed)
+                else:
+                    self._intake.refuse(chunk)
+        except BaseException as error:
+            with_accepted(error, placed.count)
+            raise
+        return placed.count
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.

@@ -60,6 +60,11 @@ class Registration:
         self.is_closed = False
 
     @property
+    def has_hooks(self) -> bool:
+        """Whether it wants to be called without a batch while its queue runs."""
+        return bool(self.on_idle or self.on_flush)
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether nothing of it is taken, and nobody is inside."""
         return not self.batches and self.gate.is_free

@@ -51,10 +51,10 @@ class RollingPartition(Partition[T]):
             # Longer than the whole partition: its own first items go, too.
             passed = surplus - len(displaced)
             displaced.extend(chunk[:passed])
-            self._append(chunk[passed:])
             self.accounts.remove_waiting("dropped", surplus)
             self._on_drop(displaced)
             self._displaced = displaced
+            self._append(chunk[passed:])
         else:
             self._append(chunk)
         return len(chunk)

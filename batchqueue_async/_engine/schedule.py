@@ -107,25 +107,35 @@ class Schedule(Generic[T]):
         ]
 
     def arrival_ends_nap(
-        self, partition: Partition[T], nap_started: float, now: float
+        self, partition: Partition[T], since: float, now: float
     ) -> float:
-        """Return when a nap has to end for what just came to the partition."""
-        if partition.is_due:
-            return now
+        """Return when a nap has to end for what just came to the partition.
+
+        Args:
+            partition: Where it came.
+            since: When items began to gather.
+            now: The loop's time.
+        """
         if self._pace.linger:
             return self._due_at(partition, now)
-        # A nap's first part is kept: it is what makes batches under load.
-        return self._gathered_at(nap_started, now)
+        return self._gathered_at(since, now)
 
-    def gather_until(self, started: float, now: float) -> float:
+    def arrivals_end_nap(self, since: float, now: float) -> float:
+        """Return the same for what comes now to partitions that are empty."""
+        if self._pace.linger:
+            return now + self._pace.linger
+        return self._gathered_at(since, now)
+
+    def gather_until(
+        self, waiting: list[Partition[T]], started: float, now: float
+    ) -> float:
         """Return when the next cycle may start after one that delivered.
 
         Items gather for at most the shortest nap since the last cycle's start, unless
         something is due: nothing waits longer for it, since it came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
-        waiting = self.waiting()
-        if not waiting or self._pace.linger or any(each.is_due for each in waiting):
+        if self._pace.linger or any(each.is_due() for each in waiting):
             return now
         return self._gathered_at(started, now)
 
@@ -136,22 +146,27 @@ class Schedule(Generic[T]):
         return now if until - now < min(TICK, shortest) / 2 else until
 
     def nap_until(
-        self, parked: Iterable[float], empty_cycles: int, now: float
+        self,
+        waiting: Iterable[Partition[T]],
+        parked: Iterable[float],
+        empty_cycles: int,
+        now: float,
     ) -> float | None:
         """Return when a nap ends by itself; None where only an arrival ends it.
 
         Args:
+            waiting: Partitions from which something might be taken.
             parked: When parked batches are due.
             empty_cycles: How many cycles found nothing since the last one that did.
             now: The loop's time.
         """
         ends = list(parked)
-        ends.extend(self._due_at(each, now) for each in self.waiting())
+        ends.extend(self._due_at(each, now) for each in waiting)
         if any(each.on_idle for each in self._share.handlers_of(self._drain_task)):
             ends.append(now + self._pace.idle.delay(empty_cycles))
         return min(ends, default=None)
 
     def _due_at(self, partition: Partition[T], now: float) -> float:
-        if partition.is_due or not self._pace.linger:
+        if partition.is_due() or not self._pace.linger:
             return now
         return partition.oldest(now) + self._pace.linger

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.grouping import Grouping
+from batchqueue_async._engine.loop_turn import LoopTurn
 from batchqueue_async._engine.parked import Parked
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
@@ -26,11 +27,12 @@ MANY = 64
 class Taken(Generic[T]):
     """Takes from partitions, and delivers what it took, oldest first."""
 
-    __slots__ = ("_delivery", "_drain_task", "_open", "is_stopped", "parked")
+    __slots__ = ("_delivery", "_drain_task", "_open", "_turn", "is_stopped", "parked")
 
-    def __init__(self, delivery: Delivery[T], drain_task: int) -> None:
+    def __init__(self, delivery: Delivery[T], drain_task: int, turn: LoopTurn) -> None:
         self._delivery = delivery
         self._drain_task = drain_task
+        self._turn = turn
         # The next one last: a stack takes a tenth of a deque's memory.
         self._open: list[Batch[T]] = []
         self.parked: Parked[T] = Parked()
@@ -60,12 +62,18 @@ class Taken(Generic[T]):
         grouping: Grouping[T],
         most: int | None,
         now: float,
-    ) -> None:
-        """Take what is due: parked batches first, then from each of the partitions."""
+    ) -> int:
+        """Take what is due: parked batches first, then from each of the partitions.
+
+        Returns:
+            How many items came out of the partitions.
+        """
+        count = 0
         collected = [] if self._open else self.parked.take_due(now)
         is_far = len(partitions) > MANY
         for partition in partitions:
             items = partition.take(most)
+            count += len(items)
             if is_far:
                 # They came long ago, among the others'. A copy fetches them into the
                 # processor's caches all at once; sorting would wait for one by one.
@@ -77,6 +85,7 @@ class Taken(Generic[T]):
         for partition in partitions:
             # Items may have been displaced on a thread, which must not tell.
             partition.accounts.tell_watchers()
+        return count
 
     async def deliver(self) -> None:
         """Have all that was taken handled, or parked, or failed for good."""
@@ -105,9 +114,11 @@ class Taken(Generic[T]):
                 self._open.pop()
                 if batch.is_parked:
                     settled.append(batch)
-            # Producers, on the loop or on threads, get their turn after every call: as
-            # in `asyncio.sleep(0)`, without the price of one coroutine more.
-            yield
+            # As in `asyncio.sleep(0)`, without the price of one coroutine more.
+            if self._turn.is_over():
+                self._turn.yields()
+                yield
+                self._turn.resumes()
 
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]

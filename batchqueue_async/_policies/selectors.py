@@ -47,6 +47,10 @@ round_robin: Final = QueueSelector.ROUND_ROBIN
 """Spread items over the partitions in turn; no order is kept between them."""
 
 
+PLAIN_KEYS = frozenset({str, int, bytes})
+"""Types of keys that are hashable and no NaN: looked up per item."""
+
+
 # No slots: frozen with slots, `KeySelector[int](...)` raises on Python 3.11.
 @dataclass(frozen=True, repr=False)
 class KeySelector(Generic[T]):
@@ -63,7 +67,16 @@ class KeySelector(Generic[T]):
         Raises:
             TypeError: If the key is not hashable.
         """
-        key = self.key(item)
+        return self.index_of(self.key(item), partitions)
+
+    def index_of(self, key: Hashable, partitions: int) -> int:
+        """Return the partition of a key.
+
+        Raises:
+            TypeError: If the key is not hashable.
+        """
+        if type(key) in PLAIN_KEYS:
+            return hash(key) % partitions
         try:
             return hash(_with_one_nan(key)) % partitions
         except TypeError as error:
@@ -88,6 +101,7 @@ def by_key(key: Callable[[T], Hashable]) -> KeySelector[T]:
 def _with_one_nan(key: Hashable) -> Hashable:
     """Replace every NaN by one: each NaN object has a hash of its own."""
     if isinstance(key, str | int | bytes):
+        # A subclass of one of them.
         return key
     if isinstance(key, tuple) and type(key).__hash__ is tuple.__hash__:
         return tuple(map(_with_one_nan, key))

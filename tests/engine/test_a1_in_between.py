@@ -141,7 +141,8 @@ async def test_an_arrival_between_the_look_and_the_nap_is_not_slept_over() -> No
                 await queue.produce(0)
                 await turns()
             await asyncio.sleep(1.0)
-            assert handled == [0, *[1] * meddler.has_acted]
+            # The other one is first if it comes while the wake-up is under way.
+            assert sorted(handled) == [0, *[1] * meddler.has_acted]
         if not meddler.has_acted:
             return
     pytest.fail("it never came to an end")

@@ -169,7 +169,7 @@ def test_else_it_does_and_the_next_meet_the_same_edges_as_after_an_offer(
     assert (partition.items is chunk) == is_given
     assert partition.limit == by_offer.limit
     assert partition.guarded_limit == by_offer.guarded_limit
-    assert partition.is_due == by_offer.is_due
+    assert partition.is_due() == by_offer.is_due()
 
 
 def test_a_partition_that_displaces_keeps_its_deque() -> None:

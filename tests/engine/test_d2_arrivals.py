@@ -78,7 +78,8 @@ class TestNap:
         async with BatchQueue("q", config) as queue:
             queue.add_handler(int, handler)
             await asyncio.sleep(100.0)
-            await queue.produce(0)
+            # Several, so that it is worthwhile to let more gather.
+            await queue.produce_many([0, 0])
             await turns()
             assert handler.times == [now()]
             await asyncio.sleep(asleep * shortest)
