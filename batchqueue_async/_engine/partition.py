@@ -62,7 +62,7 @@ class Partition(PartitionState[T]):
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
         with self._guard:
-            if self.is_closed or self.is_changing or self.line.waiters:
+            if self.is_closed or self.is_changing or self.line.head:
                 return 0
             if len(self.items) >= self._full_at:
                 return 0
@@ -159,7 +159,7 @@ class Partition(PartitionState[T]):
         return taken
 
     def _serve_line(self) -> None:
-        if self.line.waiters and not self.is_closed:
+        if self.line.head and not self.is_closed:
             self.is_changing = True
             try:
                 self._fill_from_line()

@@ -180,7 +180,7 @@ class PartitionState(asyncio.Queue[T]):
             self.held = None
 
     def _set_limits(self) -> None:
-        if self.line.waiters or self.is_closed:
+        if self.line.head or self.is_closed:
             self.is_plain = False
             self.limit = self.guarded_limit = 0
             return

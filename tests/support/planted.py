@@ -93,8 +93,11 @@ def _leave_in_silence(original: Method, self: WaitingLine, waiter: Waiter) -> No
 
 @_plant("LIFO instead of FIFO", WaitingLine, "join")
 def _join_at_the_front(original: Method, self: WaitingLine, waiter: Waiter) -> None:
-    original(self, waiter)
-    self.waiters.rotate(1)
+    others = list(self)
+    for each in others:
+        self.leave(each)
+    for each in (waiter, *others):
+        original(self, each)
 
 
 @_plant("cancelled waiter keeps its slot", WaitingLine, "leave")
