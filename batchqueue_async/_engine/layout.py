@@ -206,7 +206,7 @@ class Layout(Generic[T]):
     def _home(self, registration: Registration) -> int:
         if isinstance(self.placement, TypePlacement):
             assert registration.item_type is not None
-            return self.placement.routes[registration.item_type].index
+            return self.placement.place(registration.item_type).index
         return registration.order % len(self.partitions)
 
     def _place(self, item_type: type, weight: Fraction) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 
 class Waiter:
@@ -132,7 +132,7 @@ class WaitingLine:
         self.wanted += waiter.wants
         last = self._last
         waiter.line = self
-        waiter.ahead = last
+        waiter.ahead, waiter.behind = last, None
         if last is None:
             self.head = waiter
         else:
@@ -211,3 +211,7 @@ class WaitingLine:
         # A waiter may have woken before its turn and gone back to sleep.
         if self.head is not None and self.head.granted:
             self.head.wake()
+
+
+NOBODY: Final = WaitingLine()
+"""Stands for the line of a partition where nobody ever waited; nobody may join it."""
