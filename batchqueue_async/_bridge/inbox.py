@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.waiting_line import Waiter
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.vigil import Vigil
@@ -25,22 +26,13 @@ T = TypeVar("T")
 _STACK_TO_TELL = 24
 
 
-class ThreadWaiter:
+class ThreadWaiter(Waiter):
     """A producer that waits in line on a thread of its own."""
 
-    __slots__ = (
-        "_chunk",
-        "_signal",
-        "accepted",
-        "drain_task",
-        "granted",
-        "wants",
-    )
+    __slots__ = ("_chunk", "_signal", "accepted")
 
     def __init__(self, chunk: Sequence[Any], drain_task: int | None) -> None:
-        self.drain_task = drain_task
-        self.wants = len(chunk)
-        self.granted = 0
+        super().__init__(len(chunk), drain_task)
         self.accepted = 0
         self._chunk = chunk
         self._signal = threading.Event()

@@ -7,6 +7,7 @@ flight, or one of the five outcomes.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import OrderedDict
 from typing import Literal, Protocol
 
 Outcome = Literal["handled", "failed", "dropped", "unhandled", "returned"]
@@ -47,8 +48,10 @@ class Accounts:
         self.taken_out = 0
         # First positions of what was taken and is not settled, in ascending order.
         self._unsettled: list[int] = []
-        # None where nobody watches: one object less to look at.
-        self.watchers: list[tuple[int, Watcher]] | None = None
+        # The position of each, lowest first: what is accepted never becomes less. None
+        # where nobody watches: one object less to look at. Not a plain dict, whose
+        # first entry is the longer to find the more were taken out before it.
+        self.watchers: OrderedDict[Watcher, int] | None = None
 
     @property
     def is_watched(self) -> bool:
@@ -97,17 +100,22 @@ class Accounts:
     def watch(self, position: int, watcher: Watcher) -> bool:
         """Tell `watcher` once, when every item before `position` is settled.
 
+        Positions must not go down from call to call, and a watcher watches once.
+
         Returns:
             False if that is so already, and nobody will be told.
         """
         if position <= self._settled_to():
             return False
-        self.watchers = [*(self.watchers or ()), (position, watcher)]
+        if self.watchers is None:
+            self.watchers = OrderedDict()
+        self.watchers[watcher] = position
         return True
 
     def unwatch(self, watcher: Watcher) -> None:
-        watchers = self.watchers or ()
-        self.watchers = [each for each in watchers if each[1] is not watcher] or None
+        if self.watchers is not None:
+            self.watchers.pop(watcher, None)
+            self.watchers = self.watchers or None
 
     def tell_watchers(self) -> None:
         """Tell those whose position is reached."""
@@ -115,10 +123,11 @@ class Accounts:
         if watchers is None:
             return
         settled = self._settled_to()
-        told = [each for each in watchers if each[0] <= settled]
-        self.watchers = [each for each in watchers if each[0] > settled] or None
-        for _, watcher in told:
+        while watchers and next(iter(watchers.values())) <= settled:
+            watcher, _ = watchers.popitem(last=False)
             watcher.reached()
+        if not watchers:
+            self.watchers = None
 
     def _settled_to(self) -> int:
         return self._unsettled[0] if self._unsettled else self.taken_out

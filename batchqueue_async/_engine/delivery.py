@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
 from batchqueue_async._engine.attempt import (
     GRACE,
@@ -64,7 +65,8 @@ class Delivery(Generic[T]):
         self._on_error = config.on_error
         self._failures = failures
         self._on_release = on_release
-        self._reported: dict[int, type] = {}
+        # By identity: a metaclass may refuse to be hashed.
+        self._reported: dict[int, ref[type]] | None = None
 
     async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
         """Call the handler, or settle what has none; returns what it raised."""
@@ -122,7 +124,8 @@ class Delivery(Generic[T]):
 
     def report_again(self, item_type: type) -> None:
         """The type had a handler: when it has none again, that is news."""
-        self._reported.pop(id(item_type), None)
+        if self._reported is not None:
+            self._reported.pop(id(item_type), None)
 
     async def _wait_at_gate(self, registration: Registration, drain_task: int) -> None:
         self._own_work.at_gate[drain_task] = registration.gate
@@ -206,11 +209,8 @@ class Delivery(Generic[T]):
             )
 
     def _abandon(self, batch: Batch[T]) -> None:
-        # By identity: a metaclass may refuse to be hashed. The type is kept with it, so
-        # that no other one gets its identity.
         for item_type in {id(each): each for each in map(type, batch.items)}.values():
-            if id(item_type) not in self._reported:
-                self._reported[id(item_type)] = item_type
+            if self._is_news(item_type):
                 logger.error(
                     "%s: no handler for items of type %s; they count as unhandled",
                     self._name,
@@ -218,6 +218,18 @@ class Delivery(Generic[T]):
                 )
         self._failures.add("unhandled", batch.items)
         batch.settle("unhandled")
+
+    def _is_news(self, item_type: type) -> bool:
+        """Whether it has not been reported yet; from now on it has."""
+        if self._reported is None:
+            self._reported = {}
+        key, reported = id(item_type), self._reported
+        known = reported.get(key)
+        if known is not None and known() is item_type:
+            return False
+        # Forgotten with the type: another one may get its identity.
+        reported[key] = ref(item_type, lambda _: reported.pop(key, None))
+        return True
 
     def _outlive(
         self, task: asyncio.Future[Any], batch: Batch[T], registration: Registration

@@ -59,17 +59,18 @@ class Flusher(Generic[T]):
 
     async def _settle(self) -> None:
         settling = _Settling()
+        owners = self._layout.ownership.last_owners()
+        # Asked once for each drain task, and not for each of thousands of partitions.
+        left_out = {each for each in set(owners) if self._own_work.blocks_flush(each)}
         watched = [
             partition
-            for partition in self._layout.partitions
-            if not self._own_work.blocks_flush(self._layout.last_owner(partition))
-            and partition.watch(settling)
+            for partition, owner in zip(self._layout.partitions, owners, strict=True)
+            if owner not in left_out and partition.watch(settling)
         ]
         if not watched:
             return
         settling.missing = len(watched)
-        for partition in watched:
-            self._lifecycle.notice(partition)
+        self._lifecycle.notice_all(watched)
         try:
             with self._own_work.waiting(lambda: not settling.done.done()):
                 await settling.done

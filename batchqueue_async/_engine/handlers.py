@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.type_map import Pinned, TypeMap
+
+# So many handlers that are out of use are remembered, however few are in use.
+_SLACK = 16
 
 
 class Handlers:
@@ -15,6 +19,8 @@ class Handlers:
         "_consumer",
         "_gated",
         "_have_hooks",
+        "_known",
+        "_let_go",
         "_resolved",
         "retired",
         "version",
@@ -25,7 +31,10 @@ class Handlers:
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._gated: dict[int, Registration] = {}
-        self._resolved: dict[type, Registration | None] = {}
+        # Replaced or removed while they had batches: their gates are in use.
+        self._let_go: list[Registration] | None = None
+        self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
+        self._resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: list[Registration] = []
         self._have_hooks = self._consumer is not None and self._consumer.has_hooks
@@ -45,6 +54,15 @@ class Handlers:
     @property
     def consumer(self) -> Registration | None:
         return self._consumer
+
+    @property
+    def types(self) -> Pinned:
+        """The types with a handler of their own, now and later."""
+        return self._by_type
+
+    def of_exactly(self, item_type: type) -> Registration | None:
+        """Return the registration under this very type."""
+        return self._by_type.get(item_type)
 
     def add(self, registration: Registration) -> Registration | None:
         """Register; returns the registration that it replaces."""
@@ -69,8 +87,10 @@ class Handlers:
         try:
             return self._resolved[item_type]
         except KeyError:
+            if self._known.recall(item_type):
+                return self._resolved[item_type]
             found = self.nearest(item_type)
-            self._resolved[item_type] = found
+            self._known.add(item_type, found)
             return found
 
     def of_identical(self, item_type: type) -> Registration | None:
@@ -83,15 +103,6 @@ class Handlers:
 
     def _share_gate(self, registration: Registration) -> None:
         """Let one handler have one gate, for all its types, also when it comes back."""
-        if len(self._gated) > 2 * len(self._by_type):
-            # Amortised: what is registered, or still at work, is less than half.
-            # A retired one may come back before its `on_close`.
-            in_use = {id(each.gate) for each in (*self, *self.retired)}
-            self._gated = {
-                key: each
-                for key, each in self._gated.items()
-                if id(each.gate) in in_use or each.batches or not each.gate.is_free
-            }
         known = self._gated.setdefault(id(registration.handler), registration)
         registration.gate = known.gate
 
@@ -106,18 +117,47 @@ class Handlers:
         return None
 
     def _changed(self, gone: Registration | None) -> None:
-        self._resolved.clear()
+        self._known.clear()
         self.version += 1
-        if gone is not None and gone.on_close is not None:
-            self.retired.append(gone)
+        if gone is not None:
+            if gone.on_close is not None:
+                self.retired.append(gone)
+            elif not gone.is_at_rest:
+                self._let_go = self._let_go or []
+                self._let_go.append(gone)
+        self._tidy_gates()
+
+    def _tidy_gates(self) -> None:
+        let_go = 0 if self._let_go is None else len(self._let_go)
+        in_use = len(self._by_type) + len(self.retired) + let_go
+        # Amortised: half of them can be forgotten.
+        if len(self._gated) > 2 * in_use + _SLACK:
+            self._forget_gates()
+
+    def _forget_gates(self) -> None:
+        """Forget handlers that are neither registered nor at work.
+
+        A retired one may come back before its `on_close`, and one with a batch before
+        that is settled: then it must find its gate.
+        """
+        in_use = (*self._by_type.values(), *self.retired, *(self._let_go or ()))
+        gates = {id(each.gate) for each in in_use}
+        self._gated = {
+            key: each for key, each in self._gated.items() if id(each.gate) in gates
+        }
 
     def take_retired(self) -> list[Registration]:
         """Take those that got their last batch, and that no other type uses."""
+        if self._let_go:
+            at_work = [each for each in self._let_go if not each.is_at_rest]
+            self._let_go = at_work or None
+            self._tidy_gates()
         if not self.retired:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
         done = [each for each in self.retired if each.is_at_rest]
         self.retired = [each for each in self.retired if not each.is_at_rest]
+        self._tidy_gates()
         in_use = {id(each.handler) for each in (*self.retired, *self)}
         distinct = {id(each.handler): each for each in done}
         return [each for key, each in distinct.items() if key not in in_use]

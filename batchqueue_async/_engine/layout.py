@@ -22,6 +22,8 @@ from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
+from batchqueue_async._policies.partitions import MOST_PARTITIONS
+from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import exact_weight
 
 T = TypeVar("T")
@@ -74,7 +76,10 @@ class Layout(Generic[T]):
             if isinstance(config.drain_tasks, SharedDrainTasks)
             else config.drain_tasks.resolve()
         )
-        count = config.partitions.resolve(self._declared, 0)
+        count = self._count_partitions(Fraction(0))
+        if count > MOST_PARTITIONS:
+            rule = f"at most {MOST_PARTITIONS} for {self._declared} drain tasks"
+            refuse("partitions", rule, count)
         if count < self._declared:
             logger.warning(
                 "%s: %d partitions for %d drain tasks, so only %d are started",
@@ -129,11 +134,17 @@ class Layout(Generic[T]):
             order=self._registered,
             slot=item_type if by_type else TOGETHER,
         )
-        self._registered += 1
+        known = self.handlers.of_exactly(item_type)
+        delta = exact - (known.weight if known else 0)
+        count = self._count_partitions(self._weight + delta)
+        if count > MOST_PARTITIONS:
+            rule = f"small enough for {MOST_PARTITIONS} partitions in all"
+            refuse("weight", rule, weight)
+        # Nothing has changed before this, so that an error leaves all as it was.
+        self._grow(count)
         replaced = self.handlers.add(registration)
-        delta = exact - (replaced.weight if replaced else 0)
+        self._registered += 1
         self._weight += delta
-        self._grow(self._config.partitions.resolve(self._declared, self._weight))
         self._place(item_type, delta)
         return replaced
 
@@ -206,21 +217,26 @@ class Layout(Generic[T]):
     def _home(self, registration: Registration) -> int:
         if isinstance(self.placement, TypePlacement):
             assert registration.item_type is not None
-            return self.placement.routes[registration.item_type].index
+            return self.placement.place(registration.item_type).index
         return registration.order % len(self.partitions)
 
     def _place(self, item_type: type, weight: Fraction) -> None:
         if isinstance(self.placement, TypePlacement):
             self.placement.place(item_type, weight)
 
+    def _count_partitions(self, weight: Fraction) -> int:
+        return self._config.partitions.resolve(self._declared, weight)
+
     def _grow(self, count: int) -> None:
-        for index in range(len(self.partitions), count):
-            partition = self._new_partition(index)
+        added = [
+            self._new_partition(index) for index in range(len(self.partitions), count)
+        ]
+        for partition in added:
             if self._guard is not None:
                 partition.share(self._guard)
             if self._is_open:
                 self._open(partition)
-            self.partitions.append(partition)
+        self.partitions.extend(added)
         if self.placement.sole is not None and self.handlers.consumer is None:
             # Nobody else looks at its items' types when they come.
             self.partitions[0].alike = max(0, self.partitions[0].alike)

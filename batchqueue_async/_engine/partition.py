@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partition_state import PartitionState
-from batchqueue_async._engine.waiting_line import Waiter
+from batchqueue_async._engine.waiting_line import NOBODY, Waiter, WaitingLine
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Partition(PartitionState[T]):
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
         with self._guard:
-            if self.is_closed or self.is_changing or self.line.waiters:
+            if self.is_closed or self.is_changing or self.line.head:
                 return 0
             if len(self.items) >= self._full_at:
                 return 0
@@ -79,6 +79,8 @@ class Partition(PartitionState[T]):
             # There may be room: its chunk may have waited for another partition first.
             self.is_plain = False
             self.limit = self.guarded_limit = 0
+            if self.line is NOBODY:
+                self.line = WaitingLine()
             self.line.join(waiter)
             self._serve_line()
 
@@ -161,7 +163,7 @@ class Partition(PartitionState[T]):
         return taken
 
     def _serve_line(self) -> None:
-        if self.line.waiters and not self.is_closed:
+        if self.line.head and not self.is_closed:
             self.is_changing = True
             try:
                 self._fill_from_line()

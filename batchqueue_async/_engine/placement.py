@@ -1,14 +1,13 @@
 """Which partition an item waits in.
 
 Invariants of `TypePlacement` (promise B2):
-* A type is placed once, at its first handler or item, and never moves.
+* A type is placed once, at its first handler or item, and never moves while it lives.
 * A type without a handler lives with the registered base that it resolves to.
 * A type gets a partition of its own while there are empty ones; then the lightest.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +15,9 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers import Handlers
+from batchqueue_async._engine.lightest import Lightest
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.type_map import TypeMap
 from batchqueue_async._policies.errors import InvalidSelection
 from batchqueue_async._policies.selectors import (
     PLAIN_KEYS,
@@ -38,10 +39,9 @@ class TypePlacement(Generic[T]):
         "_grows",
         "_handlers",
         "_lightest",
-        "_types",
-        "_weights",
         "guard",
         "partitions",
+        "placed",
         "routes",
     )
 
@@ -51,12 +51,13 @@ class TypePlacement(Generic[T]):
         self.partitions = partitions
         self._grows = grows
         self._handlers = handlers
-        self.routes: dict[type, Partition[T]] = {}
+        self.placed: TypeMap[Partition[T]] = TypeMap(handlers.types)
+        # Those of the types that came lately; the others are found by `partition_of`.
+        self.routes = self.placed.near
         # Threads place types, too, once the queue is shared with them.
         self.guard = _UNGUARDED
-        self._weights: list[Fraction] = []
-        self._types: list[int] = []
-        self._lightest: list[tuple[int, Fraction, int, int]] = []
+        # None where there is nothing to choose.
+        self._lightest: Lightest | None = None
 
     @property
     def first(self) -> Partition[T]:
@@ -69,6 +70,8 @@ class TypePlacement(Generic[T]):
         partition = self.routes.get(item_type)
         if partition is None:
             with self.guard:
+                if self.placed.recall(item_type):
+                    return self.routes[item_type]
                 registration = self._handlers.nearest(item_type)
                 base = None if registration is None else registration.item_type
                 partition = self.place(item_type if base is None else base)
@@ -78,16 +81,21 @@ class TypePlacement(Generic[T]):
     def place(self, item_type: type, weight: Fraction = Fraction(0)) -> Partition[T]:
         """Return the type's partition for good, and book `weight` more to it."""
         if (sole := self.sole) is not None:
-            return self.routes.setdefault(item_type, sole)
-        with self.guard:
-            self._see_growth()
-            partition = self.routes.get(item_type)
-            if partition is None:
-                partition = self.partitions[self._pop_lightest()]
-                self._settle(item_type, partition)
-            self._weights[partition.index] += weight
-            self._push(partition.index)
-            return partition
+            partition = self.routes.setdefault(item_type, sole)
+        else:
+            with self.guard:
+                lightest = self._seen()
+                if self.placed.recall(item_type):
+                    partition = self.routes[item_type]
+                else:
+                    partition = self.partitions[lightest.find()]
+                    self._settle(item_type, partition)
+                lightest.book(partition.index, 0, weight)
+        if weight < 0:
+            # A handler is gone, so its type need not stay near.
+            with self.guard:
+                self.placed.trim()
+        return partition
 
     @property
     def sole(self) -> Partition[T] | None:
@@ -98,34 +106,24 @@ class TypePlacement(Generic[T]):
     def has_one_type(self, partition: Partition[T]) -> bool:
         """Whether the partition's items can only be of one type."""
         # A sole partition's types are not even looked at, so nothing is known of them.
-        return partition.index < len(self._types) and self._types[partition.index] == 1
+        if self._lightest is None or partition.index >= len(self._lightest.types):
+            return False
+        return self._lightest.types[partition.index] == 1
 
     def _settle(self, item_type: type, partition: Partition[T]) -> None:
         if item_type not in self.routes:
-            self.routes[item_type] = partition
-            self._types[partition.index] += 1
-            self._push(partition.index)
+            self.placed.add(item_type, partition)
+            self._seen().book(partition.index, 1)
 
-    def _see_growth(self) -> None:
-        for index in range(len(self._weights), len(self.partitions)):
-            self._weights.append(Fraction(0))
-            self._types.append(0)
-            self._push(index)
-
-    def _rank(self, index: int) -> tuple[int, Fraction, int, int]:
-        # Empty ones first; then by weight, and by types where weights are equal.
-        types = self._types[index]
-        return (min(types, 1), self._weights[index], types, index)
-
-    def _push(self, index: int) -> None:
-        heapq.heappush(self._lightest, self._rank(index))
-
-    def _pop_lightest(self) -> int:
-        # Ranks are pushed at each change and never removed: skip outdated ones.
-        while True:
-            rank = heapq.heappop(self._lightest)
-            if rank == self._rank(rank[-1]):
-                return rank[-1]
+    def _seen(self) -> Lightest:
+        """Return what is known of partitions: new ones are, ended types are not."""
+        if self._lightest is None:
+            self._lightest = Lightest()
+            self.placed.ended = []
+        self._lightest.grow(len(self.partitions))
+        while self.placed.ended:
+            self._lightest.book(self.placed.ended.pop().index, -1)
+        return self._lightest
 
 
 class SelectorPlacement(Generic[T]):

@@ -101,11 +101,12 @@ class BatchQueue(Generic[T]):
         Args:
             item_type: The class of the items.
             handler: An object with `consume(batch)`, or a callable; sync or async.
-            weight: How much it counts for adaptive partitions.
+            weight: How much it counts for adaptive partitions, of which a queue has
+                65,536 at most.
 
         Raises:
             BatchQueueError: The queue has a consumer, or is closed.
-            TypeError, ValueError: An argument is wrong.
+            TypeError, ValueError: An argument is wrong; nothing has changed then.
         """
         self._require_handler_mode()
         require_instance("item_type", item_type, type, "a class")

@@ -79,6 +79,7 @@ class Sorter(Generic[T]):
         "_by_type",
         "_is_in_use",
         "_placement",
+        "_turns",
     )
 
     def __init__(self, placement: TypePlacement[T]) -> None:
@@ -86,6 +87,8 @@ class Sorter(Generic[T]):
         self._by_type: dict[type, list[T]] = {}
         self._bins: dict[Partition[T], Bin[T]] = {}
         self._is_in_use = False
+        # Of the placement, when it was last empty.
+        self._turns = placement.placed.turns
 
     def suits(self, chunk: Sequence[T]) -> bool:
         """Whether sorting is cheaper than placing the items one by one.
@@ -119,10 +122,11 @@ class Sorter(Generic[T]):
 
     def end(self, *, is_empty: bool) -> None:
         """Be ready for the next chunk; after an error forget what it has left."""
-        if not is_empty:
+        if not is_empty or self._turns != self._placement.placed.turns:
             # Not emptied: a run may be a partition's own list already.
             self._by_type.clear()
             self._bins.clear()
+            self._turns = self._placement.placed.turns
         self._is_in_use = False
 
     def _learn(self, item: T) -> None:

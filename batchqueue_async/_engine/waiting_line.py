@@ -10,23 +10,33 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 
-class Waiter(Protocol):
-    """One producer in the line, on the loop or on another thread."""
+class Waiter:
+    """One producer in the line, on the loop or on another thread.
 
-    wants: int
-    """Slots that it has not filled yet."""
-    granted: int
-    """Of these, the ones that are reserved for it."""
-    drain_task: int | None
-    """The drain task whose handler waits; None for producers outside of handlers."""
+    The line is linked through its waiters: whoever leaves from its middle is taken out
+    in one step, and a partition where nobody waits needs no container.
+    """
+
+    __slots__ = ("ahead", "behind", "drain_task", "granted", "line", "wants")
+
+    def __init__(self, wants: int, drain_task: int | None) -> None:
+        # Slots that it has not filled yet, and those of them that are reserved for it.
+        self.wants = wants
+        self.granted = 0
+        # The drain task whose handler waits; None for producers outside of handlers.
+        self.drain_task = drain_task
+        # Where it waits, between whom; the line alone changes these.
+        self.line: WaitingLine | None = None
+        self.ahead: Waiter | None = None
+        self.behind: Waiter | None = None
 
     def wake(self) -> None:
         """Let the producer look again; harmless when it is awake already."""
+        raise NotImplementedError
 
     def surrender(self) -> Sequence[Any]:
         """Return items for the granted slots, or nothing to fill them in person.
@@ -35,20 +45,13 @@ class Waiter(Protocol):
         nothing behind. One on a thread cannot be cancelled, and would keep everybody
         behind it waiting until the system lets it run.
         """
+        return ()
 
 
-class LoopWaiter:
+class LoopWaiter(Waiter):
     """A producer that waits on the event loop."""
 
-    __slots__ = (
-        "_is_called",
-        "_is_shared",
-        "_loop",
-        "_signal",
-        "drain_task",
-        "granted",
-        "wants",
-    )
+    __slots__ = ("_is_called", "_is_shared", "_loop", "_signal")
 
     def __init__(
         self,
@@ -57,12 +60,10 @@ class LoopWaiter:
         drain_task: int | None,
         is_shared: Callable[[], bool],
     ) -> None:
+        super().__init__(wants, drain_task)
         # Whether other threads may wake it. Asking which loop runs here is a system
         # call on Python 3.11, so that is done only if there may be more than one.
         self._is_shared = is_shared
-        self.wants = wants
-        self.drain_task = drain_task
-        self.granted = 0
         self._loop = loop
         self._signal: asyncio.Future[None] | None = None
         self._is_called = False
@@ -79,9 +80,6 @@ class LoopWaiter:
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
-    def surrender(self) -> Sequence[Any]:
-        return ()
-
     async def wait(self) -> None:
         """Wait for the next `wake`; one that came before counts."""
         if not self._is_called:
@@ -90,87 +88,130 @@ class LoopWaiter:
         self._is_called = False
 
 
-# Stands for the line where nobody ever waited: an empty deque takes 600 bytes.
-_NOBODY: deque[Waiter] = deque()
-
-
 class WaitingLine:
-    """FIFO of waiters with the slots that are reserved for its head."""
+    """FIFO of waiters with the slots that are reserved for its head.
 
-    __slots__ = ("reserved", "waiters", "wanted")
+    Ctrl-C may strike a thread after each call. So each change of the links is made in
+    one go, with no call in between, and slots are counted before it.
+    """
+
+    __slots__ = ("_last", "_of_handlers", "_unserved", "head", "reserved", "wanted")
 
     def __init__(self) -> None:
-        self.waiters = _NOBODY
+        self.head: Waiter | None = None
+        self._last: Waiter | None = None
+        # The first one that lacks slots: all before it have what they want.
+        self._unserved: Waiter | None = None
+        # How many handlers of each drain task wait; None where none ever did.
+        self._of_handlers: dict[int, int] | None = None
         self.reserved = 0
         self.wanted = 0
 
+    def __iter__(self) -> Iterator[Waiter]:
+        waiter = self.head
+        while waiter is not None:
+            behind = waiter.behind
+            yield waiter
+            waiter = behind
+
     def __len__(self) -> int:
-        return len(self.waiters)
+        return sum(1 for _ in self)
 
     @property
     def is_short(self) -> bool:
         """Whether somebody waits for a slot that only a take can free."""
         return self.wanted > self.reserved
 
-    @property
-    def head(self) -> Waiter | None:
-        return self.waiters[0] if self.waiters else None
-
     def has_handler_of(self, drain_task: int) -> bool:
         """Whether a handler of this drain task is one of those who wait."""
-        return any(waiter.drain_task == drain_task for waiter in self.waiters)
+        return bool(self._of_handlers and self._of_handlers.get(drain_task))
 
     def join(self, waiter: Waiter) -> None:
-        # Counted first: a Ctrl-C comes after the call, and not in between.
+        if waiter.drain_task is not None:
+            self._count_handler(waiter.drain_task, 1)
         self.wanted += waiter.wants
-        if self.waiters is _NOBODY:
-            self.waiters = deque()
-        self.waiters.append(waiter)
+        last = self._last
+        waiter.line = self
+        waiter.ahead, waiter.behind = last, None
+        if last is None:
+            self.head = waiter
+        else:
+            last.behind = waiter
+        self._last = waiter
+        if self._unserved is None:
+            self._unserved = waiter
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to those who wait, in order."""
-        if free <= 0:
-            return
-        for waiter in self.waiters:
+        while free > 0 and (waiter := self._unserved) is not None:
             share = min(waiter.wants - waiter.granted, free)
-            if share:
-                waiter.granted += share
-                self.reserved += share
-                free -= share
-                waiter.wake()
-                if not free:
-                    return
+            waiter.granted += share
+            self.reserved += share
+            free -= share
+            if waiter.granted == waiter.wants:
+                self._unserved = waiter.behind
+            waiter.wake()
 
     def turn_of(self, waiter: Waiter) -> int:
         """How many slots the waiter may fill now; 0 while another is before it."""
-        return waiter.granted if self.waiters[0] is waiter else 0
+        return waiter.granted if self.head is waiter else 0
 
     def filled(self, waiter: Waiter, count: int) -> None:
         """The waiter at the head has filled `count` of its slots."""
+        is_done = count == waiter.wants
+        if is_done and waiter.drain_task is not None:
+            self._count_handler(waiter.drain_task, -1)
         waiter.granted -= count
         waiter.wants -= count
         self.reserved -= count
         self.wanted -= count
-        if not waiter.wants:
-            self.waiters.popleft()
+        if is_done:
+            self.head = behind = waiter.behind
+            if behind is None:
+                self._last = None
+            else:
+                behind.ahead = None
+            waiter.line = waiter.behind = None
             self._wake_head()
 
     def leave(self, waiter: Waiter) -> None:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
-        if not waiter.wants or waiter not in self.waiters:
+        if waiter.line is not self:
             return
-        # Counted first, as in `join`.
+        if waiter.drain_task is not None:
+            self._count_handler(waiter.drain_task, -1)
         self.reserved -= waiter.granted
         self.wanted -= waiter.wants
         waiter.granted = 0
-        self.waiters.remove(waiter)
+        ahead, behind = waiter.ahead, waiter.behind
+        if ahead is None:
+            self.head = behind
+        else:
+            ahead.behind = behind
+        if behind is None:
+            self._last = ahead
+        else:
+            behind.ahead = ahead
+        if self._unserved is waiter:
+            self._unserved = behind
+        waiter.line = waiter.ahead = waiter.behind = None
         self._wake_head()
 
     def wake_all(self) -> None:
-        for waiter in self.waiters:
+        for waiter in self:
             waiter.wake()
+
+    def _count_handler(self, drain_task: int, more: int) -> None:
+        if self._of_handlers is None:
+            self._of_handlers = {}
+        count = self._of_handlers.get(drain_task, 0) + more
+        self._of_handlers[drain_task] = count
 
     def _wake_head(self) -> None:
         # A waiter may have woken before its turn and gone back to sleep.
-        if self.waiters and self.waiters[0].granted:
-            self.waiters[0].wake()
+        if self.head is not None and self.head.granted:
+            self.head.wake()
+
+
+NOBODY: Final = WaitingLine()
+"""Stands for the line of a partition where nobody ever waited; nobody may join it."""

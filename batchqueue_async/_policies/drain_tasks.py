@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from .partitions import MOST_PARTITIONS
 from .validation import (
     refuse,
     require_instance,
@@ -26,7 +27,7 @@ class DrainTaskPolicy(ABC):
 
     @staticmethod
     def fixed(n: int) -> DrainTaskPolicy:
-        """Run exactly `n` drain tasks."""
+        """Run exactly `n` drain tasks, 65,536 at most: as many as partitions."""
         return _Fixed(n)
 
     @staticmethod
@@ -49,7 +50,7 @@ class _Fixed(DrainTaskPolicy):
     n: int
 
     def __post_init__(self) -> None:
-        require_int("n", self.n, at_least=1)
+        require_int("n", self.n, at_least=1, at_most=MOST_PARTITIONS)
 
     def resolve(self) -> int:
         return self.n
@@ -64,13 +65,17 @@ class _CpuCores(DrainTaskPolicy):
     multiplier: float
 
     def __post_init__(self) -> None:
-        require_int("base", self.base, at_least=0)
+        require_int("base", self.base, at_least=0, at_most=MOST_PARTITIONS)
         require_positive("multiplier", self.multiplier)
+        count = self.base + self.multiplier * usable_cpus()
+        if count > MOST_PARTITIONS:
+            rule = f"for at most {MOST_PARTITIONS} drain tasks on {usable_cpus()} CPUs"
+            refuse("multiplier", rule, self.multiplier)
 
     def resolve(self) -> int:
         # Half up: the built-in round() would take 0.5 to 0.
         scaled = math.floor(self.multiplier * usable_cpus() + 0.5)
-        return max(1, self.base + scaled)
+        return min(max(1, self.base + scaled), MOST_PARTITIONS)
 
     def __repr__(self) -> str:
         if self.base == 0:

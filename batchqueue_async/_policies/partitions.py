@@ -12,6 +12,11 @@ from .validation import require_int
 if TYPE_CHECKING:
     from fractions import Fraction
 
+MOST_PARTITIONS = 65_536
+"""Of one queue. Each takes about a kilobyte and a look per cycle, so that more of them
+is a weight or a number that was not meant. No more drain tasks than these can be busy.
+"""
+
 # A sum of float weights may exceed the true sum by this much and still count as it.
 _DRIFT = 1e-9
 
@@ -26,12 +31,12 @@ class PartitionPolicy(ABC):
 
     @staticmethod
     def fixed(n: int) -> PartitionPolicy:
-        """Keep exactly `n` partitions."""
+        """Keep exactly `n` partitions, 65,536 at most."""
         return _Fixed(n)
 
     @staticmethod
     def per_drain_task(m: int) -> PartitionPolicy:
-        """Keep `m` partitions for each drain task."""
+        """Keep `m` partitions for each drain task, 65,536 in all at most."""
         return _PerDrainTask(m)
 
     @staticmethod
@@ -41,7 +46,8 @@ class PartitionPolicy(ABC):
         Beyond `multiplier` handlers per drain task, every second one adds a
         partition. A handler counts with its weight; the sum is rounded up, and a
         float sum that drifted up by 1e-9 or less counts as exact. Without handlers
-        there is one partition per drain task.
+        there is one partition per drain task. A queue has 65,536 at most: a handler
+        with whose weight it would have more is refused.
         """
         return _Adaptive(multiplier)
 
@@ -60,7 +66,7 @@ class _Fixed(PartitionPolicy):
     n: int
 
     def __post_init__(self) -> None:
-        require_int("n", self.n, at_least=1)
+        require_int("n", self.n, at_least=1, at_most=MOST_PARTITIONS)
 
     def resolve(self, drain_tasks: int, weighted_handlers: float | Fraction) -> int:
         return self.n
@@ -74,7 +80,7 @@ class _PerDrainTask(PartitionPolicy):
     m: int
 
     def __post_init__(self) -> None:
-        require_int("m", self.m, at_least=1)
+        require_int("m", self.m, at_least=1, at_most=MOST_PARTITIONS)
 
     def resolve(self, drain_tasks: int, weighted_handlers: float | Fraction) -> int:
         return max(1, self.m * drain_tasks)
@@ -90,7 +96,7 @@ class _Adaptive(PartitionPolicy):
     grows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_int("multiplier", self.multiplier, at_least=1)
+        require_int("multiplier", self.multiplier, at_least=1, at_most=MOST_PARTITIONS)
 
     def resolve(self, drain_tasks: int, weighted_handlers: float | Fraction) -> int:
         handlers = max(0, math.ceil(weighted_handlers - _DRIFT))

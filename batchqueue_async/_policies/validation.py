@@ -15,12 +15,16 @@ def refuse(
     raise error(msg)
 
 
-def require_int(field: str, value: object, *, at_least: int) -> None:
-    """Refuse anything but an int of `at_least` or more; a bool is no int."""
+def require_int(
+    field: str, value: object, *, at_least: int, at_most: int | None = None
+) -> None:
+    """Refuse anything but an int from `at_least` to `at_most`; a bool is no int."""
     if not isinstance(value, int) or isinstance(value, bool):
         refuse(field, "an int", value, TypeError)
     if value < at_least:
         refuse(field, f">= {at_least}", value)
+    if at_most is not None and value > at_most:
+        refuse(field, f"<= {at_most}", value)
 
 
 def require_at_least(field: str, value: object, minimum: float) -> None:
@@ -67,6 +71,11 @@ def require_callable(field: str, value: object) -> None:
 def _finite(field: str, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         refuse(field, "a number", value, TypeError)
-    if not math.isfinite(value):
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:
+        # An int for which no float is large enough; its digits would fill pages.
+        refuse(field, "finite as a float", f"{int(value).bit_length()} bits")
+    if not is_finite:
         refuse(field, "finite", value)
     return value

@@ -1,7 +1,6 @@
 """A1, C1, D2, F5: a `__del__`, a signal handler or a thread comes in between."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
@@ -15,7 +14,7 @@ from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._engine.schedule import Schedule
-from batchqueue_async._engine.waiting_line import LoopWaiter
+from batchqueue_async._engine.waiting_line import LoopWaiter, Waiter
 from tests.engine.until import turns
 from tests.support.meddling import Once, before_each_line_of
 
@@ -68,22 +67,16 @@ def test_what_comes_during_a_take_is_taken_or_waits(
     pytest.fail("it never came to an end")
 
 
-class InLine:
+class InLine(Waiter):
     """A producer that waits, and somebody who puts in when it is woken."""
 
-    drain_task: int | None = None
-
     def __init__(self, partition: Partition[int]) -> None:
-        self.wants = 2
-        self.granted = 0
+        super().__init__(2, None)
         self._partition = partition
 
     def wake(self) -> None:
         if len(self._partition.items) < self._partition.limit:
             self._partition.items.append(99)
-
-    def surrender(self) -> Sequence[int]:
-        return ()
 
 
 def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> None:

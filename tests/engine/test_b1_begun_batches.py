@@ -16,6 +16,7 @@ from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._engine.sorting import Sorter
+from batchqueue_async._engine.waiting_line import Waiter
 from batchqueue_async._threads.guard import Guard
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until
@@ -29,19 +30,14 @@ class Watching:
         """Nobody asks."""
 
 
-class Asleep:
+class Asleep(Waiter):
     """A producer that holds slots, and has not filled them yet."""
 
     def __init__(self) -> None:
-        self.wants = 1
-        self.granted = 0
-        self.drain_task: int | None = None
+        super().__init__(1, None)
 
     def wake(self) -> None:
         """Its step comes later."""
-
-    def surrender(self) -> Sequence[int]:
-        return ()
 
 
 def wait_in_line(partition: Partition[int]) -> None:

@@ -12,7 +12,7 @@ def check_room(partition: Partition[Item], size: int, *, is_closing: bool) -> No
     line, held = partition.line, len(partition.items) + partition.line.reserved
     assert held <= size, f"C1: {held} of {size} slots are in use"
     if len(line) and not is_closing:
-        unserved = sum(each.wants - each.granted for each in line.waiters)
+        unserved = sum(each.wants - each.granted for each in line)
         assert held == size or not unserved, "C2: room, and yet somebody waits"
 
 

@@ -93,8 +93,11 @@ def _leave_in_silence(original: Method, self: WaitingLine, waiter: Waiter) -> No
 
 @_plant("LIFO instead of FIFO", WaitingLine, "join")
 def _join_at_the_front(original: Method, self: WaitingLine, waiter: Waiter) -> None:
-    original(self, waiter)
-    self.waiters.rotate(1)
+    others = list(self)
+    for each in others:
+        self.leave(each)
+    for each in (waiter, *others):
+        original(self, each)
 
 
 @_plant("cancelled waiter keeps its slot", WaitingLine, "leave")
@@ -215,8 +218,9 @@ def _enter_anyhow(original: Method, self: Gate, slot: Any) -> bool:  # noqa: ANN
     return True
 
 
-@_plant("growth moves types", TypePlacement, "_see_growth")
-def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> None:
-    if len(self._weights) < len(self.partitions):
+@_plant("growth moves types", TypePlacement, "_seen")
+def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> Any:  # noqa: ANN401
+    known = self._lightest
+    if known is not None and len(known.types) < len(self.partitions):
         self.routes.clear()
-    original(self)
+    return original(self)
