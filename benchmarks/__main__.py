@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     at_rest,
     bridge,
+    bridge_uses,
     closing,
     growth,
     in_loop,
@@ -48,6 +49,7 @@ def _bridge(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator
     for name, loop in run.items():
         for threads in (1, 4):
             yield bridge.table(threads, name, loop, scale, turns)
+    yield bridge_uses.table("asyncio", run["asyncio"], scale, turns)
 
 
 def _latency(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from benchmarks import bridge_uses
 from benchmarks.goal import Goal, Tables
 from benchmarks.latency import BEYOND
 from benchmarks.turns import Samples
@@ -13,6 +14,16 @@ def _in_loop(kinds: int, row: str, column: str) -> Callable[[Tables], float]:
 
 def _bridge(threads: int, row: str, column: str) -> Callable[[Tables], float]:
     return lambda tables: tables[f"bridge/asyncio/{threads}"].value(row, column)
+
+
+def _use(name: str) -> Goal:
+    by_key = name == "by_key"
+    return Goal(
+        f"bridge, {name}, beside janus",
+        4.0 if by_key else 8.0,
+        "times",
+        lambda tables: tables["bridge uses/asyncio"].value(f"{name}: janus", "we are"),
+    )
 
 
 def _adaptive(verb: str) -> Callable[[Tables], str]:
@@ -110,6 +121,13 @@ GOALS = [
     Goal("bridge, 1 thread, beside janus", 8.0, "times", _bridge(1, "janus", "we are")),
     Goal(
         "bridge, 4 threads, beside janus", 8.0, "times", _bridge(4, "janus", "we are")
+    ),
+    *(_use(name) for name in bridge_uses.NAMES),
+    Goal(
+        "items per batch, of a fast thread's",
+        2_000,
+        "count",
+        _bridge(1, "produce", "items per batch"),
     ),
     Goal(
         "bridge, 4 threads, of its floor",

@@ -44,6 +44,7 @@ not.
 HEADINGS = {
     "in loop": "In the loop",
     "bridge": "From threads",
+    "bridge uses": "",
     "latency": "Latency",
     "idle": "At rest",
     "waiting": "",
@@ -53,11 +54,21 @@ HEADINGS = {
     "closing": "Flush and shutdown",
 }
 
+FROM_THREADS = """\
+Producers are threads; the loop runs in one of its own. The last table has one thread,
+by how the queue is used: a `consumer=`, one handler, a handler for each of 100 types
+(adaptive partitions, 4 drain tasks), 100 types of which only the base has a handler,
+and `by_key` (100 keys on 4 partitions). Janus and the floor get the same items.
+"Items per batch" are those of a handler's call, in the mean.
+"""
+
 LATENCY = """\
 From the call of `produce` to the moment when the handler is called with the item, at a
 steady rate; above 1,000 items/s they come in bursts, one per millisecond. CPU is that
 of the whole process, producer included.
 """
+
+ABOUT = {"From threads": FROM_THREADS, "Latency": LATENCY}
 
 
 def written(report: Report, *, has_picture: bool) -> str:
@@ -74,7 +85,7 @@ def written(report: Report, *, has_picture: bool) -> str:
         if new and new != heading:
             heading = new
             parts.append(f"## {heading}\n")
-            parts += [LATENCY] if heading == "Latency" else []
+            parts += [ABOUT[heading]] if heading in ABOUT else []
         if key != "goals":
             parts += [f"**{table.title}**\n", in_markdown(table)]
     return "\n".join(parts)

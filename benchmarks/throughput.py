@@ -15,6 +15,7 @@ COLUMNS = [
     Column("of floor", "percent"),
     Column("we are", "times"),
     Column("million/s", "millions"),
+    Column("items per batch", "count"),
     Column("spread", "percent"),
     Column("dropped", "percent"),
 ]
@@ -59,6 +60,7 @@ def compare(
             samples[ours].beside(samples[floor]) / we_are,
             we_are,
             mine.median,
+            statistics.median(each.batches) if each.batches else None,
             mine.spread,
             statistics.median(each.dropped) if each.dropped else None,
         )
