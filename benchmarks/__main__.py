@@ -13,11 +13,13 @@ from pathlib import Path
 from benchmarks import (
     at_rest,
     bridge,
+    bridge_cpu,
     bridge_uses,
     closing,
     growth,
     in_loop,
     latency,
+    lone_items,
     machine,
     rebalancing_cost,
 )
@@ -59,6 +61,14 @@ def _latency(
         yield latency.table(rate, "asyncio", run["asyncio"], scale, turns)
 
 
+def _lone_items(
+    run: dict[str, LoopFactory], scale: Scale, turns: Turns
+) -> Iterator[Table]:
+    for way in lone_items.PAUSES:
+        yield lone_items.table(way, run["asyncio"], scale, turns)
+    yield bridge_cpu.table(run["asyncio"], scale, turns)
+
+
 def _at_rest(_: dict[str, LoopFactory], scale: Scale, __: Turns) -> Iterator[Table]:
     yield at_rest.idle_table(scale)
     yield at_rest.waiting_table(scale)
@@ -81,6 +91,7 @@ SECTIONS: dict[str, Section] = {
     "in_loop": _in_loop,
     "bridge": _bridge,
     "latency": _latency,
+    "lone_items": _lone_items,
     "at_rest": _at_rest,
     "rest": _rest,
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from benchmarks import bridge_uses
+from benchmarks import bridge_cpu, bridge_uses, lone_items
 from benchmarks.goal import Goal, Tables
 from benchmarks.latency import BEYOND
 from benchmarks.turns import Samples
@@ -24,6 +24,18 @@ def _use(name: str) -> Goal:
         "times",
         lambda tables: tables["bridge uses/asyncio"].value(f"{name}: janus", "we are"),
     )
+
+
+def _lone(way: str, limit: float) -> Goal:
+    def beside(tables: Tables) -> float:
+        return tables[f"lone items/{way}"].value(lone_items.OURS, lone_items.BESIDE)
+
+    def also(tables: Tables) -> str:
+        others = tables[f"lone items/{way}"].value(lone_items.STREAM, lone_items.BESIDE)
+        return f"anyio's stream: {others:.2f} x"
+
+    what = f"a lone item, {way}, produce to handler, beside asyncio.Queue"
+    return Goal(what, limit, "times", beside, is_at_most=True, also=also)
 
 
 def _adaptive(verb: str) -> Callable[[Tables], str]:
@@ -165,6 +177,15 @@ GOALS = [
         1.5,
         "times",
         _behind_in_loop,
+        is_at_most=True,
+    ),
+    _lone(lone_items.PING_PONG, 5.0),
+    _lone(lone_items.RARE, 8.0),
+    Goal(
+        "CPU per item from a thread, 1,000 items/s, beside janus",
+        1.0,
+        "times",
+        lambda tables: tables["bridge cpu"].value(bridge_cpu.JANUS, bridge_cpu.BESIDE),
         is_at_most=True,
     ),
     Goal(

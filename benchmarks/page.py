@@ -46,6 +46,8 @@ HEADINGS = {
     "bridge": "From threads",
     "bridge uses": "",
     "latency": "Latency",
+    "lone items": "Lone items",
+    "bridge cpu": "",
     "idle": "At rest",
     "waiting": "",
     "handlers": "",
@@ -68,7 +70,15 @@ steady rate; above 1,000 items/s they come in bursts, one per millisecond. CPU i
 of the whole process, producer included.
 """
 
-ABOUT = {"From threads": FROM_THREADS, "Latency": LATENCY}
+LONE_ITEMS = """\
+One item, and the next one only after it was handled: at once (ping-pong), or 2 ms
+later. No batch can form, so what is left is how soon a queue notices. Shown is the time
+from the call of `produce` to that of the handler; CPU is that of the whole process,
+producer included. The last table has items from a thread, one per millisecond, each of
+which wakes the loop up; the thread's own pace is part of everybody's CPU.
+"""
+
+ABOUT = {"From threads": FROM_THREADS, "Latency": LATENCY, "Lone items": LONE_ITEMS}
 
 
 def written(report: Report, *, has_picture: bool) -> str:
