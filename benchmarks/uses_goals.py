@@ -1,0 +1,46 @@
+"""Goals for what users do: one thing after the other, from threads, with little room."""
+
+from benchmarks import bridge_cpu, bridge_uses, lone_items
+from benchmarks.goal import Goal, Tables
+
+
+def _use(name: str) -> Goal:
+    by_key = name == "by_key"
+    return Goal(
+        f"bridge, {name}, beside janus",
+        4.0 if by_key else 8.0,
+        "times",
+        lambda tables: tables["bridge uses/asyncio"].value(f"{name}: janus", "we are"),
+    )
+
+
+def _lone(way: str, limit: float) -> Goal:
+    def beside(tables: Tables) -> float:
+        return tables[f"lone items/{way}"].value(lone_items.OURS, lone_items.BESIDE)
+
+    def also(tables: Tables) -> str:
+        others = tables[f"lone items/{way}"].value(lone_items.STREAM, lone_items.BESIDE)
+        return f"anyio's stream: {others:.2f} x"
+
+    what = f"a lone item, {way}, produce to handler, beside asyncio.Queue"
+    return Goal(what, limit, "times", beside, is_at_most=True, also=also)
+
+
+GOALS = [
+    *(_use(name) for name in bridge_uses.NAMES),
+    Goal(
+        "items per batch, of a fast thread's",
+        2_000,
+        "count",
+        lambda tables: tables["bridge/asyncio/1"].value("produce", "items per batch"),
+    ),
+    _lone(lone_items.PING_PONG, 5.0),
+    _lone(lone_items.RARE, 8.0),
+    Goal(
+        "CPU per item from a thread, 1,000 items/s, beside janus",
+        1.0,
+        "times",
+        lambda tables: tables["bridge cpu"].value(bridge_cpu.JANUS, bridge_cpu.BESIDE),
+        is_at_most=True,
+    ),
+]
