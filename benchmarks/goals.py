@@ -22,6 +22,11 @@ def _one_partition(verb: str) -> Callable[[Tables], str]:
     return lambda tables: f"one partition: {value(tables):.0%}"
 
 
+def _adaptive(verb: str) -> Callable[[Tables], str]:
+    value = _in_loop(100, verb, "of floor")
+    return lambda tables: f"adaptive: {value(tables):.0%}"
+
+
 def _floor(kinds: int, name: str = "the floor itself") -> Callable[[Tables], str]:
     rate = _in_loop(kinds, "floor: await put_many(1000)", "million/s")
     return lambda tables: f"{name}: {rate(tables) / 1e6:.2f}"
@@ -113,9 +118,7 @@ IN_ONE_PARTITION = [
         0.75,
         "percent",
         _in_loop(100, NOWAIT + ONE_PARTITION, "of floor"),
-        also=lambda tables: (
-            f"adaptive: {_in_loop(100, NOWAIT, 'of floor')(tables):.0%}"
-        ),
+        also=_adaptive(NOWAIT),
     ),
     Goal(
         "one partition: produce_many(1000), 100 types, of the floor",

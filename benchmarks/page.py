@@ -56,12 +56,18 @@ HEADINGS = {
     "closing": "Flush and shutdown",
 }
 
+IN_THE_LOOP = """\
+With 100 types the first rows are what most configure: adaptive partitions, here one for
+each type, and 4 drain tasks; "we are" is about them. Their price is what each of the
+100 partitions costs per chunk on its way in and out. Then the same in one partition.
+"Items per batch" are those of a handler's call, in the mean.
+"""
+
 FROM_THREADS = """\
 Producers are threads; the loop runs in one of its own. The last table has one thread,
 by how the queue is used: a `consumer=`, one handler, a handler for each of 100 types
 (adaptive partitions, 4 drain tasks), 100 types of which only the base has a handler,
 and `by_key` (100 keys on 4 partitions). Janus and the floor get the same items.
-"Items per batch" are those of a handler's call, in the mean.
 """
 
 LATENCY = """\
@@ -78,7 +84,12 @@ producer included. The last table has items from a thread, one per millisecond, 
 which wakes the loop up; the thread's own pace is part of everybody's CPU.
 """
 
-ABOUT = {"From threads": FROM_THREADS, "Latency": LATENCY, "Lone items": LONE_ITEMS}
+ABOUT = {
+    "In the loop": IN_THE_LOOP,
+    "From threads": FROM_THREADS,
+    "Latency": LATENCY,
+    "Lone items": LONE_ITEMS,
+}
 
 
 def written(report: Report, *, has_picture: bool) -> str:

@@ -1,4 +1,4 @@
-"""Goals for what users do: one thing after the other, from threads, with little room."""
+"""Goals for how queues are used: from threads, one by one, with little room."""
 
 from benchmarks import bridge_cpu, bridge_uses, lone_items
 from benchmarks.goal import Goal, Tables
