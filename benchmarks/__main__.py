@@ -22,6 +22,7 @@ from benchmarks import (
     lone_items,
     machine,
     rebalancing_cost,
+    room,
 )
 from benchmarks.goal import goals_table
 from benchmarks.goals import GOALS
@@ -45,6 +46,7 @@ def _in_loop(
     for name, loop in run.items():
         for kinds in (1, 100):
             yield in_loop.table(kinds, name, loop, scale, turns)
+    yield room.table(run["asyncio"], scale, turns)
 
 
 def _bridge(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:

@@ -1,6 +1,8 @@
 """Goals for how queues are used: from threads, one by one, with little room."""
 
-from benchmarks import bridge_cpu, bridge_uses, lone_items
+from collections.abc import Callable
+
+from benchmarks import bridge_cpu, bridge_uses, lone_items, room
 from benchmarks.goal import Goal, Tables
 
 
@@ -26,6 +28,11 @@ def _lone(way: str, limit: float) -> Goal:
     return Goal(what, limit, "times", beside, is_at_most=True, also=also)
 
 
+def _room(producers: int) -> Callable[[Tables], float]:
+    row = room.queue_row(producers)
+    return lambda tables: tables["room"].value(row, "we are")
+
+
 GOALS = [
     *(_use(name) for name in bridge_uses.NAMES),
     Goal(
@@ -42,5 +49,12 @@ GOALS = [
         "times",
         lambda tables: tables["bridge cpu"].value(bridge_cpu.JANUS, bridge_cpu.BESIDE),
         is_at_most=True,
+    ),
+    Goal(
+        f"waiting for room, {room.ROOM} items at most, beside asyncio.Queue",
+        1.0,
+        "times",
+        _room(1),
+        also=lambda tables: f"16 producers: {_room(16)(tables):.2f} x",
     ),
 ]
