@@ -23,6 +23,7 @@ from benchmarks import (
     machine,
     rebalancing_cost,
     room,
+    small_batches,
 )
 from benchmarks.goal import goals_table
 from benchmarks.goals import GOALS
@@ -46,6 +47,7 @@ def _in_loop(
     for name, loop in run.items():
         for kinds in (1, 100):
             yield in_loop.table(kinds, name, loop, scale, turns)
+    yield small_batches.table(run["asyncio"], scale, turns)
     yield room.table(run["asyncio"], scale, turns)
 
 

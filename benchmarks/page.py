@@ -43,6 +43,7 @@ not.
 
 HEADINGS = {
     "in loop": "In the loop",
+    "small batches": "Small batches",
     "room": "Little room",
     "bridge": "From threads",
     "bridge uses": "",
@@ -62,6 +63,12 @@ With 100 types the first rows are what most configure: adaptive partitions, here
 each type, and 4 drain tasks; "we are" is about them. Their price is what each of the
 100 partitions costs per chunk on its way in and out. Then the same in one partition.
 "Items per batch" are those of a handler's call, in the mean.
+"""
+
+SMALL_BATCHES = """\
+Chunks with one item of each of 100 types, each handled before the next comes: every
+handler's call has one item, so items/s are calls/s. What a call costs here is mostly
+what comes around it. The floor gives the loop a turn once per chunk.
 """
 
 LITTLE_ROOM = """\
@@ -93,6 +100,7 @@ which wakes the loop up; the thread's own pace is part of everybody's CPU.
 
 ABOUT = {
     "In the loop": IN_THE_LOOP,
+    "Small batches": SMALL_BATCHES,
     "Little room": LITTLE_ROOM,
     "From threads": FROM_THREADS,
     "Latency": LATENCY,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from benchmarks import bridge_cpu, bridge_uses, lone_items, room
+from benchmarks import bridge_cpu, bridge_uses, in_loop, lone_items, room, small_batches
 from benchmarks.goal import Goal, Tables
 
 
@@ -33,7 +33,23 @@ def _room(producers: int) -> Callable[[Tables], float]:
     return lambda tables: tables["room"].value(row, "we are")
 
 
+def _of_floor(row: str) -> Callable[[Tables], float]:
+    return lambda tables: tables["in loop/asyncio/100"].value(row, "of floor")
+
+
+def _per_call(tables: Tables) -> str:
+    rate = tables["small batches"].value(small_batches.ONE_PARTITION, "million/s")
+    return f"flushed each, microseconds per handler's call: {1e6 / rate:.2f}"
+
+
 GOALS = [
+    Goal(
+        "one partition: produce_many(100), 100 types, of the floor",
+        1.0,
+        "percent",
+        _of_floor(f"await produce_many(100){in_loop.ONE_PARTITION}"),
+        also=_per_call,
+    ),
     *(_use(name) for name in bridge_uses.NAMES),
     Goal(
         "items per batch, of a fast thread's",
