@@ -17,6 +17,7 @@ from benchmarks import (
     bridge_uses,
     closing,
     growth,
+    importing,
     in_loop,
     latency,
     lone_items,
@@ -73,10 +74,11 @@ def _lone_items(
     yield bridge_cpu.table(run["asyncio"], scale, turns)
 
 
-def _at_rest(_: dict[str, LoopFactory], scale: Scale, __: Turns) -> Iterator[Table]:
+def _at_rest(_: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
     yield at_rest.idle_table(scale)
     yield at_rest.waiting_table(scale)
     yield at_rest.handlers_table(scale)
+    yield importing.table(scale, turns)
 
 
 def _growth(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:

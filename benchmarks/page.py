@@ -53,6 +53,7 @@ HEADINGS = {
     "idle": "At rest",
     "waiting": "",
     "handlers": "",
+    "import": "Import",
     "growth": "Growth",
     "rebalancing": "Rebalancing",
     "closing": "Flush and shutdown",
@@ -98,6 +99,11 @@ producer included. The last table has items from a thread, one per millisecond, 
 which wakes the loop up; the thread's own pace is part of everybody's CPU.
 """
 
+IMPORT = """\
+Whole processes in turns, one of which imports the package, too. Modules are those that
+were not there after asyncio and anyio.
+"""
+
 ABOUT = {
     "In the loop": IN_THE_LOOP,
     "Small batches": SMALL_BATCHES,
@@ -105,6 +111,7 @@ ABOUT = {
     "From threads": FROM_THREADS,
     "Latency": LATENCY,
     "Lone items": LONE_ITEMS,
+    "Import": IMPORT,
 }
 
 

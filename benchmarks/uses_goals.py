@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from benchmarks import bridge_cpu, bridge_uses, in_loop, lone_items, room, small_batches
+from benchmarks import (
+    bridge_cpu,
+    bridge_uses,
+    importing,
+    in_loop,
+    lone_items,
+    room,
+    small_batches,
+)
 from benchmarks.goal import Goal, Tables
 
 
@@ -42,6 +50,10 @@ def _per_call(tables: Tables) -> str:
     return f"flushed each, microseconds per handler's call: {1e6 / rate:.2f}"
 
 
+def _modules(tables: Tables) -> str:
+    return f"{tables['import'].value(importing.ROW, 'modules'):.0f} modules"
+
+
 GOALS = [
     Goal(
         "one partition: produce_many(100), 100 types, of the floor",
@@ -72,5 +84,13 @@ GOALS = [
         "times",
         _room(1),
         also=lambda tables: f"16 producers: {_room(16)(tables):.2f} x",
+    ),
+    Goal(
+        "import, milliseconds beyond asyncio and anyio",
+        0.025,
+        "millis",
+        lambda tables: tables["import"].value(importing.ROW, importing.BEYOND),
+        is_at_most=True,
+        also=_modules,
     ),
 ]
