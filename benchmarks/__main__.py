@@ -13,12 +13,18 @@ from pathlib import Path
 from benchmarks import (
     at_rest,
     bridge,
+    bridge_cpu,
+    bridge_uses,
     closing,
     growth,
+    importing,
     in_loop,
     latency,
+    lone_items,
     machine,
     rebalancing_cost,
+    room,
+    small_batches,
 )
 from benchmarks.goal import goals_table
 from benchmarks.goals import GOALS
@@ -42,12 +48,15 @@ def _in_loop(
     for name, loop in run.items():
         for kinds in (1, 100):
             yield in_loop.table(kinds, name, loop, scale, turns)
+    yield small_batches.table(run["asyncio"], scale, turns)
+    yield room.table(run["asyncio"], scale, turns)
 
 
 def _bridge(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
     for name, loop in run.items():
         for threads in (1, 4):
             yield bridge.table(threads, name, loop, scale, turns)
+    yield bridge_uses.table("asyncio", run["asyncio"], scale, turns)
 
 
 def _latency(
@@ -57,10 +66,19 @@ def _latency(
         yield latency.table(rate, "asyncio", run["asyncio"], scale, turns)
 
 
-def _at_rest(_: dict[str, LoopFactory], scale: Scale, __: Turns) -> Iterator[Table]:
+def _lone_items(
+    run: dict[str, LoopFactory], scale: Scale, turns: Turns
+) -> Iterator[Table]:
+    for way in lone_items.PAUSES:
+        yield lone_items.table(way, run["asyncio"], scale, turns)
+    yield bridge_cpu.table(run["asyncio"], scale, turns)
+
+
+def _at_rest(_: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
     yield at_rest.idle_table(scale)
     yield at_rest.waiting_table(scale)
     yield at_rest.handlers_table(scale)
+    yield importing.table(scale, turns)
 
 
 def _growth(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
@@ -79,6 +97,7 @@ SECTIONS: dict[str, Section] = {
     "in_loop": _in_loop,
     "bridge": _bridge,
     "latency": _latency,
+    "lone_items": _lone_items,
     "at_rest": _at_rest,
     "rest": _rest,
 }

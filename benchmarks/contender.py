@@ -46,6 +46,8 @@ class Contender:
     """Takes as many turns as the library does."""
     dropped: list[float] = field(default_factory=list)
     """Which part of the items got lost, for those who lose any."""
+    batches: list[float] = field(default_factory=list)
+    """The mean size of each sample's batches."""
 
 
 class Counter:
@@ -53,10 +55,12 @@ class Counter:
 
     def __init__(self, types: Sequence[type], expected: int) -> None:
         self.left = expected
+        self.calls = 0
         self._done = asyncio.Event()
         self.handlers: Handlers = dict.fromkeys(types, self._count)
 
     async def _count(self, batch: list[Any]) -> None:
+        self.calls += 1
         self.left -= len(batch)
         if self.left <= 0:
             self._done.set()
@@ -75,13 +79,27 @@ class Items:
     """Items of some types in turn, and chunks of them, made once for all contenders.
 
     Long runs get the same items again and again: their making is not measured.
+
+    Args:
+        kinds: How many types there are.
+        most: How many items are made at most.
+        base: What all types derive from.
+        has_base_handler: Whether the base has a handler, instead of each type.
     """
 
     _MADE = 500_000
 
-    def __init__(self, kinds: int, most: int) -> None:
+    def __init__(
+        self,
+        kinds: int,
+        most: int,
+        base: type = object,
+        *,
+        has_base_handler: bool = False,
+    ) -> None:
         slots = {"__slots__": ()}
-        self.types = [type(f"Type{n}", (), slots) for n in range(kinds)]
+        self.types = [type(f"Type{n}", (base,), slots) for n in range(kinds)]
+        self.handled = [base] if has_base_handler else self.types
         made = min(most, self._MADE)
         self._items: list[Any] = [self.types[n % kinds]() for n in range(made)]
         self._chunks: dict[int, list[Any]] = {1: self._items}
@@ -100,12 +118,14 @@ def in_loop_rate(contender: Contender, items: Items, loop: LoopFactory) -> float
     portions = items.portions(contender.items, contender.chunk)
 
     async def run() -> float:
-        counter = Counter(items.types, contender.items)
+        counter = Counter(items.handled, contender.items)
         async with contender.open(counter.handlers) as feed:
             started = time.perf_counter()
             await feed(portions)
             await counter.wait()
-            return contender.items / (time.perf_counter() - started)
+            took = time.perf_counter() - started
+        contender.batches.append(contender.items / counter.calls)
+        return contender.items / took
 
     return _timed(contender, run, loop)
 
@@ -118,14 +138,16 @@ def threads_rate(
     shares = [portions[start::threads] for start in range(threads)]
 
     async def run() -> float:
-        counter = Counter(items.types, contender.items)
+        counter = Counter(items.handled, contender.items)
         async with contender.open(counter.handlers) as feed:
             started = time.perf_counter()
             async with asyncio.TaskGroup() as group:
                 for share in shares:
                     group.create_task(asyncio.to_thread(feed, share))
             await counter.wait()
-            return contender.items / (time.perf_counter() - started)
+            took = time.perf_counter() - started
+        contender.batches.append(contender.items / counter.calls)
+        return contender.items / took
 
     return _timed(contender, run, loop)
 

@@ -64,6 +64,11 @@ class FloorQueue:
         if self._is_asleep:
             self._wake()
 
+    async def flush(self) -> None:
+        """Wait until all is handled."""
+        while not self._is_asleep:  # noqa: ASYNC110 - `drain` would pay for an event
+            await asyncio.sleep(0)
+
     async def drain(self) -> None:
         """Hand batches over until cancelled."""
         while True:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from benchmarks import uses_goals
 from benchmarks.goal import Goal, Tables
+from benchmarks.in_loop import ONE_PARTITION
 from benchmarks.latency import BEYOND
 from benchmarks.turns import Samples
 
@@ -15,10 +17,14 @@ def _bridge(threads: int, row: str, column: str) -> Callable[[Tables], float]:
     return lambda tables: tables[f"bridge/asyncio/{threads}"].value(row, column)
 
 
+def _one_partition(verb: str) -> Callable[[Tables], str]:
+    value = _in_loop(100, verb + ONE_PARTITION, "of floor")
+    return lambda tables: f"one partition: {value(tables):.0%}"
+
+
 def _adaptive(verb: str) -> Callable[[Tables], str]:
-    row = f"{verb}, adaptive partitions"
-    value = _in_loop(100, row, "of floor")
-    return lambda tables: f"adaptive partitions: {value(tables):.0%}"
+    value = _in_loop(100, verb, "of floor")
+    return lambda tables: f"adaptive: {value(tables):.0%}"
 
 
 def _floor(kinds: int, name: str = "the floor itself") -> Callable[[Tables], str]:
@@ -26,11 +32,14 @@ def _floor(kinds: int, name: str = "the floor itself") -> Callable[[Tables], str
     return lambda tables: f"{name}: {rate(tables) / 1e6:.2f}"
 
 
-def _beside_anyio(tables: Tables) -> float:
-    # Of another group, so the table does not have it.
-    samples = tables["in loop/asyncio/100"].samples
-    ours, theirs = samples["await produce"], samples["anyio stream, send_nowait"]
-    return Samples(ours).beside(Samples(theirs))
+def _beside_anyio(row: str) -> Callable[[Tables], float]:
+    def measured(tables: Tables) -> float:
+        # Of another group, so the table does not have it.
+        samples = tables["in loop/asyncio/100"].samples
+        ours, theirs = samples[row], samples["anyio stream, send_nowait"]
+        return Samples(ours).beside(Samples(theirs))
+
+    return measured
 
 
 def _behind_in_loop(tables: Tables) -> float:
@@ -55,15 +64,18 @@ def _growth_of_others(tables: Tables) -> str:
 
 
 THREADSAFE = "run_coroutine_threadsafe, 1000"
+AWAITED = "await produce"
+NOWAIT = "produce_nowait"
 MANY = "await produce_many(1000)"
 
-GOALS = [
+# With 100 types, what most configure: adaptive partitions, 4 drain tasks.
+HEADLINE = [
     Goal(
         "await produce, 100 types, of the floor",
-        0.75,
+        0.7,
         "percent",
-        _in_loop(100, "await produce", "of floor"),
-        also=_adaptive("await produce"),
+        _in_loop(100, AWAITED, "of floor"),
+        also=_one_partition(AWAITED),
     ),
     Goal(
         "... beside asyncio.Queue",
@@ -71,13 +83,48 @@ GOALS = [
         "times",
         _in_loop(100, "asyncio.Queue, put", "we are"),
     ),
-    Goal("... beside anyio's send_nowait", 1.0, "times", _beside_anyio),
     Goal(
-        "produce_nowait, 100 types, of the floor",
+        "produce_many(1000), 100 types, of the floor",
+        0.5,
+        "percent",
+        _in_loop(100, MANY, "of floor"),
+        also=_one_partition(MANY),
+    ),
+    Goal(
+        "... million/s; the Java original has 28",
+        28e6,
+        "millions",
+        _in_loop(100, MANY, "million/s"),
+        also=_floor(100, "what grouping allows, the floor"),
+    ),
+]
+
+IN_ONE_PARTITION = [
+    Goal(
+        "one partition: await produce, 100 types, of the floor",
         0.75,
         "percent",
-        _in_loop(100, "produce_nowait", "of floor"),
-        also=_adaptive("produce_nowait"),
+        _in_loop(100, AWAITED + ONE_PARTITION, "of floor"),
+    ),
+    Goal(
+        "... beside anyio's send_nowait",
+        1.0,
+        "times",
+        _beside_anyio(AWAITED + ONE_PARTITION),
+        also=lambda tables: f"adaptive: {_beside_anyio(AWAITED)(tables):.2f} x",
+    ),
+    Goal(
+        "one partition: produce_nowait, 100 types, of the floor",
+        0.75,
+        "percent",
+        _in_loop(100, NOWAIT + ONE_PARTITION, "of floor"),
+        also=_adaptive(NOWAIT),
+    ),
+    Goal(
+        "one partition: produce_many(1000), 100 types, of the floor",
+        0.75,
+        "percent",
+        _in_loop(100, MANY + ONE_PARTITION, "of floor"),
     ),
     Goal(
         "produce_many(1000), 1 type, of the floor",
@@ -93,20 +140,11 @@ GOALS = [
         _in_loop(1, MANY, "million/s"),
         also=_floor(1),
     ),
-    Goal(
-        "produce_many(1000), 100 types, of the floor",
-        0.75,
-        "percent",
-        _in_loop(100, MANY, "of floor"),
-        also=_adaptive(MANY),
-    ),
-    Goal(
-        "... million/s; the Java original has 28",
-        28e6,
-        "millions",
-        _in_loop(100, MANY, "million/s"),
-        also=_floor(100, "what grouping allows, the floor"),
-    ),
+]
+
+GOALS = [
+    *HEADLINE,
+    *IN_ONE_PARTITION,
     Goal("bridge, 1 thread, beside janus", 8.0, "times", _bridge(1, "janus", "we are")),
     Goal(
         "bridge, 4 threads, beside janus", 8.0, "times", _bridge(4, "janus", "we are")
@@ -149,6 +187,7 @@ GOALS = [
         _behind_in_loop,
         is_at_most=True,
     ),
+    *uses_goals.GOALS,
     Goal(
         "10,000 idle queues, CPU of a core",
         0.01,

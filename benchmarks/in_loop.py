@@ -15,6 +15,7 @@ AWAITED = "one by one"
 AT_ONCE = "at once"
 IN_100 = "chunks of 100"
 IN_1000 = "chunks of 1000"
+ONE_PARTITION = ", one partition"
 
 
 def table(
@@ -33,10 +34,13 @@ def table(
 
 
 def library(kinds: int, scale: Scale) -> list[Contender]:
-    """Return the library's verbs; with many types with adaptive partitions, too."""
+    """Return the library's verbs, as most configure it, and in one partition, too.
+
+    With one type that is the same.
+    """
     settings = {"": ours.ONE_PARTITION}
     if kinds > 1:
-        settings[", adaptive partitions"] = ours.adaptive(kinds)
+        settings = {"": ours.adaptive(kinds), ONE_PARTITION: ours.ONE_PARTITION}
     many = 2_000_000 if kinds == 1 else 500_000
     verbs = [
         ("await produce", AWAITED, ours.produce, 200_000, 1),

@@ -4,13 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    DrainTaskPolicy,
     PartitionPolicy,
     SyncBatchQueue,
+    by_key,
 )
 from benchmarks.contender import BOUND, BlockingFeed, Feed, Handlers
 from benchmarks.floor import FloorBridge, FloorQueue
@@ -22,11 +25,26 @@ ONE_PARTITION = BatchQueueConfig[Any](
 )
 
 
+DRAIN_TASKS = 4
+
+
 def adaptive(kinds: int) -> BatchQueueConfig[Any]:
-    """Return settings with adaptive partitions, which together hold the bound."""
+    """Return what the main uses configure; all partitions together hold the bound."""
     partitions = PartitionPolicy.adaptive()
     return BatchQueueConfig(
-        buffer_size=BOUND // partitions.resolve(1, kinds), partitions=partitions
+        drain_tasks=DrainTaskPolicy.fixed(DRAIN_TASKS),
+        buffer_size=BOUND // partitions.resolve(DRAIN_TASKS, kinds),
+        partitions=partitions,
+    )
+
+
+def keyed(key: Callable[[Any], Any]) -> BatchQueueConfig[Any]:
+    """Return settings by which equal keys share one of a few partitions."""
+    return BatchQueueConfig(
+        drain_tasks=DrainTaskPolicy.fixed(DRAIN_TASKS),
+        buffer_size=BOUND // DRAIN_TASKS,
+        partitions=PartitionPolicy.fixed(DRAIN_TASKS),
+        selector=by_key(key),
     )
 
 
@@ -75,6 +93,20 @@ def batch_queue(
         async with BatchQueue("benchmark", config) as queue:
             for item_type, handle in handlers.items():
                 queue.add_handler(item_type, handle)
+            yield feed_of(queue)
+
+    return opened
+
+
+def consumer_queue(
+    config: BatchQueueConfig[Any], feed_of: Callable[[BatchQueue[Any]], Any]
+) -> Callable[[Handlers], Any]:
+    """Return what opens the library's queue with the only handler as its consumer."""
+
+    @asynccontextmanager
+    async def opened(handlers: Handlers) -> AsyncIterator[Any]:
+        (consumer,) = handlers.values()
+        async with BatchQueue("benchmark", replace(config, consumer=consumer)) as queue:
             yield feed_of(queue)
 
     return opened

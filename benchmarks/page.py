@@ -43,21 +43,76 @@ not.
 
 HEADINGS = {
     "in loop": "In the loop",
+    "small batches": "Small batches",
+    "room": "Little room",
     "bridge": "From threads",
+    "bridge uses": "",
     "latency": "Latency",
+    "lone items": "Lone items",
+    "bridge cpu": "",
     "idle": "At rest",
     "waiting": "",
     "handlers": "",
+    "import": "Import",
     "growth": "Growth",
     "rebalancing": "Rebalancing",
     "closing": "Flush and shutdown",
 }
+
+IN_THE_LOOP = """\
+With 100 types the first rows are what most configure: adaptive partitions, here one for
+each type, and 4 drain tasks; "we are" is about them. Their price is what each of the
+100 partitions costs per chunk on its way in and out. Then the same in one partition.
+"Items per batch" are those of a handler's call, in the mean.
+"""
+
+SMALL_BATCHES = """\
+Chunks with one item of each of 100 types, each handled before the next comes: every
+handler's call has one item, so items/s are calls/s. What a call costs here is mostly
+what comes around it. The floor gives the loop a turn once per chunk.
+"""
+
+LITTLE_ROOM = """\
+At most 10 items wait, so nearly every producer waits for room, and a handler gets ten
+items. In `asyncio.Queue` whoever comes in the right moment overtakes those who wait;
+here nobody does.
+"""
+
+FROM_THREADS = """\
+Producers are threads; the loop runs in one of its own. The last table has one thread,
+by how the queue is used: a `consumer=`, one handler, a handler for each of 100 types
+(adaptive partitions, 4 drain tasks), 100 types of which only the base has a handler,
+and `by_key` (100 keys on 4 partitions). Janus and the floor get the same items.
+"""
 
 LATENCY = """\
 From the call of `produce` to the moment when the handler is called with the item, at a
 steady rate; above 1,000 items/s they come in bursts, one per millisecond. CPU is that
 of the whole process, producer included.
 """
+
+LONE_ITEMS = """\
+One item, and the next one only after it was handled: at once (ping-pong), or 2 ms
+later. No batch can form, so what is left is how soon a queue notices. Shown is the time
+from the call of `produce` to that of the handler; CPU is that of the whole process,
+producer included. The last table has items from a thread, one per millisecond, each of
+which wakes the loop up; the thread's own pace is part of everybody's CPU.
+"""
+
+IMPORT = """\
+Whole processes in turns, one of which imports the package, too. Modules are those that
+were not there after asyncio and anyio.
+"""
+
+ABOUT = {
+    "In the loop": IN_THE_LOOP,
+    "Small batches": SMALL_BATCHES,
+    "Little room": LITTLE_ROOM,
+    "From threads": FROM_THREADS,
+    "Latency": LATENCY,
+    "Lone items": LONE_ITEMS,
+    "Import": IMPORT,
+}
 
 
 def written(report: Report, *, has_picture: bool) -> str:
@@ -74,7 +129,7 @@ def written(report: Report, *, has_picture: bool) -> str:
         if new and new != heading:
             heading = new
             parts.append(f"## {heading}\n")
-            parts += [LATENCY] if heading == "Latency" else []
+            parts += [ABOUT[heading]] if heading in ABOUT else []
         if key != "goals":
             parts += [f"**{table.title}**\n", in_markdown(table)]
     return "\n".join(parts)

@@ -15,6 +15,7 @@ COLUMNS = [
     Column("of floor", "percent"),
     Column("we are", "times"),
     Column("million/s", "millions"),
+    Column("items per batch", "count"),
     Column("spread", "percent"),
     Column("dropped", "percent"),
 ]
@@ -53,12 +54,19 @@ def compare(
         own = samples if each in near else beside
         table.samples[each.name] = own[each.name].values
         mine, we_are = own[each.name], own[ours].beside(own[each.name])
+        # Who took fewer turns is compared by way of the library.
+        of_floor = (
+            mine.beside(samples[floor])
+            if own is samples
+            else samples[ours].beside(samples[floor]) / we_are
+        )
         table.add(
             each.name,
             each.group,
-            samples[ours].beside(samples[floor]) / we_are,
+            of_floor,
             we_are,
             mine.median,
+            statistics.median(each.batches) if each.batches else None,
             mine.spread,
             statistics.median(each.dropped) if each.dropped else None,
         )

@@ -38,6 +38,11 @@ class Samples:
         pairs = zip(self.values, other.values, strict=True)
         return statistics.median(mine / theirs for mine, theirs in pairs)
 
+    def beyond(self, other: "Samples") -> float:
+        """Return how much more this is than the other's: the median of all turns'."""
+        pairs = zip(self.values, other.values, strict=True)
+        return statistics.median(mine - theirs for mine, theirs in pairs)
+
 
 @dataclass
 class Turns:

@@ -1,0 +1,96 @@
+"""Goals for how queues are used: from threads, one by one, with little room."""
+
+from collections.abc import Callable
+
+from benchmarks import (
+    bridge_cpu,
+    bridge_uses,
+    importing,
+    in_loop,
+    lone_items,
+    room,
+    small_batches,
+)
+from benchmarks.goal import Goal, Tables
+
+
+def _use(name: str) -> Goal:
+    by_key = name == "by_key"
+    return Goal(
+        f"bridge, {name}, beside janus",
+        4.0 if by_key else 8.0,
+        "times",
+        lambda tables: tables["bridge uses/asyncio"].value(f"{name}: janus", "we are"),
+    )
+
+
+def _lone(way: str, limit: float) -> Goal:
+    def beside(tables: Tables) -> float:
+        return tables[f"lone items/{way}"].value(lone_items.OURS, lone_items.BESIDE)
+
+    def also(tables: Tables) -> str:
+        others = tables[f"lone items/{way}"].value(lone_items.STREAM, lone_items.BESIDE)
+        return f"anyio's stream: {others:.2f} x"
+
+    what = f"a lone item, {way}, produce to handler, beside asyncio.Queue"
+    return Goal(what, limit, "times", beside, is_at_most=True, also=also)
+
+
+def _room(producers: int) -> Callable[[Tables], float]:
+    row = room.queue_row(producers)
+    return lambda tables: tables["room"].value(row, "we are")
+
+
+def _of_floor(row: str) -> Callable[[Tables], float]:
+    return lambda tables: tables["in loop/asyncio/100"].value(row, "of floor")
+
+
+def _per_call(tables: Tables) -> str:
+    rate = tables["small batches"].value(small_batches.ONE_PARTITION, "million/s")
+    return f"flushed each, microseconds per handler's call: {1e6 / rate:.2f}"
+
+
+def _modules(tables: Tables) -> str:
+    return f"{tables['import'].value(importing.ROW, 'modules'):.0f} modules"
+
+
+GOALS = [
+    Goal(
+        "one partition: produce_many(100), 100 types, of the floor",
+        1.0,
+        "percent",
+        _of_floor(f"await produce_many(100){in_loop.ONE_PARTITION}"),
+        also=_per_call,
+    ),
+    *(_use(name) for name in bridge_uses.NAMES),
+    Goal(
+        "items per batch, of a fast thread's",
+        2_000,
+        "count",
+        lambda tables: tables["bridge/asyncio/1"].value("produce", "items per batch"),
+    ),
+    _lone(lone_items.PING_PONG, 5.0),
+    _lone(lone_items.RARE, 8.0),
+    Goal(
+        "CPU per item from a thread, 1,000 items/s, beside janus",
+        1.0,
+        "times",
+        lambda tables: tables["bridge cpu"].value(bridge_cpu.JANUS, bridge_cpu.BESIDE),
+        is_at_most=True,
+    ),
+    Goal(
+        f"waiting for room, {room.ROOM} items at most, beside asyncio.Queue",
+        1.0,
+        "times",
+        _room(1),
+        also=lambda tables: f"16 producers: {_room(16)(tables):.2f} x",
+    ),
+    Goal(
+        "import, milliseconds beyond asyncio and anyio",
+        0.025,
+        "millis",
+        lambda tables: tables["import"].value(importing.ROW, importing.BEYOND),
+        is_at_most=True,
+        also=_modules,
+    ),
+]
