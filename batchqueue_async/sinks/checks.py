@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from batchqueue_async._wording import shown
+
 
 def refuse(
     field: str, rule: str, got: object, error: type[Exception] = ValueError
 ) -> NoReturn:
     """Raise `error` with "<field> must be <rule>, got <got>"."""
-    msg = f"{field} must be {rule}, got {got!r}"
+    msg = f"{field} must be {rule}, got {shown(got)}"
     raise error(msg)
 
 
