@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, NoReturn
 
@@ -34,7 +35,7 @@ def refuse_secret(field: str, rule: str, got: object) -> NoReturn:
 def require_url(field: str, value: object) -> None:
     """Refuse anything but a text; nothing of it is told, since a password is in it."""
     if not isinstance(value, str):
-        refuse_secret(field, "a str (of a URL's object: str(url))", value)
+        refuse_secret(field, "a str", value)
     if not value or "\0" in value:
         msg = f"{field} must be a URL, got an empty text or one with a NUL"
         raise ValueError(msg)
@@ -54,6 +55,24 @@ def require_count(field: str, value: object, *, at_least: int) -> None:
         refuse(field, "an int", value, TypeError)
     if value < at_least:
         refuse(field, f">= {at_least}", value)
+
+
+def require_seconds(field: str, value: object, *, above: float | None = 0) -> None:
+    """Refuse anything but a finite number; above zero, or with None zero, too."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        refuse(field, "a number", value, TypeError)
+    if not math.isfinite(value):
+        refuse(field, "finite", value)
+    if value < 0 or value == above:
+        refuse(field, "> 0" if above == 0 else ">= 0", value)
+
+
+def seconds_of(field: str, text: str) -> float:
+    """Return the number that an option's text stands for."""
+    try:
+        return float(text)
+    except ValueError:
+        refuse(field, "a number of seconds", text)
 
 
 def require_columns(

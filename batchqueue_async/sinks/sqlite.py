@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from .attempts import Attempt, Attempts
-from .checks import RESERVED, require_columns, require_name
+from .checks import RESERVED, require_columns, require_name, require_seconds
 from .epochs import Epoch
 from .rows import Row, RowReader, plain_rows
-from .sqlite_fences import ANY_TABLE, SqliteFences, find_table
+from .sqlite_fences import SqliteFences, find_table
 from .sqlite_file import SqliteFile
 from .sqlite_values import SqliteValues
-from .table_names import quoted, warn_of_old_fence
+from .table_names import quoted
 
 T = TypeVar("T")
 
@@ -79,6 +79,7 @@ class SqliteEpochSink(Generic[T]):
         # SQLite knows no difference between `ID` and `id`.
         require_columns(columns, fold=str.lower)
         require_name("fences", fences)
+        require_seconds("patience", patience, above=None)
         self._table = table
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
@@ -161,7 +162,7 @@ class SqliteEpochSink(Generic[T]):
         """Return whether the fence is there."""
 
         def has_fence(database: sqlite3.Connection) -> bool:
-            return self._has_fence(database, find_table(database, self._table), epoch)
+            return self._fences.has(database, find_table(database, self._table), epoch)
 
         return await self._file.run(has_fence)
 
@@ -175,7 +176,7 @@ class SqliteEpochSink(Generic[T]):
         columns = ", ".join(self._quoted_columns)
         database.execute("BEGIN IMMEDIATE")
         table = find_table(database, self._table)
-        if not self._has_fence(database, table, epoch):
+        if not self._fences.has(database, table, epoch):
             self._fences.add(database, table, epoch, attempt.rows)
             database.execute(
                 f"INSERT INTO main.{quoted(table)} ({columns})"
@@ -185,14 +186,6 @@ class SqliteEpochSink(Generic[T]):
                 (json.dumps([*attempt.acknowledged]),),
             )
         database.execute("COMMIT")
-
-    def _has_fence(
-        self, database: sqlite3.Connection, table: str, epoch: Epoch
-    ) -> bool:
-        found = self._fences.find(database, table, epoch)
-        if found == ANY_TABLE:
-            warn_of_old_fence(epoch, table)
-        return found is not None
 
     @property
     def _quoted_columns(self) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import closing
 from batchqueue_async import BatchQueueError
 
 from .epochs import Epoch
-from .table_names import as_sql_reads, quoted
+from .table_names import as_sql_reads, quoted, warn_of_old_fence
 
 # In fences of the old layout, which don't know their table: they count for all.
 ANY_TABLE = ""
@@ -48,10 +48,8 @@ class SqliteFences:
             raise BatchQueueError(msg)
         database.execute("COMMIT")
 
-    def find(
-        self, database: sqlite3.Connection, table: str, epoch: Epoch
-    ) -> str | None:
-        """Return what the epoch's fence names: the table or ANY_TABLE; None if none."""
+    def has(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
+        """Return whether the fence is there; log if it doesn't know its table."""
         query = (
             f"SELECT target FROM {self._place} WHERE target IN (?, ?)"
             " AND query = ? AND batch = ? ORDER BY target DESC"
@@ -59,7 +57,9 @@ class SqliteFences:
         key = (table, ANY_TABLE, epoch.query, epoch.batch)
         with closing(database.execute(query, key)) as found:
             row = found.fetchone()
-        return None if row is None else str(row[0])
+        if row is not None and row[0] == ANY_TABLE:
+            warn_of_old_fence(epoch, table)
+        return row is not None
 
     def add(
         self, database: sqlite3.Connection, table: str, epoch: Epoch, rows: int
