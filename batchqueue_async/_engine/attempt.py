@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.reentrancy import mark
+from batchqueue_async._wording import shown
 
 # How long a cancelled handler may take to clean up before it counts as unstoppable.
 GRACE = 0.1
@@ -66,7 +67,7 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
     """Await what a call returned, if that can be awaited."""
     if isgenerator(result) or isasyncgen(result):
         # Nothing of its body has run, so its batch must not count as handled.
-        msg = f"a handler must not be a generator function, got {call!r}"
+        msg = f"a handler must not be a generator function, got {shown(call)}"
         raise TypeError(msg)
     if isawaitable(result):
         if timeout is None:

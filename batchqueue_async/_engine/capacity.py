@@ -15,6 +15,7 @@ from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.reentrancy import Inside
 from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.errors import WouldDeadlock
+from batchqueue_async._wording import shown
 
 
 class Capacity:
@@ -98,10 +99,10 @@ class Capacities:
         if policy != shared.policy and name not in self._warned:
             self._warned.add(name)
             logger.warning(
-                "shared drain tasks %r exist with %r, which stays (not %r)",
+                "shared drain tasks %r exist with %s, which stays (not %s)",
                 name,
-                policy,
-                shared.policy,
+                shown(policy),
+                shown(shared.policy),
             )
         return capacity
 

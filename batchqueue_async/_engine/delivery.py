@@ -25,6 +25,7 @@ from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.stopwatch import Stopwatch
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._wording import reason
 
 T = TypeVar("T")
 
@@ -200,11 +201,11 @@ class Delivery(Generic[T]):
         raised = await attempt(self._on_error, items, error)
         if raised is not None:
             logger.error(
-                "%s: on_error raised %r for %d items that had failed with %r",
+                "%s: on_error raised %s for %d items that had failed with %s",
                 self._name,
-                raised,
+                reason(raised),
                 len(items),
-                error,
+                reason(error),
                 exc_info=raised,
             )
 

@@ -70,7 +70,7 @@ class Flusher(Generic[T]):
         if not watched:
             return
         settling.missing = len(watched)
-        self._lifecycle.notice_all(watched)
+        self._lifecycle.expect(is_due=True)
         try:
             with self._own_work.waiting(lambda: not settling.done.done()):
                 await settling.done

@@ -12,6 +12,7 @@ from anyio import CapacityLimiter, to_thread
 
 from batchqueue_async._engine.registration import consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
+from batchqueue_async._wording import shown
 
 T = TypeVar("T")
 
@@ -31,7 +32,9 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
     consume = consume_of(handler)
     for each in (consume, *(getattr(handler, name, None) for name in _HOOKS)):
         if _is_async(each):
-            msg = f"handler must be blocking to run in a thread, got async {each!r}"
+            msg = (
+                f"handler must be blocking to run in a thread, got async {shown(each)}"
+            )
             raise TypeError(msg)
     return _InThread(handler, consume)
 
@@ -42,7 +45,8 @@ class _InThread:
     def __init__(self, handler: object, consume: Callable[[list[Any]], object]) -> None:
         self._limiter: CapacityLimiter | None = None
         self._consume = consume
-        self.__qualname__ = f"in_thread({getattr(handler, '__qualname__', handler)})"
+        name = getattr(handler, "__qualname__", type(handler).__qualname__)
+        self.__qualname__ = f"in_thread({name})"
         for name in _HOOKS:
             hook = getattr(handler, name, None)
             if callable(hook):
@@ -67,7 +71,9 @@ class _InThread:
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
-            msg = f"handler must be blocking to run in a thread, got async {call!r}"
+            msg = (
+                f"handler must be blocking to run in a thread, got async {shown(call)}"
+            )
             raise TypeError(msg)
 
 

@@ -14,6 +14,7 @@ from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
 from batchqueue_async._policies.items import T
+from batchqueue_async._wording import shown
 
 
 class BatchQueueManager:
@@ -174,7 +175,8 @@ class BatchQueueManager:
 
 def _differences(existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]) -> str:
     return ", ".join(
-        f"{field}={getattr(existing, field)!r} (not {getattr(wanted, field)!r})"
+        f"{field}={shown(getattr(existing, field))}"
+        f" (not {shown(getattr(wanted, field))})"
         for field in existing.__dataclass_fields__
         if getattr(existing, field) != getattr(wanted, field)
     )

@@ -119,7 +119,7 @@ class PartitionState(asyncio.Queue[T]):
         return not (
             self.is_closed
             or self.is_changing
-            or self.line.waiters
+            or self.line.head
             or len(self.items) >= self._full_at
         )
 

@@ -26,9 +26,12 @@ from batchqueue_async._policies.selectors import (
     by_type,
     round_robin,
 )
+from batchqueue_async._wording import kind_of
 
 T = TypeVar("T")
 
+# Larger is no partition's number, and could be an account's.
+_TELLING = 100_000
 _UNGUARDED: AbstractContextManager[Any] = nullcontext()
 
 
@@ -172,7 +175,10 @@ class SelectorPlacement(Generic[T]):
         index = self._selector(item, count)
         if type(index) is int and 0 <= index < count:
             return self.partitions[index]
-        msg = f"selector must return an int from 0 to {count - 1}, got {index!r}"
+        # It may be something of the item's, so that it is told like one.
+        is_near = type(index) is int and abs(index) < _TELLING
+        told = index if is_near else kind_of(index)
+        msg = f"selector must return an int from 0 to {count - 1}, got {told}"
         raise InvalidSelection(msg)
 
 

@@ -19,6 +19,7 @@ from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
+from batchqueue_async._wording import shown
 
 T = TypeVar("T")
 
@@ -130,23 +131,27 @@ class Rebalancer(Generic[T]):
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - a failing balancer moves nothing
-            logger.exception("%s: %r failed; nothing is moved", self._name, balancer)
+            logger.exception(
+                "%s: %s failed; nothing is moved", self._name, shown(balancer)
+            )
             return owners
         if wrong:
-            logger.error("%s: ignored a plan of %r: %s", self._name, balancer, wrong)
+            logger.error(
+                "%s: ignored a plan of %s: %s", self._name, shown(balancer), wrong
+            )
         return planned
 
 
 def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
     if not isinstance(plan, Sequence):
-        return f"it must be a sequence, got {plan!r}"
+        return f"it must be a sequence, got {shown(plan)}"
     if len(plan) != partitions:
         return f"its length must be {partitions}, got {len(plan)}"
     for index, owner in enumerate(plan):
         if type(owner) is not int or not 0 <= owner < drain_tasks:
             return (
                 f"owner of partition {index} must be an int from 0 to "
-                f"{drain_tasks - 1}, got {owner!r}"
+                f"{drain_tasks - 1}, got {shown(owner)}"
             )
     return ""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import reprlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from batchqueue_async._wording import kind_of, reason
 
 Outcome: TypeAlias = Literal["failed", "dropped", "unhandled", "returned", "on_flush"]
 
@@ -49,10 +50,14 @@ class Failure:
     outcome: Outcome
 
     def __str__(self) -> str:
-        """Return the outcome, the item and the error, shortened."""
-        subject = "" if self.outcome == "on_flush" else f" {_short(self.item)}"
-        cause = "" if self.error is None else f" ({_short(self.error)})"
+        """Return the outcome, the item's type and the error, shortened."""
+        subject = "" if self.outcome == "on_flush" else f" {kind_of(self.item)}"
+        cause = "" if self.error is None else f" ({reason(self.error)})"
         return f"{self.outcome}{subject}{cause}"
+
+    def __repr__(self) -> str:
+        """Return the same: an item may be large, or nobody's business."""
+        return f"<Failure: {self}>"
 
 
 class DeliveryError(BatchQueueError):
@@ -93,15 +98,3 @@ def with_accepted(error: BaseException, accepted: int) -> None:
     except Exception:  # noqa: BLE001 - a user's class may do anything
         with contextlib.suppress(Exception):
             error.add_note(f"accepted: {accepted}")
-
-
-def _short(value: object) -> str:
-    """Return the repr of anything: bounded in length, and never raising."""
-    try:
-        return _SHORTENER.repr(value)
-    except Exception:  # noqa: BLE001 - a user's class may do anything
-        return f"<{type(value).__name__} without a repr>"
-
-
-_SHORTENER = reprlib.Repr()
-_SHORTENER.maxstring = _SHORTENER.maxother = 200

@@ -8,6 +8,8 @@ from enum import Enum
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
+from batchqueue_async._wording import shown
+
 from .validation import require_callable
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class KeySelector(Generic[T]):
 
     def __repr__(self) -> str:
         """Return the call that made it."""
-        return f"by_key({getattr(self.key, '__qualname__', self.key)})"
+        return f"by_key({getattr(self.key, '__qualname__', None) or shown(self.key)})"
 
 
 def by_key(key: Callable[[T], Hashable]) -> KeySelector[T]:

@@ -6,12 +6,14 @@ import math
 import sys
 from typing import NoReturn
 
+from batchqueue_async._wording import shown
+
 
 def refuse(
     field: str, rule: str, got: object, error: type[Exception] = ValueError
 ) -> NoReturn:
-    """Raise `error` with "<field> must be <rule>, got <got>"."""
-    msg = f"{field} must be {rule}, got {got!r}"
+    """Raise `error` with "<field> must be <rule>, got <got>", shown as a setting."""
+    msg = f"{field} must be {rule}, got {shown(got)}"
     raise error(msg)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from batchqueue_async._wording import shown
+
 from .claim_line import ClaimLine
 from .claimants import Claimant
 from .duty import current_duty
@@ -70,7 +72,7 @@ class Claims(Room):
     def grant(self, n: int) -> int | None:
         """Claim if nobody waits and there is room; returns the highest, or None."""
         if not 0 < n <= self.capacity:
-            msg = f"n must be 1 to {self.capacity}, got {n!r}"
+            msg = f"n must be 1 to {self.capacity}, got {shown(n)}"
             raise InvalidArgument(msg)
         with self._guard:
             if not self._may_claim(n):

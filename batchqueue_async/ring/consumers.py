@@ -6,6 +6,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from batchqueue_async._wording import shown
+
 from .crew import Consumer, Crew
 from .delivery import Delivery, Faults
 from .errors import InvalidArgument, RingHalted
@@ -35,7 +37,7 @@ class Pace:
 
     def __post_init__(self) -> None:
         if self.max_batch is not None and self.max_batch < 1:
-            msg = f"max_batch must be >= 1 or None, got {self.max_batch!r}"
+            msg = f"max_batch must be >= 1 or None, got {shown(self.max_batch)}"
             raise InvalidArgument(msg)
 
 

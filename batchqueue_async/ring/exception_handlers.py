@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeAlias
 
+from batchqueue_async._wording import kind_of
+
 logger = logging.getLogger("batchqueue_async.ring")
 
 ExceptionHandler: TypeAlias = Callable[
@@ -21,10 +23,12 @@ its events; for the other hooks `event` is None.
 
 def log_and_continue(error: Exception, sequence: int, event: object) -> None:
     """Log the error and go on with the next event: the default."""
-    logger.error("event %d failed: %r", sequence, event, exc_info=error)
+    logger.error("event %d, %s, failed", sequence, kind_of(event), exc_info=error)
 
 
 def halt(error: Exception, sequence: int, event: object) -> NoReturn:
     """Halt the ring: no event after this one is handled, and producers are told."""
-    logger.critical("event %d halts the ring: %r", sequence, event, exc_info=error)
+    logger.critical(
+        "event %d, %s, halts the ring", sequence, kind_of(event), exc_info=error
+    )
     raise error

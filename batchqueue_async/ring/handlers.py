@@ -8,6 +8,8 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from batchqueue_async._wording import shown
+
 from .errors import InvalidArgument
 from .sequence import Sequence
 
@@ -85,11 +87,12 @@ def read_handler(handler: HandlerLike[E]) -> Handling[E]:
         on_event = handler
     if isinstance(handler, type) or (on_event is None) == (on_batch is None):
         rule = "an object with either on_event or on_batch, or a function"
-        msg = f"a handler must be {rule}, got {handler!r}"
+        msg = f"a handler must be {rule}, got {shown(handler)}"
         raise InvalidArgument(msg)
     consume = on_batch if on_event is None else on_event
     if isgeneratorfunction(consume) or isasyncgenfunction(consume):
-        msg = f"a handler must not be a generator, whose body nobody runs: {handler!r}"
+        rule = "a handler must not be a generator, whose body nobody runs"
+        msg = f"{rule}: {shown(handler)}"
         raise InvalidArgument(msg)
     return Handling(
         name_of(handler),

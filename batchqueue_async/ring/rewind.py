@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from batchqueue_async._wording import shown
+
 from .errors import InvalidArgument
 
 
@@ -23,10 +25,10 @@ class Rewind:
 
     def __post_init__(self) -> None:
         if self.attempts is not None and self.attempts < 0:
-            msg = f"attempts must be >= 0 or None, got {self.attempts!r}"
+            msg = f"attempts must be >= 0 or None, got {shown(self.attempts)}"
             raise InvalidArgument(msg)
         if not (self.pause >= 0 and math.isfinite(self.pause)):
-            msg = f"pause must be >= 0, got {self.pause!r}"
+            msg = f"pause must be >= 0, got {shown(self.pause)}"
             raise InvalidArgument(msg)
 
     def allows(self, rewound: int) -> bool:

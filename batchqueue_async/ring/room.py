@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any
 
+from batchqueue_async._wording import shown
+
 from .errors import InvalidArgument
 from .published import Published
 from .sequence import INITIAL, Sequence, minimum
@@ -38,7 +40,7 @@ class Room(Published, ABC):
     def __init__(self, capacity: int) -> None:
         super().__init__()
         if not _is_power_of_two(capacity):
-            msg = f"capacity must be a power of two, got {capacity!r}"
+            msg = f"capacity must be a power of two, got {shown(capacity)}"
             raise InvalidArgument(msg)
         self.capacity = capacity
         self.claimed = INITIAL

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from batchqueue_async._wording import shown
+
 _SPINS: Final = 100
 
 
@@ -140,7 +142,7 @@ class SleepingWait:
 
     def __post_init__(self) -> None:
         if self.retries < 0:
-            msg = f"retries must be >= 0, got {self.retries!r}"
+            msg = f"retries must be >= 0, got {shown(self.retries)}"
             raise ValueError(msg)
         _require_positive("sleep", self.sleep)
 
@@ -166,5 +168,5 @@ def _yield_to_threads() -> None:
 
 def _require_positive(field: str, value: float) -> None:
     if not value > 0:
-        msg = f"{field} must be > 0, got {value!r}"
+        msg = f"{field} must be > 0, got {shown(value)}"
         raise ValueError(msg)

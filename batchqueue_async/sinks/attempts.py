@@ -45,9 +45,9 @@ class Attempts:
     def __init__(self) -> None:
         self._open: dict[Epoch, Attempt] = {}
 
-    def start(self, epoch: Epoch) -> Attempt:
+    def start(self, epoch: Epoch, target: str = "") -> Attempt:
         """Return a new attempt, which takes the place of an earlier one."""
-        attempt = Attempt(new_name(epoch))
+        attempt = Attempt(new_name(epoch, target))
         self._open[epoch] = attempt
         return attempt
 
@@ -67,18 +67,26 @@ class Attempts:
         return self._open.pop(epoch, None)
 
 
-def prefix(epoch: Epoch) -> str:
+def prefix(epoch: Epoch, target: str = "") -> str:
     """Return what the names of all attempts at an epoch start with.
 
     A digest: it has one length, and no character that a name must not have.
+
+    Args:
+        epoch: The epoch.
+        target: What it goes to, where attempts for several targets lie side by side:
+            those for another one have other names.
     """
-    text = f"{epoch.query}\0{epoch.batch}".encode()
-    return f"epoch_{hashlib.sha256(text).hexdigest()[:16]}_"
+    of_target = f"\0{target}" if target else ""
+    text = f"{epoch.query}\0{epoch.batch}{of_target}"
+    # A query's name may be half a surrogate: it needs no meaning, only to differ.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"epoch_{digest[:16]}_"
 
 
-def new_name(epoch: Epoch) -> str:
+def new_name(epoch: Epoch, target: str = "") -> str:
     """Return a name for a new attempt."""
-    return f"{prefix(epoch)}{uuid.uuid4().hex[:12]}"
+    return f"{prefix(epoch, target)}{uuid.uuid4().hex[:12]}"
 
 
 def not_open(epoch: Epoch) -> BatchQueueError:

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import math
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from batchqueue_async._wording import kind_of, shown
+
+RESERVED: Final = "batchqueue_write"
+"""The column of a staging table that says which write a row came with."""
 
 
 def refuse(
     field: str, rule: str, got: object, error: type[Exception] = ValueError
 ) -> NoReturn:
     """Raise `error` with "<field> must be <rule>, got <got>"."""
-    msg = f"{field} must be {rule}, got {got!r}"
+    msg = f"{field} must be {rule}, got {shown(got)}"
     raise error(msg)
+
+
+def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
+    """Raise a ValueError that names the item by its type: it is somebody's data."""
+    msg = f"an item must be {rule}, got {kind_of(item)}{but}"
+    raise ValueError(msg)
+
+
+def refuse_secret(field: str, rule: str, got: object) -> NoReturn:
+    """Raise a TypeError that names what was given by its type."""
+    msg = f"{field} must be {rule}, got {kind_of(got)}"
+    raise TypeError(msg)
+
+
+def require_url(field: str, value: object) -> None:
+    """Refuse anything but a text; nothing of it is told, since a password is in it."""
+    if not isinstance(value, str):
+        refuse_secret(field, "a str", value)
+    if not value or "\0" in value:
+        msg = f"{field} must be a URL, got an empty text or one with a NUL"
+        raise ValueError(msg)
 
 
 def require_name(field: str, value: object) -> None:
@@ -29,12 +57,40 @@ def require_count(field: str, value: object, *, at_least: int) -> None:
         refuse(field, f">= {at_least}", value)
 
 
-def require_columns(value: object) -> None:
-    """Refuse anything but names of columns, each of them once."""
+def require_seconds(field: str, value: object, *, above: float | None = 0) -> None:
+    """Refuse anything but a finite number; above zero, or with None zero, too."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        refuse(field, "a number", value, TypeError)
+    if not math.isfinite(value):
+        refuse(field, "finite", value)
+    if value < 0 or value == above:
+        refuse(field, "> 0" if above == 0 else ">= 0", value)
+
+
+def seconds_of(field: str, text: str) -> float:
+    """Return the number that an option's text stands for."""
+    try:
+        return float(text)
+    except ValueError:
+        refuse(field, "a number of seconds", text)
+
+
+def require_columns(
+    value: object, *, fold: Callable[[str], str] = lambda name: name
+) -> None:
+    """Refuse anything but names of columns, each of them once.
+
+    Args:
+        value: The names.
+        fold: Makes the same of names that the database takes for the same.
+    """
     # A text is a sequence of names of one letter, too: surely a mistake.
     if isinstance(value, str) or not isinstance(value, list | tuple):
         refuse("columns", "a list or tuple of names", value, TypeError)
     for column in value:
         require_name("columns", column)
-    if not value or len(set(value)) < len(value):
+    names = {fold(column) for column in value}
+    if not value or len(names) < len(value):
         refuse("columns", "one name or more, each once", value)
+    if RESERVED in names:
+        refuse("columns", f"other names than {RESERVED}, the staged rows' own", value)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from batchqueue_async._wording import shown
+
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -22,7 +24,7 @@ class CountingStagedSink:
 
     def __init__(self, delay: float = 0.0) -> None:
         if not delay >= 0:
-            msg = f"delay must be >= 0, got {delay!r}"
+            msg = f"delay must be >= 0, got {shown(delay)}"
             raise ValueError(msg)
         self._delay = delay
         self._open: dict[str, int] = {}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._wording import reason
 
 from .epochs import Epoch
 from .row_groups import RowGroups, force_to_disk
@@ -79,5 +80,6 @@ class ParquetAttempt:
 
     def _refuse_broken(self) -> None:
         if self._failure is not None:
-            msg = f"a write of this epoch has failed ({self._failure!r}): start again"
+            why = reason(self._failure)
+            msg = f"a write of this epoch has failed ({why}): start again"
             raise BatchQueueError(msg) from self._failure

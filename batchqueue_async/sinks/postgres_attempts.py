@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -14,7 +15,9 @@ from batchqueue_async import BatchQueueError
 from .csv_rows import csv_rows
 from .epochs import Epoch
 from .postgres_connections import PostgresConnections
+from .postgres_limits import PARTING
 from .postgres_staged_statements import KEY, StagedStatements
+from .postgres_staged_tables import StagedTables
 from .staged import Attempt, Token
 
 if TYPE_CHECKING:
@@ -36,14 +39,17 @@ class PostgresAttempts:
     """What runs on executors: rows are copied, then sealed or abandoned.
 
     Args:
-        sql: What the server is told.
         connections: Where each attempt takes one from, until it ends.
     """
 
-    def __init__(self, sql: StagedStatements, connections: PostgresConnections) -> None:
-        self._sql = sql
+    def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._open: dict[str, _Open] = {}
+
+    def prepare(self, sql: StagedStatements, tables: StagedTables) -> None:
+        """Say what the server is told, before the first connection is handed out."""
+        self._sql = sql
+        self._tables = tables
 
     async def stage(self, attempt: Attempt, batches: list[pa.RecordBatch]) -> None:
         """Copy rows; the first ones register the attempt."""
@@ -52,13 +58,14 @@ class PostgresAttempts:
             current = await self._begin(attempt, list(batches[0].schema.names))
         # Off the loop: a wide batch takes a while.
         source = await to_thread.run_sync(csv_rows, batches, str(UUID(attempt.name)))
-        await current.connection.copy_to_table(
-            self._sql.staging_name,
-            schema_name=self._sql.schema,
-            columns=[KEY, *current.columns],
-            source=source,
-            format="csv",
-        )
+        async with self._connections.limits.copying():
+            await current.connection.copy_to_table(
+                self._sql.staging_name,
+                schema_name=self._sql.target.schema,
+                columns=[KEY, *current.columns],
+                source=source,
+                format="csv",
+            )
         current.rows += sum(batch.num_rows for batch in batches)
 
     async def seal(self, attempt: Attempt) -> Token:
@@ -67,11 +74,11 @@ class PostgresAttempts:
         if current is None:
             return Token(attempt, 0)
         epoch, connection = attempt.epoch, current.connection
-        await connection.execute(self._sql.share_epoch, epoch.query, epoch.batch)
+        await self._share(connection, epoch)
         is_known = await connection.fetchval(
             self._sql.is_registered, UUID(attempt.name)
         )
-        if not is_known or await has_fence(connection, self._sql, epoch):
+        if not is_known or await self._tables.has_fence(connection, epoch):
             await self.abandon(attempt)
             return Token(attempt, 0)
         await current.transaction.commit()
@@ -84,8 +91,9 @@ class PostgresAttempts:
         if current is None:
             return
         try:
-            await current.transaction.rollback()
-            await current.connection.execute(self._sql.forget, UUID(attempt.name))
+            async with asyncio.timeout(PARTING):
+                await current.transaction.rollback()
+                await current.connection.execute(self._sql.forget, UUID(attempt.name))
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             # Rolls back, too. `publish` or `discard` strikes it off.
             self._connections.end(current.connection)
@@ -115,13 +123,14 @@ class PostgresAttempts:
 
     async def _register(self, connection: asyncpg.Connection, attempt: Attempt) -> None:
         epoch = attempt.epoch
-        entry = (epoch.query, epoch.batch, attempt.run, UUID(attempt.name))
+        key = (self._sql.target.key, epoch.query, epoch.batch)
+        entry = (*key, attempt.run, UUID(attempt.name))
         if not attempt.is_announced:
             await connection.execute(self._sql.register, *entry)
             return
         # The lock comes first: what an end of the run has committed must be seen.
         async with connection.transaction(isolation="read_committed"):
-            await connection.execute(self._sql.share_epoch, epoch.query, epoch.batch)
+            await self._share(connection, epoch)
             done = await connection.execute(
                 self._sql.register_announced, *entry, name_of_run(epoch, attempt.run)
             )
@@ -129,13 +138,9 @@ class PostgresAttempts:
             msg = f"{attempt} comes too late: its run was published or discarded"
             raise BatchQueueError(msg)
 
-
-async def has_fence(
-    connection: asyncpg.Connection, sql: StagedStatements, epoch: Epoch
-) -> bool:
-    """Return whether the epoch is published."""
-    found = await connection.fetchval(sql.find_fence, epoch.query, epoch.batch)
-    return found is not None
+    async def _share(self, connection: asyncpg.Connection, epoch: Epoch) -> None:
+        lock = (self._sql.target.place, epoch.query, epoch.batch)
+        await connection.execute(self._sql.share_epoch, *lock)
 
 
 def name_of_run(epoch: Epoch, run: str) -> UUID:

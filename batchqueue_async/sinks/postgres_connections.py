@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from .postgres_errors import without_values
+from .postgres_limits import Limits, refused_url
+
 
 class PostgresConnections:
     """Makes connections and keeps those that were given back.
@@ -17,6 +20,7 @@ class PostgresConnections:
     Args:
         url: The server and the database.
         timeout: Seconds to wait for a connection.
+        limits: How long a statement may take.
         prepare: Awaited with the first connection, before it is handed out.
     """
 
@@ -24,10 +28,12 @@ class PostgresConnections:
         self,
         url: str,
         timeout: float,
+        limits: Limits,
         prepare: Callable[[asyncpg.Connection], Awaitable[None]],
     ) -> None:
         self._url = url
         self._timeout = timeout
+        self.limits = limits
         self._prepare = prepare
         self._is_prepared = False
         self._idle: list[asyncpg.Connection] = []
@@ -46,7 +52,8 @@ class PostgresConnections:
         """
         connection = await self.take()
         try:
-            yield connection
+            with self.limits.told(), without_values():
+                yield connection
         except BaseException:
             self.end(connection)
             raise
@@ -64,12 +71,7 @@ class PostgresConnections:
             self._taken.append(connection)
             if await self._answers(connection):
                 return connection
-        connection = await asyncpg.connect(
-            self._url,
-            timeout=self._timeout,
-            # Who needs the disk says so; staged rows are counted before they are used.
-            server_settings={"synchronous_commit": "off"},
-        )
+        connection = await self._connect()
         self._taken.append(connection)
         if not self._is_prepared:
             try:
@@ -98,6 +100,24 @@ class PostgresConnections:
             connection.terminate()
         self._idle.clear()
         self._taken.clear()
+
+    async def _connect(self) -> asyncpg.Connection:
+        # Who needs the disk says so; staged rows are counted before they are used.
+        settings = {
+            "synchronous_commit": "off",
+            "statement_timeout": self.limits.milliseconds,
+        }
+        refusal = None
+        try:
+            return await asyncpg.connect(
+                self._url,
+                timeout=self._timeout,
+                command_timeout=self.limits.answer,
+                server_settings=settings,
+            )
+        except ValueError as error:
+            refusal = refused_url("url", error)
+        raise refusal  # not in the `except`: the error quotes the URL
 
     async def _answers(self, connection: asyncpg.Connection) -> bool:
         try:

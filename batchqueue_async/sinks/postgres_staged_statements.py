@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .postgres_statements import literal, quoted
+from .postgres_target import Target
+from .table_names import quoted
 
 KEY = "batchqueue_attempt"
 """The column of the staging table that says whose row it is."""
+
+ATTEMPTS = "batchqueue_attempts"
+FENCES = "batchqueue_published"
 
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "INTERVAL '7 days'"
@@ -16,88 +20,54 @@ _KEPT = "INTERVAL '7 days'"
 class StagedStatements:
     """The SQL for one table, its staging table, and the two tables of accounts.
 
+    In what registers $1 is the target's key; in what forgets, all that it ever had.
+
     Args:
-        table: "table" or "schema.table".
+        target: The table.
+        staging: The name of its staging table, in the same schema.
         on_conflict: The end of the INSERT that publishes.
     """
 
-    def __init__(self, table: str, on_conflict: str = "") -> None:
-        schema, _, name = table.rpartition(".")
-        self.schema = schema or None
-        self.staging_name = f"{name}_staged"
-        self._target = self._place(name)
+    def __init__(self, target: Target, staging: str, on_conflict: str = "") -> None:
+        self.target = target
+        self.staging_name = staging
         self._on_conflict = on_conflict
-        self._staging = self._place(self.staging_name)
-        self._attempts = self._place("batchqueue_attempts")
-        self._fences = self._place("batchqueue_published")
-        is_epoch = f"target = '{literal(table)}' AND query = $1 AND batch = $2"
-        target = f"'{literal(table)}'"
-        self.find_fence = f"SELECT 1 FROM {self._fences} WHERE {is_epoch}"
+        self._staging = target.beside(staging)
+        attempts = target.beside(ATTEMPTS)
+        is_epoch = "target = ANY($1::TEXT[]) AND query = $2 AND batch = $3"
         self.add_fence = (
-            f"INSERT INTO {self._fences} (target, query, batch, rows)"
-            f" VALUES ({target}, $1, $2, $3)"
+            f"INSERT INTO {target.beside(FENCES)} (target, query, batch, rows)"
+            " VALUES ($1, $2, $3, $4)"
         )
         self.register = (
-            f"INSERT INTO {self._attempts} (target, query, batch, run, name)"
-            f" VALUES ({target}, $1, $2, $3, $4)"
+            f"INSERT INTO {attempts} (target, query, batch, run, name)"
+            " VALUES ($1, $2, $3, $4, $5)"
         )
         self.register_announced = (
-            f"INSERT INTO {self._attempts} (target, query, batch, run, name)"
-            f" SELECT {target}, $1::TEXT, $2::BIGINT, $3::TEXT, $4::UUID"
-            f" WHERE EXISTS (SELECT 1 FROM {self._attempts} WHERE name = $5::UUID)"
+            f"INSERT INTO {attempts} (target, query, batch, run, name)"
+            " SELECT $1::TEXT, $2::TEXT, $3::BIGINT, $4::TEXT, $5::UUID"
+            f" WHERE EXISTS (SELECT 1 FROM {attempts} WHERE name = $6::UUID)"
         )
-        self.is_registered = f"SELECT 1 FROM {self._attempts} WHERE name = $1"
-        self.forget = f"DELETE FROM {self._attempts} WHERE name = $1"
+        self.is_registered = f"SELECT 1 FROM {attempts} WHERE name = $1"
+        self.forget = f"DELETE FROM {attempts} WHERE name = $1"
         self.forget_run = (
-            f"DELETE FROM {self._attempts} WHERE {is_epoch} AND run = $3 RETURNING name"
+            f"DELETE FROM {attempts} WHERE {is_epoch} AND run = $4 RETURNING name"
         )
         self.forget_epoch = (
-            f"DELETE FROM {self._attempts} WHERE {is_epoch} OR target = {target}"
+            f"DELETE FROM {attempts} WHERE {is_epoch} OR target = ANY($1::TEXT[])"
             f" AND started_at < now() - {_KEPT} RETURNING name"
         )
         self.count = f"SELECT count(*) FROM {self._staging} WHERE {KEY} = ANY($1)"
         self.clean = f"DELETE FROM {self._staging} WHERE {KEY} = ANY($1)"
         # Sealing shares the lock; publishing and discarding have it for themselves.
-        lock = f"hashtextextended({target} || chr(10) || $1, $2)"
+        lock = "hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3)"
         self.share_epoch = f"SELECT pg_advisory_xact_lock_shared({lock})"
         self.lock_epoch = f"SELECT pg_advisory_xact_lock({lock})"
-
-    @property
-    def create(self) -> str:
-        """What makes all tables but the target, where they are missing."""
-        # Two that make them at once would collide in the catalogue.
-        return f"""
-            DO $$ BEGIN
-                PERFORM pg_advisory_xact_lock(hashtext('batchqueue_async staging'));
-                CREATE TABLE IF NOT EXISTS {self._fences} (
-                    target TEXT, query TEXT, batch BIGINT, rows BIGINT NOT NULL,
-                    published_at TIMESTAMPTZ NOT NULL DEFAULT now(),
-                    PRIMARY KEY (target, query, batch));
-                CREATE TABLE IF NOT EXISTS {self._attempts} (
-                    name UUID PRIMARY KEY, target TEXT NOT NULL, query TEXT NOT NULL,
-                    batch BIGINT NOT NULL, run TEXT NOT NULL,
-                    started_at TIMESTAMPTZ NOT NULL DEFAULT now());
-                CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
-                    ON {self._attempts} (target, query, batch);
-                IF to_regclass('{literal(self._staging)}') IS NULL THEN
-                    CREATE UNLOGGED TABLE {self._staging} AS
-                        SELECT NULL::UUID AS {KEY}, * FROM {self._target} WITH NO DATA;
-                    CREATE INDEX ON {self._staging} ({KEY});
-                END IF;
-            END $$"""
-
-    @property
-    def exists(self) -> str:
-        """What asks whether `create` has run: cheaper than running it."""
-        return f"SELECT to_regclass('{literal(self._staging)}') IS NOT NULL"
 
     def publish(self, columns: Sequence[str]) -> str:
         """Return what copies the rows of the attempts $1 into the target."""
         names = ", ".join(map(quoted, columns))
         return (
-            f"INSERT INTO {self._target} ({names}) SELECT {names} FROM {self._staging}"
-            f" WHERE {KEY} = ANY($1) {self._on_conflict}"
+            f"INSERT INTO {self.target.place} ({names}) SELECT {names}"
+            f" FROM {self._staging} WHERE {KEY} = ANY($1) {self._on_conflict}"
         )
-
-    def _place(self, name: str) -> str:
-        return f"{quoted(self.schema)}.{quoted(name)}" if self.schema else quoted(name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, time
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from .checks import refuse
+from batchqueue_async._wording import kind_of, shown
+
+from .checks import refuse, refuse_item
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,8 @@ class RowReader(Generic[T]):
         wanted = len(self._columns)
         for row in rows:
             if len(row) != wanted:
-                refuse("an item", f"a row of {wanted} values {self._columns}", row)
+                rule = f"a row of {wanted} values {shown(self._columns)}"
+                refuse_item(rule, row, but=f" of {len(row)}")
         return rows
 
     def _rows(self, items: Iterable[Any]) -> Iterator[Row]:
@@ -69,16 +70,19 @@ class RowReader(Generic[T]):
                 yield from self._read_batch(self._select(item))
             else:
                 rule = "a tuple, a list, a mapping or a record batch without to_row"
-                refuse("an item", rule, item, TypeError)
+                msg = f"an item must be {rule}, got {kind_of(item)}"
+                raise TypeError(msg)
 
     def _row_of_mapping(self, item: Mapping[str, Any]) -> Row:
         if item.keys() != set(self._columns):
-            refuse("an item", f"a mapping of {self._columns}", item)
+            missing = [name for name in self._columns if name not in item]
+            but = f" of {len(item)} without {shown(missing)}"
+            refuse_item(f"a mapping of {shown(self._columns)}", item, but=but)
         return [item[column] for column in self._columns]
 
     def _select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if set(batch.schema.names) != set(self._columns):
-            rule = f"a record batch with the columns {self._columns}"
+            rule = f"a record batch with the columns {shown(self._columns)}"
             refuse("an item", rule, tuple(batch.schema.names))
         return batch.select(list(self._columns))
 
@@ -105,17 +109,3 @@ def plain_rows(batch: pa.RecordBatch) -> Iterator[Row]:
         return values
 
     return zip(*map(plain, batch.columns), strict=True)
-
-
-def plain_value(value: object) -> object:
-    """Return a number, a text or bytes; as a text what databases without types lack."""
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, date | time):
-        return str(value)
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return value
-
-
-_PLAIN = frozenset((int, float, str, bytes, bool, type(None)))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from .attempts import Attempt, Attempts
-from .checks import require_columns, require_name
+from .checks import RESERVED, require_columns, require_name, require_seconds
 from .epochs import Epoch
-from .rows import Row, RowReader, plain_rows, plain_value
+from .rows import Row, RowReader, plain_rows
+from .sqlite_fences import SqliteFences, find_table
 from .sqlite_file import SqliteFile
+from .sqlite_values import SqliteValues
+from .table_names import quoted
 
 T = TypeVar("T")
 
@@ -24,28 +26,37 @@ class SqliteEpochSink(Generic[T]):
     Why it is exactly once: what is written waits in a temporary table of this
     connection, which nobody else sees and which dies with the process. `commit` copies
     it into the table and adds a row to the table of fences, in one transaction of the
-    same file. The fences' primary key is the epoch, so there can be no second one.
+    same file. The fences' primary key is the table and the epoch, so there can be no
+    second one, and any number of tables may share the fences.
 
     What it costs: every row is written twice, the first time into a temporary file. The
     file is locked for other writers during `commit` alone. A commit waits for the disk
     (`synchronous = FULL`, whatever the file is set to), because Spark forgets the epoch
     afterwards. One small row per epoch stays.
 
+    Fences that earlier versions wrote know no table. They are kept, and count for every
+    table that shares them, with a warning in the log: better an epoch that a table gets
+    once more from its source by hand than one that is written twice. A table that is
+    filled anew from epochs of before needs `fences` of its own.
+
     Items are tuples, lists or mappings; or record batches of pyarrow, whose timestamps
     become whole microseconds since 1970 (UTC); anything else with `to_row`. Values are
     what SQLite takes (int, float, str, bytes, None); a Decimal, and a date or time of
-    Python's, becomes its text, which sorts like it if it is a date. Blocking calls run
-    in threads, one at a time. Close it with `close`; a queue whose handler is an
-    `EpochWriter` does that.
+    Python's, becomes its text, which sorts like it if it is a date. SQLite has no NaN,
+    and would keep NULL in its place without a word: such a row is refused, unless
+    `nan_as_null` says that this is wanted. Blocking calls run in threads, one at a
+    time. Close it with `close`; a queue whose handler is an `EpochWriter` does that.
 
     Args:
         path: The file.
-        table: Where rows go.
+        table: Where rows go: a table of the file, or a view that takes rows. As it is
+            named, or as SQL spells it: `items`, `main.items` and `"items"` are one.
         columns: The columns of a row, in its order.
         to_row: Makes a row of an item.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         fences: The table of fences, made when it is missing.
         patience: Seconds to wait while others have the file locked.
+        nan_as_null: Write NULL for a NaN, instead of refusing its row.
 
     Raises:
         TypeError: If an argument is of the wrong kind.
@@ -62,29 +73,21 @@ class SqliteEpochSink(Generic[T]):
         on_conflict: str = "",
         fences: str = "batchqueue_epochs",
         patience: float = 30.0,
+        nan_as_null: bool = False,
     ) -> None:
         require_name("table", table)
-        require_columns(columns)
+        # SQLite knows no difference between `ID` and `id`.
+        require_columns(columns, fold=str.lower)
         require_name("fences", fences)
-        self._table = _quoted(table)
-        self._columns = ", ".join(map(_quoted, columns))
-        # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
-        self._typed_columns = ", ".join(
-            f"{self._table}.{column} AS {column}" for column in map(_quoted, columns)
-        )
-        self._places = ", ".join("?" * len(columns))
+        require_seconds("patience", patience, above=None)
+        self._table = table
+        self._columns = tuple(columns)
         self._on_conflict = on_conflict
-        self._fences = _quoted(fences)
         self._reader = RowReader(columns, to_row, plain_rows)
+        self._values = SqliteValues(columns, nan_as_null=nan_as_null)
         self._attempts = Attempts()
-        self._file = SqliteFile(
-            Path(path),
-            patience,
-            f"CREATE TABLE IF NOT EXISTS {self._fences} ("
-            "query TEXT, batch INTEGER, rows INTEGER NOT NULL,"
-            " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,"
-            " PRIMARY KEY (query, batch)) WITHOUT ROWID",
-        )
+        self._fences = SqliteFences(fences)
+        self._file = SqliteFile(Path(path), patience, self._fences.prepare)
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt, in a temporary table of its own.
@@ -94,12 +97,17 @@ class SqliteEpochSink(Generic[T]):
         """
         await self.abort(epoch)
         attempt = self._attempts.start(epoch)
-        statement = (
-            f"CREATE TEMP TABLE {attempt.name} AS"
-            f" SELECT 0 AS batchqueue_write, {self._typed_columns} FROM {self._table}"
-            " LIMIT 0"
-        )
-        await self._file.run(lambda database: database.execute(statement))
+
+        def create(database: sqlite3.Connection) -> None:
+            table = f"main.{quoted(find_table(database, self._table))}"
+            # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
+            columns = ", ".join(f"{table}.{c} AS {c}" for c in self._quoted_columns)
+            database.execute(
+                f"CREATE TEMP TABLE {attempt.name} AS"
+                f" SELECT 0 AS {RESERVED}, {columns} FROM {table} LIMIT 0"
+            )
+
+        await self._file.run(create)
 
     async def write(self, epoch: Epoch, items: list[T]) -> None:
         """Add the items' rows to the attempt.
@@ -107,19 +115,26 @@ class SqliteEpochSink(Generic[T]):
         Raises:
             BatchQueueError: The epoch was not begun.
             TypeError: An item is nothing that a row can be made of.
-            ValueError: A row has too many values, or too few.
+            ValueError: A row has too many values, or too few, or one that SQLite would
+                change.
         """
         attempt = self._attempts.of(epoch)
         number = attempt.next_write()
-        statement = f"INSERT INTO {attempt.name} VALUES (?, {self._places})"
+        places = ", ".join("?" * len(self._columns))
+        statement = f"INSERT INTO temp.{attempt.name} VALUES (?, {places})"
 
         def insert(database: sqlite3.Connection) -> int:
-            rows = [
-                (number, *map(plain_value, row)) for row in self._reader.rows(items)
-            ]
+            rows = self._values.plain(number, self._reader.rows(items))
             database.execute("BEGIN")
             # Undone by the file if a value is not what SQLite takes.
-            database.executemany(statement, rows)
+            try:
+                database.executemany(statement, rows)
+            except UnicodeEncodeError:
+                is_text = False
+            else:
+                is_text = True
+            if not is_text:  # not in the `except`: the error has the whole text
+                self._values.refuse_text(rows)
             database.execute("COMMIT")
             return len(rows)
 
@@ -145,7 +160,11 @@ class SqliteEpochSink(Generic[T]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        return await self._file.run(lambda database: self._has_fence(database, epoch))
+
+        def has_fence(database: sqlite3.Connection) -> bool:
+            return self._fences.has(database, find_table(database, self._table), epoch)
+
+        return await self._file.run(has_fence)
 
     async def close(self) -> None:
         """Close the file; attempts that have not ended are discarded."""
@@ -154,26 +173,20 @@ class SqliteEpochSink(Generic[T]):
     def _publish(
         self, database: sqlite3.Connection, epoch: Epoch, attempt: Attempt
     ) -> None:
+        columns = ", ".join(self._quoted_columns)
         database.execute("BEGIN IMMEDIATE")
-        if not self._has_fence(database, epoch):
+        table = find_table(database, self._table)
+        if not self._fences.has(database, table, epoch):
+            self._fences.add(database, table, epoch, attempt.rows)
             database.execute(
-                f"INSERT INTO {self._fences} (query, batch, rows) VALUES (?, ?, ?)",
-                (epoch.query, epoch.batch, attempt.rows),
-            )
-            database.execute(
-                f"INSERT INTO {self._table} ({self._columns})"
-                f" SELECT {self._columns} FROM temp.{attempt.name}"
-                " WHERE batchqueue_write IN (SELECT value FROM json_each(?))"
-                f" ORDER BY batchqueue_write, rowid {self._on_conflict}",
+                f"INSERT INTO main.{quoted(table)} ({columns})"
+                f" SELECT {columns} FROM temp.{attempt.name}"
+                f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
+                f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
                 (json.dumps([*attempt.acknowledged]),),
             )
         database.execute("COMMIT")
 
-    def _has_fence(self, database: sqlite3.Connection, epoch: Epoch) -> bool:
-        query = f"SELECT 1 FROM {self._fences} WHERE query = ? AND batch = ?"
-        with closing(database.execute(query, (epoch.query, epoch.batch))) as found:
-            return found.fetchone() is not None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    @property
+    def _quoted_columns(self) -> list[str]:
+        return [*map(quoted, self._columns)]

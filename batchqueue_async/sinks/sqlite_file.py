@@ -21,13 +21,18 @@ class SqliteFile:
     Args:
         path: The file.
         patience: Seconds to wait while others have it locked.
-        setup: Executed once, on the new connection.
+        prepare: Called once, with the new connection.
     """
 
-    def __init__(self, path: Path, patience: float, setup: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        patience: float,
+        prepare: Callable[[sqlite3.Connection], None],
+    ) -> None:
         self._path = path
         self._patience = patience
-        self._setup = setup
+        self._prepare = prepare
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
 
@@ -65,7 +70,7 @@ class SqliteFile:
         )
         try:
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(self._setup)
+            self._prepare(connection)
         except BaseException:
             connection.close()
             raise

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
 )
 
+from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
 from .data_source_writers import BatchWriter, StreamWriter, announce
@@ -85,7 +86,7 @@ class BatchQueueSource(DataSource):
         if "batch" in self.options:
             msg = (
                 "batch must be left out for a stream, which numbers its batches itself,"
-                f" got {self.options['batch']!r}"
+                f" got {shown(self.options['batch'])}"
             )
             raise ValueError(msg)
         settings = Settings.of(self.options)
@@ -112,10 +113,10 @@ class Settings:
         sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
         find_factory(sink)
         if query == "":
-            msg = f"query must be a name, got {query!r}"
+            msg = f"query must be a name, got {shown(query)}"
             raise ValueError(msg)
         if batch is not None and not (query and batch.isdecimal()):
-            msg = f"batch must be a number >= 0, given with query, got {batch!r}"
+            msg = f"batch must be a number >= 0, given with query, got {shown(batch)}"
             raise ValueError(msg)
         theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
         return cls(StagingQueue(str(sink), theirs), query, int(batch or 0))

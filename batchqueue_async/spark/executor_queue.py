@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from pyspark import cloudpickle
 
 from batchqueue_async import BatchQueueError, LoopThread, SyncBatchQueue
+from batchqueue_async._wording import shown
 
 T = TypeVar("T")
 
@@ -150,13 +151,13 @@ def _open(open_queue: OpenQueue[T]) -> tuple[LoopThread, SyncBatchQueue[T]]:
 def require_open_queue(value: object) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
-        msg = f"open_queue must be callable, got {value!r}"
+        msg = f"open_queue must be callable, got {shown(value)}"
         raise TypeError(msg)
 
 
 def _require_queue(queue: object) -> SyncBatchQueue[Any]:
     if not isinstance(queue, SyncBatchQueue):
-        msg = f"open_queue must return a SyncBatchQueue, got {queue!r}"
+        msg = f"open_queue must return a SyncBatchQueue, got {shown(queue)}"
         raise TypeError(msg)
     return queue
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from batchqueue_async._wording import shown
+
 T = TypeVar("T")
 
 
@@ -54,7 +56,7 @@ def to_objects(
 def require_callable(field: str, value: object) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
-        msg = f"{field} must be callable, got {value!r}"
+        msg = f"{field} must be callable, got {shown(value)}"
         raise TypeError(msg)
 
 

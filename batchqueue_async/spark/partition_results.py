@@ -67,5 +67,13 @@ class PartitionsFailed(DeliveryError):
         )
         super().__init__(queue_name, result.failed, told)
         self.result = result
+        self._first = next((str(each.item) for each in told), None)
         # What pickle calls the class with.
         self.args = (queue_name, result)
+
+    def __str__(self) -> str:
+        """Return the count, the queue, and what the first executor told."""
+        # Not the failures' own texts: those know of items, and here they are texts.
+        noun = "failure" if self.count == 1 else "failures"
+        first = f"; first: {self._first}" if self._first else ""
+        return f"{self.count} {noun} in queue {self.queue_name!r}{first}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
+from batchqueue_async._wording import shown
 
 from .arrow_batches import arrow_batches
 from .items import require_callable, to_tuples
@@ -116,7 +117,7 @@ class Deadline:
 
     def __init__(self, timeout: float | None) -> None:
         if timeout is not None and not timeout >= 0:
-            msg = f"timeout must be >= 0, got {timeout!r}"
+            msg = f"timeout must be >= 0, got {shown(timeout)}"
             raise ValueError(msg)
         self._timeout = timeout
         self._started = time.monotonic()
@@ -137,7 +138,7 @@ class Deadline:
 def require_queue(field: str, value: object) -> None:
     """Refuse anything but the bridge: a `BatchQueue` cannot be used from a thread."""
     if not isinstance(value, SyncBatchQueue):
-        msg = f"{field} must be a SyncBatchQueue, got {value!r}"
+        msg = f"{field} must be a SyncBatchQueue, got {shown(value)}"
         raise TypeError(msg)
 
 

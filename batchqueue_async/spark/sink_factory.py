@@ -7,6 +7,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from batchqueue_async._wording import reason, shown
 from batchqueue_async.sinks.staged import StagedSink
 
 SinkFactory: TypeAlias = Callable[[Mapping[str, str]], StagedSink[Any]]
@@ -22,18 +23,18 @@ def find_factory(name: str | None) -> SinkFactory:
     """
     module, colon, path = (name or "").partition(":")
     if not (module and colon and path):
-        msg = f'sink must be "package.module:factory", got {name!r}'
+        msg = f'sink must be "package.module:factory", got {shown(name)}'
         raise ValueError(msg)
     try:
         factory: object = reduce(getattr, path.split("."), import_module(module))
     except (ImportError, AttributeError) as error:
         msg = (
             f"sink must name a factory that the driver's and every executor's Python "
-            f"can import, got {name!r}: {error}"
+            f"can import, got {shown(name)}: {reason(error)}"
         )
         raise ValueError(msg) from error
     if not callable(factory):
-        msg = f"sink must name something callable, got {name!r}: {factory!r}"
+        msg = f"sink must name something callable, got {shown(name)}: {shown(factory)}"
         raise TypeError(msg)
     return factory
 
@@ -47,6 +48,6 @@ def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
     """
     sink: object = find_factory(name)(options)
     if not isinstance(sink, StagedSink):
-        msg = f"sink {name!r} must return a StagedSink, got {sink!r}"
+        msg = f"sink {shown(name)} must return a StagedSink, got {shown(sink)}"
         raise TypeError(msg)
     return sink

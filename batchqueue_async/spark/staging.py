@@ -115,7 +115,7 @@ class StagingQueue:
     """
 
     sink: str
-    options: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...] = field(repr=False)  # secrets are among them
 
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[Step]:
         """Open the queue whose consumer stages with a new sink."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+from batchqueue_async._wording import shown
 
 from .executor_queue import OpenQueue, executor_queue, require_open_queue
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
@@ -82,7 +83,7 @@ def write_partitions(
     require_open_queue(open_queue)
     make = chosen(to_items)
     if timeout is not None and not timeout >= 0:
-        msg = f"timeout must be >= 0, got {timeout!r}"
+        msg = f"timeout must be >= 0, got {shown(timeout)}"
         raise ValueError(msg)
     if df.isStreaming:
         msg = 'df must be a batch frame, got a stream; use format("batchqueue")'

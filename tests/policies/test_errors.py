@@ -41,7 +41,7 @@ def test_a_delivery_error_says_how_many_where_and_what_first() -> None:
     )
     error = DeliveryError("audit", 250, failures)
     assert (error.queue_name, error.count, error.failures) == ("audit", 250, failures)
-    expected = "250 failures in queue 'audit'; first: failed 'row 1' (ValueError('no'))"
+    expected = "250 failures in queue 'audit'; first: failed a str (ValueError('no'))"
     assert str(error) == expected
 
 
@@ -50,8 +50,8 @@ def test_a_delivery_error_says_how_many_where_and_what_first() -> None:
     [
         (Failure(None, OSError("gone"), "on_flush"), "on_flush (OSError('gone'))"),
         (Failure(None, None, "dropped"), "dropped None"),
-        (Failure(7, None, "returned"), "returned 7"),
-        (Failure(7, None, "unhandled"), "unhandled 7"),
+        (Failure(7, None, "returned"), "returned an int"),
+        (Failure(7, None, "unhandled"), "unhandled an int"),
     ],
 )
 def test_a_failure_reads_as_outcome_item_and_error(failure: Failure, text: str) -> None:

@@ -138,9 +138,12 @@ async def test_an_epoch_that_was_not_begun_is_refused(new_sink: NewSink) -> None
 @pytest.mark.parametrize(
     "bad,says",
     [
-        ((1,), r"row of 2 values \('id', 'name'\), got \(1,\)"),
-        ({"id": 1}, r"mapping of \('id', 'name'\), got \{'id': 1\}"),
-        (7, "a tuple, a list, a mapping or a record batch without to_row, got 7"),
+        ((1,), r"row of 2 values \('id', 'name'\), got a tuple of 1$"),
+        (
+            {"id": 1},
+            r"mapping of \('id', 'name'\), got a dict of 1 without \['name'\]$",
+        ),
+        (7, "a tuple, a list, a mapping or a record batch without to_row, got an int"),
     ],
 )
 async def test_a_failed_write_adds_nothing_or_stops_the_commit(

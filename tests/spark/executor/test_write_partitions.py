@@ -71,7 +71,7 @@ def test_a_failing_item_is_counted_and_told(
 ) -> None:
     open_queue = OpenFileQueue(str(tmp_path), poison=7)
 
-    with pytest.raises(PartitionsFailed, match=r"'files'; first: failed 'part") as told:
+    with pytest.raises(PartitionsFailed, match=r"'files'; first: partition ") as told:
         write_partitions(spark.range(0, 20, 1, 2), open_queue, to_items=numbers)
 
     first, second = told.value.result.partitions
@@ -143,6 +143,4 @@ def test_the_error_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(PartitionsFailed("q", result)))
 
     assert error.result == result
-    assert str(error) == (
-        "2 failures in queue 'q'; first: failed 'partition 4: failed 1 (bad)'"
-    )
+    assert str(error) == ("2 failures in queue 'q'; first: partition 4: failed 1 (bad)")

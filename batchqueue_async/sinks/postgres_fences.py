@@ -1,0 +1,133 @@
+"""The fences on a PostgreSQL server: which epochs are committed, into which table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchqueue_async import BatchQueueError
+
+from .epochs import Epoch
+from .postgres_target import Target, schema_on_path
+from .table_names import quoted, warn_of_old_fence
+
+if TYPE_CHECKING:
+    from .postgres_target import Connection
+
+# In fences of the old layout, which don't know their table: they count for all.
+ANY_TABLE = ""
+_OLD_COLUMNS = {"query", "batch", "rows"}
+_COLUMNS = """
+    SELECT attname::text FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+_PRIMARY_KEY = """
+    SELECT conname::text FROM pg_constraint
+    WHERE conrelid = to_regclass($1) AND contype = 'p'"""
+
+
+class PostgresFences:
+    """A table beside the target, with a row for each epoch that was committed.
+
+    Any number of targets in one schema share it.
+
+    Args:
+        name: The table's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._key = ""
+        self._places: list[str] = []
+
+    async def prepare(self, connection: Connection, target: Target) -> None:
+        """Make the table where it is missing; give one of the old layout the new one.
+
+        Raises:
+            BatchQueueError: The table is there, and is none of fences.
+            asyncpg.PostgresError: It may not be made, or altered.
+        """
+        places = [target.beside(self._name)]
+        if not target.was_qualified:
+            # There earlier versions looked for it, and made it.
+            schema = await schema_on_path(connection, self._name)
+            if schema not in {None, target.schema}:
+                places.append(f"{quoted(str(schema))}.{quoted(self._name)}")
+        columns = [await self._columns(connection, place) for place in places]
+        if not all("target" in names for names in columns):
+            async with connection.transaction():
+                # Two that make it at once would collide in the catalogue.
+                await connection.execute(
+                    "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async fences'))"
+                )
+                for place in places:
+                    await self._bring_up(connection, place)
+        self._key, self._places = target.key, places
+
+    async def has(self, connection: Connection, epoch: Epoch) -> bool:
+        """Return whether the epoch's fence is there; log if it doesn't know its table.
+
+        Call `prepare` first.
+        """
+        found = await self._find(connection, epoch)
+        if found == ANY_TABLE:
+            warn_of_old_fence(epoch, self._key)
+        return found is not None
+
+    async def _find(self, connection: Connection, epoch: Epoch) -> str | None:
+        own, *others = self._places
+        key = (epoch.query, epoch.batch)
+        found: str | None = await connection.fetchval(
+            f"SELECT max(target) FROM {own} WHERE target = ANY($1::TEXT[])"
+            " AND query = $2 AND batch = $3",
+            [self._key, ANY_TABLE],
+            *key,
+        )
+        for place in others:
+            if found is None:
+                found = await connection.fetchval(
+                    f"SELECT target FROM {place}"
+                    f" WHERE target = '{ANY_TABLE}' AND query = $1 AND batch = $2",
+                    *key,
+                )
+        return found
+
+    async def add(self, connection: Connection, epoch: Epoch, rows: int) -> bool:
+        """Add the epoch's fence; return False if there is one.
+
+        Waits for a transaction that adds the same one.
+        """
+        added = await connection.execute(
+            f"INSERT INTO {self._places[0]} (target, query, batch, rows)"
+            " VALUES ($1, $2, $3, $4) ON CONFLICT (target, query, batch) DO NOTHING",
+            self._key,
+            epoch.query,
+            epoch.batch,
+            rows,
+        )
+        return added != "INSERT 0 0"
+
+    async def _columns(self, connection: Connection, place: str) -> set[str]:
+        return {row[0] for row in await connection.fetch(_COLUMNS, place)}
+
+    async def _bring_up(self, connection: Connection, place: str) -> None:
+        columns = await self._columns(connection, place)
+        if not columns:
+            # The default is for processes that know the old layout only.
+            await connection.execute(f"""
+                CREATE TABLE {place} (
+                    target TEXT NOT NULL DEFAULT '{ANY_TABLE}',
+                    query TEXT, batch BIGINT, rows BIGINT NOT NULL,
+                    committed_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+                    PRIMARY KEY (target, query, batch))""")
+        elif "target" not in columns:
+            if not columns >= _OLD_COLUMNS:
+                msg = f"table {place} is none of fences: it has {sorted(columns)}"
+                raise BatchQueueError(msg)
+            key = await connection.fetchval(_PRIMARY_KEY, place)
+            drop = f"DROP CONSTRAINT {quoted(key)}, " if key else ""
+            await connection.execute(
+                f"ALTER TABLE {place}"
+                f" ADD COLUMN target TEXT NOT NULL DEFAULT '{ANY_TABLE}'"
+            )
+            await connection.execute(
+                f"ALTER TABLE {place} {drop}ADD PRIMARY KEY (target, query, batch)"
+            )

@@ -1,0 +1,101 @@
+"""From values of rows to what SQLite keeps as it is, or a refusal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, time
+from decimal import Decimal
+from typing import NoReturn, cast
+
+from .rows import Row
+
+
+class SqliteValues:
+    """Makes numbers, texts and bytes of values; as a text what SQLite has no type for.
+
+    Args:
+        columns: The names of the columns.
+        nan_as_null: Make None of a NaN, instead of refusing it.
+    """
+
+    def __init__(self, columns: Sequence[str], *, nan_as_null: bool) -> None:
+        self._columns = columns
+        self._plain = _plain_or_null if nan_as_null else _plain
+
+    def plain(self, number: int, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows, `number` as the first value of each.
+
+        Raises:
+            ValueError: A value is one that SQLite would change.
+        """
+        plain, row = self._plain, cast("Row", ())
+        made: list[Row] = []
+        try:
+            for row in rows:
+                made.append((number, *map(plain, row)))
+        except _NotANumber:
+            column = self._column_of(row, lambda value: _is_nan(_of_numpy(value)))
+            msg = (
+                f"column {column} must be a number or None, got a NaN, of which SQLite"
+                " makes NULL (nan_as_null=True lets it)"
+            )
+            raise ValueError(msg) from None
+        return made
+
+    def refuse_text(self, rows: Iterable[Row]) -> NoReturn:
+        """Raise a ValueError for the first text that is none in UTF-8."""
+        for _, *row in rows:
+            if any(map(_is_broken, row)):
+                column = self._column_of(row, _is_broken)
+                msg = f"column {column} must be text in UTF-8, got half a surrogate"
+                raise ValueError(msg)
+        msg = "an item must be of text in UTF-8, got half a surrogate"
+        raise ValueError(msg)
+
+    def _column_of(self, row: Row, is_it: Callable[[object], bool]) -> str:
+        named = zip(self._columns, row, strict=True)
+        return next(name for name, value in named if is_it(value))
+
+
+class _NotANumber(Exception):
+    pass
+
+
+def _plain(value: object) -> object:
+    if type(value) in _KEPT:
+        return value
+    value = _of_numpy(value)
+    if _is_nan(value):
+        raise _NotANumber
+    if isinstance(value, date | time):
+        return str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return value
+
+
+def _plain_or_null(value: object) -> object:
+    if type(value) in _KEPT:
+        return value
+    value = _of_numpy(value)
+    return None if _is_nan(value) else _plain(value)
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and value != value  # noqa: PLR0124 - a NaN differs
+
+
+def _is_broken(value: object) -> bool:
+    return isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _of_numpy(value: object) -> object:
+    # SQLite takes numpy's numbers for bytes. Who has none needs no numpy.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return value.item()
+    return value
+
+
+_KEPT = frozenset((int, str, bytes, bool, type(None)))
