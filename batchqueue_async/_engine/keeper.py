@@ -3,7 +3,8 @@
 A parked drain task is referenced by nobody but its queue: without a keeper a queue that
 its user lost sight of would vanish with its items. The keeper hangs on the loop, so it
 never outlives it. It learns of the loop's end as an asynchronous generator does, while
-the loop can still run; else when the loop is collected, or when the program ends.
+the loop can still run; else when the loop is closed or collected, or at the program's
+end.
 
 Who cancels all tasks of a loop cancels the keeper's canary, too. From outside of the
 loop that is its end. From inside it may live on: then all starts again after a moment.
@@ -76,6 +77,8 @@ class Keeper:
         self._sentinel: AsyncGenerator[None, None] | None = None
         self._canary: Canary | None = None
         self._restart: asyncio.TimerHandle | None = None
+        # Names and counts of what was lost, for the warning.
+        self._lost: list[tuple[str, int]] = []
         _keepers.add(self)
 
     @staticmethod
@@ -102,6 +105,7 @@ class Keeper:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
             await anext(self._sentinel)
+            self._end_at_close(asyncio.get_running_loop())
 
     def sing(self) -> None:
         """Have a canary: again, if somebody cancelled it and the loop lives on."""
@@ -131,6 +135,7 @@ class Keeper:
             return
         sentinel, self._sentinel = self._sentinel, None
         if sentinel is not None:
+            vars(asyncio.get_running_loop()).pop("close", None)
             await sentinel.aclose()
 
     def hold(self, queue: Kept) -> None:
@@ -143,13 +148,19 @@ class Keeper:
 
     def end_after_loop(self) -> None:
         """See to the queues of a loop that never runs again."""
-        self._see_off({each: _end_after_loop(each) for each in self._all()})
+        for queue in self._all():
+            try:
+                self._see_off(queue, queue.end_after_loop())
+            except Exception:  # noqa: BLE001 - one failure does not stop the rest
+                self._see_off(queue, None)
+                logger.exception("queue %r could not be ended", queue.name)
 
     def end_at_exit(self) -> None:
         """The program ends; another thread may still run the loop."""
         loop = self._loop()
         if loop is None or not loop.is_running():
             self.end_after_loop()
+            self._warn()
             return
         for queue in list(self._queues.values()):
             if count := queue.count_left():
@@ -162,6 +173,19 @@ class Keeper:
 
     def __del__(self) -> None:
         self.end_after_loop()
+        self._warn()
+
+    def _end_at_close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to the queues when the loop is closed: there is no other hook for it."""
+        known = loop.close
+
+        def close() -> None:
+            known()
+            # The warning comes when the loop is collected: where warnings are errors,
+            # closing it would fail.
+            self.end_after_loop()
+
+        vars(loop)["close"] = close
 
     def _all(self) -> list[Kept]:
         return [*self._queues.values(), *self._unfetched.values()]
@@ -181,29 +205,31 @@ class Keeper:
         counts = await asyncio.gather(
             *(each.end_with_loop() for each in queues), return_exceptions=True
         )
-        lost: dict[Kept, int | None] = {}
         for queue, count in zip(queues, counts, strict=True):
             if isinstance(count, BaseException):
                 logger.error("queue %r could not be ended", queue.name, exc_info=count)
             else:
-                lost[queue] = count
+                self._see_off(queue, count)
         canary, self._canary = self._canary, None
         if canary is not None and not canary.done():
             canary.cancel()
             await asyncio.wait({canary})
-        self._see_off(lost)
+        self._warn()
 
-    def _see_off(self, lost: dict[Kept, int | None]) -> None:
-        for queue in lost:
-            self.forget(queue)
-        for queue, count in lost.items():
-            if count is not None:
-                warnings.warn(
-                    f"the loop of queue {queue.name!r} ended without its shutdown: "
-                    f"{count} items are left",
-                    ResourceWarning,
-                    stacklevel=2,
-                )
+    def _see_off(self, queue: Kept, count: int | None) -> None:
+        self.forget(queue)
+        if count is not None:
+            self._lost.append((queue.name, count))
+
+    def _warn(self) -> None:
+        lost, self._lost = self._lost, []
+        for name, count in lost:
+            warnings.warn(
+                f"the loop of queue {name!r} ended without its shutdown: {count} items "
+                "are left",
+                ResourceWarning,
+                stacklevel=2,
+            )
 
     def _canary_ended(self, canary: asyncio.Task[None]) -> None:
         if canary is self._canary and self._canary.is_stray and self._queues:
@@ -226,14 +252,6 @@ def expect_no_end(task: asyncio.Task[Any]) -> None:
     """Have asyncio not complain if its loop ends first: the keeper says so."""
     with contextlib.suppress(AttributeError):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-
-
-def _end_after_loop(queue: Kept) -> int | None:
-    try:
-        return queue.end_after_loop()
-    except Exception:  # noqa: BLE001 - one failure does not stop the rest
-        logger.exception("queue %r could not be ended", queue.name)
-        return None
 
 
 async def _sing() -> None:
