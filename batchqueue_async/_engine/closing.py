@@ -9,49 +9,60 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._engine.attempt import GRACE
 from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.doom import doom
-from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.registration import Registration
 
 T = TypeVar("T")
 
 
 class Closing(Generic[T]):
-    """One queue's shutdown; runs once, whoever asks and however often."""
+    """One queue's shutdown; its deadlines hold however often `run` is cut short."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.Future[None] = self._loop.create_future()
         self._timers: list[asyncio.TimerHandle] = []
+        # The `on_close` that runs.
+        self._calling: tuple[Registration, asyncio.Task[None]] | None = None
 
     def end_within(self, timeout: float | None) -> None:
         """Set a deadline; of several, the earliest counts."""
         if timeout is not None and not self._deadline.done():
-            self._timers.append(self._loop.call_later(timeout, self._expire))
+            self._timers.append(self._loop.call_later(timeout, self.end_now))
+
+    def end_now(self) -> None:
+        """The deadline has come."""
+        if not self._deadline.done():
+            self._deadline.set_result(None)
 
     async def run(self, crew: Crew[T], layout: Layout[T], hooks: Hooks) -> list[T]:
-        """Drain until done or until the deadline.
+        """Drain until done or until the deadline; goes on where it was cancelled.
 
         Returns:
             What was not handled: what was in flight first, then what waited.
         """
-        try:
+        await self._drain(crew)
+        await self._wait_for(hooks.flushing)
+        await self._close_handlers(layout, hooks)
+        await self._stop(crew, hooks)
+        hooks.skip(layout.handlers.to_close())
+        # No later call may set a timer any more.
+        self.end_now()
+        for timer in self._timers:
+            timer.cancel()
+        return leftovers(crew, layout.partitions)
+
+    async def _drain(self, crew: Crew[T]) -> None:
+        while not self._deadline.done():
+            # Who was cancelled meanwhile starts again.
+            crew.revive()
+            if all(task.done() for task in crew.running.values()):
+                return
             await self._wait_for(crew.running.values())
-            while not self._deadline.done() and crew.revive():
-                await self._wait_for(crew.running.values())
-            await self._wait_for(hooks.flushing)
-            if not self._deadline.done():
-                await self._close_handlers(layout.handlers, hooks)
-            await self._stop(crew, hooks)
-            return _leftovers(crew, layout.partitions)
-        finally:
-            # No later call may set a timer any more.
-            self._expire()
-            for timer in self._timers:
-                timer.cancel()
 
     async def _wait_for(self, tasks: Iterable[asyncio.Task[Any]]) -> bool:
         """Wait for the tasks; False if the deadline came first."""
@@ -63,19 +74,30 @@ class Closing(Generic[T]):
             pending = {task for task in pending if not task.done()}
         return not pending
 
-    async def _close_handlers(self, handlers: Handlers, hooks: Hooks) -> None:
-        for registration in handlers.to_close():
-            task = self._loop.create_task(
-                hooks.close(registration), name=f"on_close of {registration.label}"
-            )
-            if not await self._wait_for({task}):
-                await self._cancel([task])
-                return
+    async def _close_handlers(self, layout: Layout[T], hooks: Hooks) -> None:
+        await self._end_call(hooks)
+        while not self._deadline.done() and (due := layout.handlers.to_close()):
+            for registration in due:
+                if self._deadline.done():
+                    return
+                call = self._loop.create_task(
+                    hooks.close(registration), name=f"on_close of {registration.label}"
+                )
+                self._calling = registration, call
+                await self._end_call(hooks)
+
+    async def _end_call(self, hooks: Hooks) -> None:
+        """Wait for the `on_close` that runs; at the deadline it is cut off."""
+        if self._calling is None:
+            return
+        registration, call = self._calling
+        if not await self._wait_for({call}):
+            await self._cancel([call])
+            hooks.cut_off(registration)
+        self._calling = None
 
     async def _stop(self, crew: Crew[T], hooks: Hooks) -> None:
-        for drain_task in crew.running:
-            # A handler may swallow the cancellation: its drain task still stops.
-            drain_task.stop()
+        crew.stop()
         tasks = (*crew.running.values(), *hooks.flushing)
         await self._cancel([each for each in tasks if not each.done()])
         hooks.abandon_flushes()
@@ -93,12 +115,9 @@ class Closing(Generic[T]):
                 task.get_name(),
             )
 
-    def _expire(self) -> None:
-        if not self._deadline.done():
-            self._deadline.set_result(None)
 
-
-def _leftovers(crew: Crew[T], partitions: Sequence[Partition[T]]) -> list[T]:
+def leftovers(crew: Crew[T], partitions: Sequence[Partition[T]]) -> list[T]:
+    """Take out what was not handled; it ends as returned."""
     left: list[T] = []
     for drain_task in crew.running:
         for batch in drain_task.taken.unsettled():

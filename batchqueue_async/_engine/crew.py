@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.drain_task import DrainTask, Work
-from batchqueue_async._engine.keeper import Keeper
+from batchqueue_async._engine.keeper import Keeper, expect_no_end
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.partition import Partition
@@ -64,7 +64,7 @@ class Crew(Generic[T]):
             self.rebalancer = Rebalancer(
                 name, config.rebalancing, layout, self.drain_tasks, work.own_work
             )
-            self.rebalancing = self._task(self.rebalancer.run(), "rebalancing")
+            self._rebalance(self.rebalancer)
 
     def notice(self, partition: Partition[T], coming: int = 0) -> None:
         """Something comes to a partition: its owner must not sleep through it.
@@ -104,8 +104,8 @@ class Crew(Generic[T]):
         self.revive()
         self.wake()
 
-    def revive(self) -> bool:
-        """Start the drain tasks again that ended too early; whether there were any."""
+    def revive(self) -> None:
+        """Start the tasks again that somebody cancelled, since the loop lives on."""
         self._has_dead = False
         Keeper.of(self._loop).sing()
         dead = [
@@ -115,12 +115,36 @@ class Crew(Generic[T]):
         ]
         for drain_task in dead:
             self._run(drain_task)
-        return bool(dead)
+        if self.rebalancer is not None and self.rebalancing is not None:
+            is_closing = any(each.is_closing for each in self.drain_tasks)
+            if self.rebalancing.cancelled() and not is_closing:
+                self._rebalance(self.rebalancer)
+
+    def stop(self) -> None:
+        """Deliver nothing more: a deadline has come, or the loop ends."""
+        if self.rebalancer is not None and self.rebalancing is not None:
+            self.rebalancer.stop()
+            if not self.rebalancing.done():
+                doom(self.rebalancing)
+        for drain_task in self.drain_tasks:
+            # A handler may swallow its cancellation: its drain task still stops.
+            drain_task.stop()
+
+    def abandon(self) -> None:
+        """The loop never runs again: there is nothing to cancel or to wait for."""
+        for drain_task in self.drain_tasks:
+            drain_task.stop()
+        tasks = list(self.running.values())
+        for task in (*tasks, self.rebalancing) if self.rebalancing else tasks:
+            expect_no_end(task)
 
     async def end(self) -> None:
         """Wait for the task that no drain task waits for."""
         if self.rebalancing is not None:
             await asyncio.wait({self.rebalancing})
+
+    def _rebalance(self, rebalancer: Rebalancer[T]) -> None:
+        self.rebalancing = self._task(rebalancer.run(), "rebalancing")
 
     def _run(self, drain_task: DrainTask[T]) -> None:
         name = f"drain task {drain_task.index}"
@@ -134,7 +158,8 @@ class Crew(Generic[T]):
         )
         is_ending = Keeper.of(self._loop).is_ending
         if self._has_dead and ended.cancelled() and not is_ending:
-            # If it seems to be ending, only a later call can tell that it is not.
+            # Else all tasks of the loop are being cancelled. If it lives on, the keeper
+            # starts them again, or whoever needs them before.
             self.revive()
 
     def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -10,33 +10,28 @@ from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from batchqueue_async._engine.attempt import (
-    GRACE,
     Unstoppable,
     attempt,
     finish,
     own_error,
 )
 from batchqueue_async._engine.batch import Batch
-from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.failure_log import FailureLogs
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.stopwatch import Stopwatch
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._wording import reason
 
 T = TypeVar("T")
-
-# How long `on_error` may take for what a shutdown left, beyond its deadline.
-_LEFTOVER_TIME = 1.0
 
 
 class Delivery(Generic[T]):
     """The way of a batch from being taken to being settled."""
 
     __slots__ = (
+        "_cut_off",
         "_failures",
         "_is_timed",
         "_name",
@@ -68,6 +63,8 @@ class Delivery(Generic[T]):
         self._on_release = on_release
         # By identity: a metaclass may refuse to be hashed.
         self._reported: dict[int, ref[type]] | None = None
+        # Batches whose handler was cancelled with its drain task, by identity.
+        self._cut_off: set[int] = set()
 
     async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
         """Call the handler, or settle what has none; returns what it raised."""
@@ -75,13 +72,13 @@ class Delivery(Generic[T]):
         if registration is None:
             self._abandon(batch)
             return None
-        batch.attempts += 1
         if self._retry.deadline is not None and batch.give_up_at is None:
             now = asyncio.get_running_loop().time()
             batch.give_up_at = now + self._retry.deadline
         gate, slot = registration.gate, registration.slot
         if not gate.try_enter(slot):
             await self._wait_at_gate(registration, drain_task)
+        batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
         call = self._own_work.inside(drain_task, gate)
@@ -93,7 +90,7 @@ class Delivery(Generic[T]):
             elif result is not None:
                 await finish(registration.consume, result, self._timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
-            error = own_error(raised, call)
+            error = self._own_error(raised, call, batch)
         finally:
             call.end()
             if watch is not None:
@@ -123,6 +120,23 @@ class Delivery(Generic[T]):
             await self._give_up(batch, registration, error, drain_task)
         return rest
 
+    def take_cut_off(self, batch: Batch[T]) -> BaseException | None:
+        """Return the error of a batch whose handler was cancelled with its drain task.
+
+        The handler may have done its work in part, or all of it: that was an attempt.
+        None if the batch was not in its hands, or if `Retry` allows another attempt: a
+        cancellation is no error of the handler, so it counts as any `Exception` would.
+        """
+        if id(batch) not in self._cut_off:
+            return None
+        self._cut_off.remove(id(batch))
+        retry, now = self._retry, asyncio.get_running_loop().time()
+        is_in_time = batch.give_up_at is None or now <= batch.give_up_at
+        is_worth_it = issubclass(Exception, retry.retry_on)
+        if batch.attempts < retry.attempts and is_worth_it and is_in_time:
+            return None
+        return asyncio.CancelledError("the handler was cancelled with its drain task")
+
     def report_again(self, item_type: type) -> None:
         """The type had a handler: when it has none again, that is news."""
         if self._reported is not None:
@@ -134,6 +148,15 @@ class Delivery(Generic[T]):
             await registration.gate.enter(registration.slot)
         finally:
             del self._own_work.at_gate[drain_task]
+
+    def _own_error(
+        self, raised: BaseException, call: object, batch: Batch[T]
+    ) -> BaseException:
+        try:
+            return own_error(raised, call)
+        except asyncio.CancelledError:
+            self._cut_off.add(id(batch))
+            raise
 
     def _rest_of(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
         retry = self._retry
@@ -182,17 +205,6 @@ class Delivery(Generic[T]):
         finally:
             self._failures.add("failed", batch.items, error)
             batch.settle("failed")
-
-    async def tell_leftovers(self, items: list[T]) -> None:
-        """Log what a shutdown left, and give it to `on_error`, which has a second."""
-        message = f"{len(items)} items of {self._name!r} were left at shutdown"
-        logger.error(message)
-        telling = asyncio.create_task(self.tell(items, BatchQueueError(message)))
-        _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
-        if late:
-            logger.error("%s: on_error did not take them in time", self._name)
-            doom(telling)
-            await asyncio.wait({telling}, timeout=GRACE)
 
     async def tell(self, items: list[T], error: BaseException) -> None:
         """Call `on_error`; what it raises is logged, with the error that it got."""

@@ -89,8 +89,12 @@ class DrainTask(Generic[T]):
         self._cycle_ends: list[asyncio.Future[None]] = []
 
     async def run(self) -> None:
-        """Drain until the queue closes and nothing of it is left here."""
+        """Drain until the queue closes and nothing of it is left here.
+
+        May be run again where it was cancelled: what was taken is still known.
+        """
         self._turn.join()
+        self.taken.was_cut_short = self.taken.is_open
         try:
             while not self.is_finished:
                 try:
@@ -206,8 +210,8 @@ class DrainTask(Generic[T]):
         self.cycles += found
         if self.taken.is_stopped:
             return found, items
-        for registration in self._share.take_retired():
-            await self._hooks.close(registration, self.index)
+        if retired := self._share.take_retired():
+            await self._close(retired)
         handlers = self._share.handlers_of(self.index)
         if handlers and not self.is_closing and (found or not self._is_waited_for()):
             idle = [
@@ -218,6 +222,14 @@ class DrainTask(Generic[T]):
             await self._hooks.idle(idle, max(now, self._loop.time()), self.index)
         self.busy += self._loop.time() - started
         return found, items
+
+    async def _close(self, retired: list[Registration]) -> None:
+        try:
+            for registration in retired:
+                await self._hooks.close(registration, self.index)
+        finally:
+            # Cut short, it is still owed to those who have not got it.
+            self._share.put_back(retired)
 
     def _due(self, now: float) -> Iterable[list[Partition[T]]]:
         """Return the partitions to take from, those together that are taken at once."""

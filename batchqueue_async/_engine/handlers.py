@@ -162,7 +162,15 @@ class Handlers:
         distinct = {id(each.handler): each for each in done}
         return [each for key, each in distinct.items() if key not in in_use]
 
+    def put_back(self, retired: list[Registration]) -> None:
+        """Those that were taken, and whose `on_close` was not called after all."""
+        self.retired.extend(each for each in retired if not each.is_closed)
+
     def to_close(self) -> list[Registration]:
         """Return one registration per distinct handler, in order of registration."""
         distinct = {id(each.handler): each for each in (*self.retired, *self)}
-        return [each for each in distinct.values() if each.on_close is not None]
+        return [
+            each
+            for each in distinct.values()
+            if each.on_close is not None and not each.is_closed
+        ]

@@ -21,6 +21,7 @@ class Hooks:
 
     __slots__ = (
         "_name",
+        "_not_closed",
         "_own_work",
         "_shortest_idle",
         "flushing",
@@ -30,6 +31,8 @@ class Hooks:
         self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
+        # Handlers whose `on_close` was due and did not complete, by identity.
+        self._not_closed: dict[int, Registration] = {}
         # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
         self.flushing: dict[
             asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
@@ -111,6 +114,12 @@ class Hooks:
         finally:
             registration.gate.leave(ALONE)
 
+    @property
+    def not_closed(self) -> tuple[str, ...]:
+        """The handlers whose `on_close` was due and did not complete, by name."""
+        # Of a copy: other threads may ask.
+        return tuple(each.label for each in list(self._not_closed.values()))
+
     async def close(
         self, registration: Registration, drain_task: int | None = None
     ) -> None:
@@ -120,15 +129,42 @@ class Hooks:
             registration: The handler.
             drain_task: Who calls, when the queue goes on.
         """
-        if registration.on_close is not None:
-            await registration.gate.enter(ALONE)
+        if registration.on_close is None or registration.is_closed:
+            return
+        await registration.gate.enter(ALONE)
+        registration.is_closed = True
+        try:
+            error = await self._call(
+                registration.on_close, "on_close", registration, drain_task
+            )
+        except BaseException:
+            self.cut_off(registration)
+            raise
+        finally:
+            registration.gate.leave(ALONE)
+        if error is not None:
+            self._not_closed[id(registration)] = registration
+
+    def cut_off(self, registration: Registration) -> None:
+        """The handler's `on_close` began, and was not let end."""
+        if registration.is_closed and id(registration) not in self._not_closed:
+            self._not_closed[id(registration)] = registration
+            logger.error(
+                "%s: on_close of %s was cut off; what it had to do is undone",
+                self._name,
+                registration.label,
+            )
+
+    def skip(self, registrations: Iterable[Registration]) -> None:
+        """The handlers' `on_close` was due, and is never called."""
+        for registration in registrations:
             registration.is_closed = True
-            try:
-                await self._call(
-                    registration.on_close, "on_close", registration, drain_task
-                )
-            finally:
-                registration.gate.leave(ALONE)
+            self._not_closed[id(registration)] = registration
+            logger.error(
+                "%s: on_close of %s was not called: the queue's end came first",
+                self._name,
+                registration.label,
+            )
 
     async def _call(
         self, hook: Hook, name: str, registration: Registration, drain_task: int | None

@@ -1,20 +1,33 @@
-"""Keeps started queues alive, and says so when a loop ends without their shutdown.
+"""Keeps started queues alive, and sees to them when their loop ends without a shutdown.
 
 A parked drain task is referenced by nobody but its queue: without a keeper a queue that
 its user lost sight of would vanish with its items. The keeper hangs on the loop, so it
-never outlives it, and learns of the loop's end as an asynchronous generator does.
+never outlives it. It learns of the loop's end as an asynchronous generator does, while
+the loop can still run; else when the loop is closed or collected, or at the program's
+end.
+
+Who cancels all tasks of a loop cancels the keeper's canary, too. From outside of the
+loop that is its end. From inside it may live on: then all starts again after a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import warnings
+import weakref
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.reentrancy import outside
 
 _ATTRIBUTE = "_batchqueue_async_keeper"
+
+RESTART_AFTER = 0.05
+"""Seconds that a loop whose tasks were all cancelled gets to end by itself."""
 
 
 class Kept(Protocol):
@@ -24,27 +37,56 @@ class Kept(Protocol):
     def name(self) -> str:
         """Stands in the warning."""
 
-    def seal(self) -> None:
-        """Let nothing in any more: the loop has ended."""
-
     def count_left(self) -> int:
         """Return how many items are waiting or in flight."""
+
+    async def end_with_loop(self) -> int | None:
+        """Give up what is left, while the loop still runs.
+
+        Returns:
+            How many items were left; None if there was a shutdown after all.
+        """
+
+    def end_after_loop(self) -> int | None:
+        """Do the same when the loop never runs again."""
+
+    def go_on(self) -> None:
+        """Start what was cancelled again: the loop lives on."""
+
+
+class Canary(asyncio.Task[None]):
+    """A task that nobody cancels but those who cancel all."""
+
+    is_stray = False
+    """Whether it was cancelled from inside of its loop, which may live on."""
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ANN401 - as in Task
+        self.is_stray = self.get_loop().is_running()
+        return super().cancel(msg)
 
 
 class Keeper:
     """The started queues of one loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weakly, so that the loop is collected as soon as nobody else holds it.
+        self._loop = weakref.ref(loop)
         self._queues: dict[int, Kept] = {}
+        # Shut down, with leftovers for which nobody has come so far.
+        self._unfetched: dict[int, Kept] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
-        self._canary: asyncio.Task[None] | None = None
+        self._canary: Canary | None = None
+        self._restart: asyncio.TimerHandle | None = None
+        # Names and counts of what was lost, for the warning.
+        self._lost: list[tuple[str, int]] = []
+        _keepers.add(self)
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> Keeper:
         """Return the loop's keeper; the first call makes it."""
         keeper = getattr(loop, _ATTRIBUTE, None)
         if keeper is None:
-            keeper = Keeper()
+            keeper = Keeper(loop)
             setattr(loop, _ATTRIBUTE, keeper)
         assert isinstance(keeper, Keeper)
         return keeper
@@ -63,50 +105,163 @@ class Keeper:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
             await anext(self._sentinel)
+            self._end_at_close(asyncio.get_running_loop())
 
     def sing(self) -> None:
         """Have a canary: again, if somebody cancelled it and the loop lives on."""
+        self._call_restart_off()
         if self._canary is None or self._canary.done():
-            self._canary = outside(asyncio.get_running_loop().create_task, _sing())
-            self._canary.set_name("batchqueue_async canary")
+            loop = asyncio.get_running_loop()
+            canary = outside(
+                partial(Canary, loop=loop, name="batchqueue_async canary"), _sing()
+            )
+            canary.add_done_callback(self._canary_ended)
+            expect_no_end(canary)
+            self._canary = canary
 
-    async def release(self, queue: Kept) -> None:
+    async def release(self, queue: Kept, *, is_unfetched: bool) -> None:
+        """A queue was shut down; with leftovers it is kept until `forget`."""
         self.forget(queue)
+        if is_unfetched:
+            self._unfetched[id(queue)] = queue
         if self._queues:
             return
-        sentinel, self._sentinel = self._sentinel, None
+        self._call_restart_off()
         canary, self._canary = self._canary, None
-        if sentinel is not None:
-            await sentinel.aclose()
         if canary is not None:
             canary.cancel()
             await asyncio.wait({canary})
+        if self._unfetched or self._queues:
+            return
+        sentinel, self._sentinel = self._sentinel, None
+        if sentinel is not None:
+            vars(asyncio.get_running_loop()).pop("close", None)
+            await sentinel.aclose()
+
+    def hold(self, queue: Kept) -> None:
+        """Keep a queue that was shut down, since it has leftovers again."""
+        self._unfetched[id(queue)] = queue
 
     def forget(self, queue: Kept) -> None:
         self._queues.pop(id(queue), None)
+        self._unfetched.pop(id(queue), None)
+
+    def end_after_loop(self) -> None:
+        """See to the queues of a loop that never runs again."""
+        for queue in self._all():
+            try:
+                self._see_off(queue, queue.end_after_loop())
+            except Exception:  # noqa: BLE001 - one failure does not stop the rest
+                self._see_off(queue, None)
+                logger.exception("queue %r could not be ended", queue.name)
+
+    def end_at_exit(self) -> None:
+        """The program ends; another thread may still run the loop."""
+        loop = self._loop()
+        if loop is None or not loop.is_running():
+            self.end_after_loop()
+            self._warn()
+            return
+        for queue in list(self._queues.values()):
+            if count := queue.count_left():
+                logger.error(
+                    "the program ends while the loop of queue %r runs: %d items are "
+                    "lost, and on_error is not told",
+                    queue.name,
+                    count,
+                )
 
     def __del__(self) -> None:
+        self.end_after_loop()
         self._warn()
+
+    def _end_at_close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to the queues when the loop is closed: there is no other hook for it."""
+        known = loop.close
+
+        def close() -> None:
+            known()
+            # The warning comes when the loop is collected: where warnings are errors,
+            # closing it would fail.
+            self.end_after_loop()
+
+        vars(loop)["close"] = close
+
+    def _all(self) -> list[Kept]:
+        return [*self._queues.values(), *self._unfetched.values()]
 
     async def _watch(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
-            self._warn()
+            running = asyncio._get_running_loop()  # noqa: SLF001
+            if running is not None and running is self._loop():
+                await self._end_with_loop()
+
+    async def _end_with_loop(self) -> None:
+        self._sentinel = None
+        self._call_restart_off()
+        queues = self._all()
+        counts = await asyncio.gather(
+            *(each.end_with_loop() for each in queues), return_exceptions=True
+        )
+        for queue, count in zip(queues, counts, strict=True):
+            if isinstance(count, BaseException):
+                logger.error("queue %r could not be ended", queue.name, exc_info=count)
+            else:
+                self._see_off(queue, count)
+        canary, self._canary = self._canary, None
+        if canary is not None and not canary.done():
+            canary.cancel()
+            await asyncio.wait({canary})
+        self._warn()
+
+    def _see_off(self, queue: Kept, count: int | None) -> None:
+        self.forget(queue)
+        if count is not None:
+            self._lost.append((queue.name, count))
 
     def _warn(self) -> None:
-        queues = list(self._queues.values())
-        self._queues.clear()
-        for queue in queues:
-            queue.seal()
+        lost, self._lost = self._lost, []
+        for name, count in lost:
             warnings.warn(
-                f"the loop of queue {queue.name!r} ended without its shutdown: "
-                f"{queue.count_left()} items are left",
+                f"the loop of queue {name!r} ended without its shutdown: {count} items "
+                "are left",
                 ResourceWarning,
                 stacklevel=2,
             )
 
+    def _canary_ended(self, canary: asyncio.Task[None]) -> None:
+        if canary is self._canary and self._canary.is_stray and self._queues:
+            loop = canary.get_loop()
+            self._restart = loop.call_later(RESTART_AFTER, self._go_on)
+
+    def _go_on(self) -> None:
+        self._restart = None
+        self.sing()
+        for queue in list(self._queues.values()):
+            queue.go_on()
+
+    def _call_restart_off(self) -> None:
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
+
+
+def expect_no_end(task: asyncio.Task[Any]) -> None:
+    """Have asyncio not complain if its loop ends first: the keeper says so."""
+    with contextlib.suppress(AttributeError):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+
 
 async def _sing() -> None:
-    # A task that nobody cancels but those who cancel all.
     await asyncio.get_running_loop().create_future()
+
+
+_keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_at_exit() -> None:
+    for keeper in list(_keepers):
+        keeper.end_at_exit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from fractions import Fraction
@@ -104,7 +105,9 @@ class Layout(Generic[T]):
 
     def close(self) -> None:
         for partition in self.partitions:
-            partition.close()
+            # Who waits on a loop that has ended cannot be woken any more.
+            with contextlib.suppress(RuntimeError):
+                partition.close()
 
     def disown(self) -> None:
         """Empty all, without a look at locks: this is a forked child."""
@@ -182,6 +185,9 @@ class Layout(Generic[T]):
 
     def take_retired(self) -> list[Registration]:
         return self.handlers.take_retired()
+
+    def put_back(self, retired: list[Registration]) -> None:
+        self.handlers.put_back(retired)
 
     def calls(self, drain_task: int, registration: Registration) -> bool:
         """Whether the drain task calls this handler's hooks."""

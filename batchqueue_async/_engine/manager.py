@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from batchqueue_async._engine.capacity import Capacities
 from batchqueue_async._engine.log import logger
+from batchqueue_async._engine.manager_closing import ManagerClosing
 from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.reentrancy import current_call
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.validation import require_timeout
+from batchqueue_async._shielding import Shielded
 from batchqueue_async._wording import shown
 
 
@@ -22,15 +26,24 @@ class BatchQueueManager:
 
     Use it as `async with BatchQueueManager() as manager`: leaving it shuts all its
     queues down. There is no global one.
+
+    Args:
+        shutdown_timeout: Seconds for all queues together until leaving it, or `close`,
+            cancels running handlers and gives up what is left; None for no deadline.
+
+    Raises:
+        TypeError, ValueError: The timeout is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shutdown_timeout: float | None = 30.0) -> None:
+        require_timeout("shutdown_timeout", shutdown_timeout)
+        self._shutdown_timeout = shutdown_timeout
         # In order of creation, which shutdown reverses.
         self._queues: dict[str, BatchQueue[Any]] = {}
+        # Their shutdown has begun, and is not complete or has leftovers for somebody.
+        self._ending: dict[int, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
-        self._closing: BatchQueue[Any] | None = None
-        self._deadline: float | None = None
-        self._turn = asyncio.Lock()
+        self._closing: ManagerClosing | None = None
         self._capacities = Capacities()
 
     async def __aenter__(self) -> Self:
@@ -90,71 +103,135 @@ class BatchQueueManager:
     async def shutdown(self, name: str, timeout: float | None = 30.0) -> list[Any]:
         """Shut one queue down; its name is free at once.
 
+        Cancelled, it goes on in the background, and `shutdown_all` and `close` wait for
+        it. A second call waits, too, unless the name is another queue's by then.
+
         Returns:
             What the deadline left unhandled; [] if there is no such queue.
+
+        Raises:
+            TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        queue = self._queues.pop(name, None)
+        require_timeout("timeout", timeout)
         self._warned.discard(name)
-        return [] if queue is None else await queue.shutdown(timeout)
+        queue = self._queues.pop(name, None)
+        if queue is None:
+            same = [each for each in self._ending.values() if each.name == name]
+            queue = same[-1] if same else None
+        if queue is None:
+            return []
+        self._ending[id(queue)] = queue
+        return await queue.shutdown(timeout)
 
     async def shutdown_all(self, timeout: float | None = 30.0) -> dict[str, list[Any]]:
         """Shut all queues down, the last created first, so that chains drain.
 
-        One deadline holds for all together. A queue that fails to shut down is logged,
-        and the others follow.
+        One deadline holds for all together; of concurrent calls the earliest. A queue
+        that fails to shut down is logged, and the others follow. Cancelled, it goes on
+        in the background, without its deadline: the next call brings its own. From a
+        handler of one of the queues it only begins, and returns {} at once.
 
         Returns:
-            What the deadline left unhandled, by queue name.
+            What the deadline left unhandled, by queue name; of concurrent calls one
+            gets it.
+
+        Raises:
+            TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        leftovers: dict[str, list[Any]] = {}
+        require_timeout("timeout", timeout)
+        return await self._end_all(timeout, tells=False)
 
-        async def shut_down(queue: BatchQueue[Any], left: float | None) -> None:
-            leftovers[queue.name] = await queue.shutdown(left)
+    async def close(self, timeout: Timeout = SHUTDOWN_TIMEOUT) -> None:
+        """Shut all queues down; leftovers are logged and passed to `on_error`.
 
-        await self._each_in_turn(shut_down, timeout)
-        return leftovers
+        Otherwise as `shutdown_all`. Cancel scopes of anyio around it do not cut it
+        short. It takes `timeout` seconds at most, and for each queue that has something
+        left then 0.1 s for its handlers and a second for its `on_error`.
 
-    async def close(self, timeout: float | None = 30.0) -> None:
-        """Shut all queues down; leftovers are logged and passed to `on_error`."""
-        await self._each_in_turn(BatchQueue.close, timeout)
+        Args:
+            timeout: Seconds for all queues together; None for no deadline. By default
+                the manager's `shutdown_timeout`.
+
+        Raises:
+            TypeError, ValueError: The timeout is none; nothing is closed.
+        """
+        if timeout is SHUTDOWN_TIMEOUT:
+            timeout = self._shutdown_timeout
+        require_timeout("timeout", timeout)
+        with Shielded():
+            await self._end_all(timeout, tells=True)
 
     def hurry(self, timeout: float = 0.0) -> None:
         """Bring the deadline of shutdowns that are under way forward."""
-        deadline = asyncio.get_running_loop().time() + timeout
-        if self._deadline is None or deadline < self._deadline:
-            self._deadline = deadline
-        if self._closing is not None:
-            self._closing.hurry(timeout)
+        require_timeout("timeout", timeout)
+        if self._is_closing and self._closing is not None:
+            self._closing.hurry(asyncio.get_running_loop().time() + timeout)
+        for queue in self._ending.values():
+            queue.hurry(timeout)
 
-    async def _each_in_turn(
-        self,
-        end: Callable[[BatchQueue[Any], float | None], Awaitable[None]],
-        timeout: float | None,
-    ) -> None:
-        if timeout is not None:
-            self.hurry(timeout)
-        # A second call waits for the first one: queues end one after the other.
-        async with self._turn:
-            while self._queues:
-                name, self._closing = self._queues.popitem()
-                try:
-                    await end(self._closing, self._time_left())
-                except Exception:  # noqa: BLE001 - one failure does not stop the rest
-                    logger.exception("queue %r failed to shut down", name)
-                finally:
-                    self._closing = None
-            self._deadline = None
+    @property
+    def _is_closing(self) -> bool:
+        return self._closing is not None and not self._closing.task.done()
+
+    async def _end_all(
+        self, timeout: float | None, *, tells: bool
+    ) -> dict[str, list[Any]]:
+        if not self._queues and not self._ending and not self._is_closing:
+            return {}
+        now = asyncio.get_running_loop().time()
+        deadline = None if timeout is None else now + timeout
+        if self._is_called_from_handler():
+            self._current_closing().begin(deadline, tells=tells)
+            return {}
+        while True:
+            closing = self._current_closing()
+            with closing.awaited(deadline, tells=tells):
+                await asyncio.wait({closing.task})
+                if not closing.task.cancelled():
+                    closing.task.result()
+                    lists = {} if tells else closing.take_lists()
+                    break
+            # By a stranger, who does not mean who waits here.
+        if tells:
+            # Whose lists came back, because nobody who wanted them was left.
+            for queue in list(self._ending.values()):
+                if queue.has_leftovers:
+                    await queue.close(0.0)
+        return lists
+
+    def _current_closing(self) -> ManagerClosing:
+        if self._closing is None or self._closing.task.done():
+            self._closing = ManagerClosing(
+                self._next_to_end, lambda: list(self._ending.values())
+            )
+        return self._closing
+
+    def _is_called_from_handler(self) -> bool:
+        call = current_call()
+        queues = (*self._queues.values(), *self._ending.values())
+        return call is not None and any(call.queue is queue for queue in queues)
+
+    def _next_to_end(self, seen: set[int]) -> BatchQueue[Any] | None:
+        """Return a queue that ends already, else the last created one."""
+        for queue in self._ending.values():
+            if id(queue) not in seen:
+                return queue
+        if not self._queues:
+            return None
+        _, queue = self._queues.popitem()
+        self._ending[id(queue)] = queue
+        return queue
 
     def _forget(self, queue: BatchQueue[Any]) -> None:
+        """It is closed; for what is left of it somebody has still to come."""
         # Its name may be another queue's by now.
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
             self._warned.discard(queue.name)
-
-    def _time_left(self) -> float | None:
-        if self._deadline is None:
-            return None
-        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+        if queue.has_leftovers:
+            self._ending[id(queue)] = queue
+        else:
+            self._ending.pop(id(queue), None)
 
     def _compare(
         self, name: str, existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -18,10 +17,11 @@ from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.validation import require_instance
+from batchqueue_async._policies.validation import require_instance, require_timeout
 
 S = TypeVar("S")
 
@@ -221,7 +221,9 @@ class BatchQueue(Generic[T]):
             DeliveryError: Items ended other than handled since the last flush.
             TimeoutError: Not all was settled in time.
             BatchQueueError: Called from another loop or thread.
+            TypeError, ValueError: The timeout is none.
         """
+        require_timeout("timeout", timeout)
         await self._flusher.flush(timeout, self._log)
 
     async def shutdown(self, timeout: float | None = 30.0) -> list[T]:
@@ -235,26 +237,36 @@ class BatchQueue(Generic[T]):
             timeout: Seconds until running handlers are cancelled; None for never.
 
         Returns:
-            The items that the deadline left unhandled.
+            The items that the deadline left unhandled. [] says that there are none: not
+            that they were handled without failures, nor that each `on_close` completed.
+            `stats()` says that: `failed`, `unhandled`, `dropped` and `not_closed`.
 
         Raises:
             BatchQueueError: Called from another loop or thread.
+            TypeError, ValueError: The timeout is none; nothing is closed.
         """
         return await self._lifecycle.shutdown(timeout)
 
-    async def close(self, timeout: float | None = 30.0) -> None:
-        """Shut down as leaving `async with` does: leftovers go to `on_error`."""
+    async def close(self, timeout: Timeout = SHUTDOWN_TIMEOUT) -> None:
+        """Shut down as leaving `async with` does: leftovers go to `on_error`.
+
+        Cancel scopes of anyio around it do not cut it short. It takes `timeout`
+        seconds at most, 0.1 s for handlers that are cancelled then, and a second for
+        `on_error`. Cancelled by `Task.cancel`, it goes on in the background.
+
+        Args:
+            timeout: Seconds until running handlers are cancelled; None for never. By
+                default the config's `shutdown_timeout`.
+
+        Raises:
+            BatchQueueError: Called from another loop or thread.
+            TypeError, ValueError: The timeout is none; nothing is closed.
+        """
         await self._lifecycle.close(timeout)
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now, whatever its state."""
         return snapshot(self._name, self._layout, self._lifecycle)
-
-    def seal(self) -> None:
-        """Let nothing in any more: its loop has ended without its shutdown."""
-        # Who waits on the loop cannot be woken any more.
-        with contextlib.suppress(RuntimeError):
-            self._layout.close()
 
     def count_left(self) -> int:
         """Return how many items are waiting or in flight."""
@@ -262,6 +274,27 @@ class BatchQueue(Generic[T]):
             len(each.items) + each.accounts.in_flight
             for each in self._layout.partitions
         )
+
+    async def end_with_loop(self) -> int | None:
+        """For the keeper: the loop ends now, and can still run."""
+        return await self._lifecycle.end_with_loop()
+
+    def end_after_loop(self) -> int | None:
+        """For the keeper: the loop never runs again."""
+        return self._lifecycle.end_after_loop()
+
+    def go_on(self) -> None:
+        """For the keeper: the loop lives on, although all tasks were cancelled."""
+        self._lifecycle.go_on()
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether its shutdown left items that nobody has got so far."""
+        return bool(self._lifecycle.leftovers.items)
+
+    def give_back(self, left: list[T]) -> None:
+        """Take leftovers again: who got them from `shutdown` has no use for them."""
+        self._lifecycle.give_back(left)
 
     def hurry(self, timeout: float) -> None:
         """Bring the deadline of a shutdown that is under way forward."""

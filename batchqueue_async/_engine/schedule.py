@@ -33,6 +33,9 @@ class Share(Protocol[T]):
     def take_retired(self) -> list[Registration]:
         """Take the handlers that are out of use and owed their `on_close`."""
 
+    def put_back(self, retired: list[Registration]) -> None:
+        """Give those back that have not got it."""
+
     def lingers_for(self, registration: Registration) -> bool:
         """Whether items for the handler wait for company."""
 

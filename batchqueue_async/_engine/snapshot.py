@@ -46,6 +46,7 @@ def snapshot(
             for each in lifecycle.drain_tasks
         ),
         last_round=lifecycle.last_round,
+        not_closed=lifecycle.hooks.not_closed,
         **{field: sum(getattr(p, field) for p in partitions) for field in _SUMMED},
     )
 

@@ -89,6 +89,9 @@ class BatchQueueStats(Totals):
     """Each drain task, by index."""
     last_round: RebalancingRound | None
     """The last round of rebalancing; None before the first, and without it."""
+    not_closed: tuple[str, ...] = ()
+    """Handlers whose `on_close` was due and did not complete: what they had merged, and
+    not written yet, is lost although it counts as handled."""
 
     @property
     def total_used(self) -> int:

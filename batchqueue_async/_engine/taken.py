@@ -27,7 +27,15 @@ MANY = 64
 class Taken(Generic[T]):
     """Takes from partitions, and delivers what it took, oldest first."""
 
-    __slots__ = ("_delivery", "_drain_task", "_open", "_turn", "is_stopped", "parked")
+    __slots__ = (
+        "_delivery",
+        "_drain_task",
+        "_open",
+        "_turn",
+        "is_stopped",
+        "parked",
+        "was_cut_short",
+    )
 
     def __init__(self, delivery: Delivery[T], drain_task: int, turn: LoopTurn) -> None:
         self._delivery = delivery
@@ -38,6 +46,9 @@ class Taken(Generic[T]):
         self.parked: Parked[T] = Parked()
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
+        # Whether a delivery was cancelled for good since, and nobody has looked at the
+        # batch that was in its hands.
+        self.was_cut_short = False
 
     @property
     def is_open(self) -> bool:
@@ -91,12 +102,26 @@ class Taken(Generic[T]):
         """Have all that was taken handled, or parked, or failed for good."""
         settled: list[Batch[T]] = []
         try:
+            if self.was_cut_short:
+                self.was_cut_short = False
+                await self._resume(settled)
             await self._deliver_open(settled)
         finally:
             # Not before its halves are through: a handoff would let items overtake.
             for batch in settled:
                 batch.is_parked = False
                 batch.release()
+
+    async def _resume(self, settled: list[Batch[T]]) -> None:
+        """Decide on the batch whose delivery was cancelled with the drain task."""
+        batch = self._open[-1]
+        if batch.is_settled:
+            # In its `on_error`, or in the moment after its handler had returned.
+            self._open.pop()
+            if batch.is_parked:
+                settled.append(batch)
+        elif error := self._delivery.take_cut_off(batch):
+            await self._fail(batch, error, settled)
 
     @coroutine
     def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:

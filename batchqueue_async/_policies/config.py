@@ -21,6 +21,7 @@ from .validation import (
     require_instance,
     require_int,
     require_positive,
+    require_timeout,
 )
 
 
@@ -42,6 +43,8 @@ class BatchQueueConfig(Generic[T]):
         retry: How often a failed batch is tried.
         handler_timeout: Seconds after which a handler is cancelled; None for never.
         on_error: Gets every batch that finally failed; without it that is logged.
+        shutdown_timeout: Seconds until leaving `async with`, or `close`, cancels
+            running handlers and gives up what is left; None for never.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -62,6 +65,7 @@ class BatchQueueConfig(Generic[T]):
     retry: Retry = Retry()  # noqa: RUF009
     handler_timeout: float | None = None
     on_error: ErrorHandler[T] | None = None
+    shutdown_timeout: float | None = 30.0
 
     def __post_init__(self) -> None:
         self._check_partitions()
@@ -98,3 +102,4 @@ class BatchQueueConfig(Generic[T]):
             require_positive("handler_timeout", self.handler_timeout)
         if self.on_error is not None:
             require_callable("on_error", self.on_error)
+        require_timeout("shutdown_timeout", self.shutdown_timeout)

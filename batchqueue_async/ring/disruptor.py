@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from batchqueue_async._shielding import Shielded
+
 from .closing import Closing, end_block
 from .consumers import Consumers
 from .describe import describe
@@ -17,6 +19,7 @@ from .producer_type import ProducerType
 from .rewind import Rewind
 from .ring_buffer import RingBuffer
 from .stats import RingStats, snapshot
+from .timeouts import require_timeout
 from .wait_strategies import WaitStrategy
 
 E = TypeVar("E")
@@ -39,9 +42,13 @@ class Disruptor(Generic[E]):
         size: How many events the ring holds; a power of two.
         producer: One producer or many.
         wait: How consumers wait; by default `BlockingWait`.
+        shutdown_timeout: Seconds that leaving `async with` takes at most to have
+            everything handled (a second more, where handlers have to be cancelled);
+            None for no limit.
 
     Raises:
-        InvalidArgument: The size is no power of two.
+        InvalidArgument: The size is no power of two, or the timeout is negative.
+        TypeError: The timeout is no number.
     """
 
     def __init__(
@@ -50,7 +57,11 @@ class Disruptor(Generic[E]):
         size: int,
         producer: ProducerType = ProducerType.MULTI,
         wait: WaitStrategy | None = None,
+        *,
+        shutdown_timeout: float | None = 30.0,
     ) -> None:
+        require_timeout("shutdown_timeout", shutdown_timeout)
+        self._shutdown_timeout = shutdown_timeout
         self.ring = RingBuffer(factory, size, producer=producer, wait=wait)
         """Where producers publish; events published before the start are handled."""
         self._producer = producer
@@ -144,7 +155,9 @@ class Disruptor(Generic[E]):
                 can't be stopped, which is logged.
             RingHalted: A handler's error had halted the ring, and no producer has got
                 to know so far.
+            InvalidArgument, TypeError: The timeout is none; nothing is closed.
         """
+        require_timeout("timeout", timeout)
         sequencer = self.ring.sequencer
         if not self._consumers.crew.has_started:
             self.halt()
@@ -167,4 +180,6 @@ class Disruptor(Generic[E]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await end_block(self.shutdown(), error)
+        # Cancel scopes of anyio do not cut it short.
+        with Shielded():
+            await end_block(self.shutdown(self._shutdown_timeout), error)

@@ -10,6 +10,7 @@ from .claimants import ThreadClaimant
 from .door import door_of
 from .portions import portions
 from .ring_buffer import RingBuffer
+from .timeouts import require_timeout
 
 E = TypeVar("E")
 A = TypeVar("A")
@@ -55,7 +56,9 @@ class SyncRing(Generic[E]):
             RingError: On the loop's own thread, in a forked child, or the loop is dead;
                 or a handler of this ring that runs started this thread by
                 `asyncio.to_thread`, and it would wait without a timeout.
+            InvalidArgument, TypeError: The timeout is none.
         """
+        require_timeout("timeout", timeout)
         self._door.check()
         claimant = ThreadClaimant(1)
         try:
@@ -82,6 +85,7 @@ class SyncRing(Generic[E]):
         begins. Reads up to a whole ring of items ahead. Not atomic: if `items` or
         `fill` raises, what came before is published. Raises as `publish_event` does.
         """
+        require_timeout("timeout", timeout)
         self._door.check()
         until = None if timeout is None else time.monotonic() + timeout
         published = 0

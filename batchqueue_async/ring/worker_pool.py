@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from batchqueue_async._shielding import Shielded
+
 from .barrier import SequenceBarrier
 from .closing import Closing, end_block
 from .crew import Crew
@@ -14,6 +16,7 @@ from .exception_handlers import ExceptionHandler, log_and_continue
 from .handlers import HandlerLike, identity_of, name_of, read_handler
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
+from .timeouts import require_timeout
 from .worker import Worker
 
 E = TypeVar("E")
@@ -30,10 +33,14 @@ class WorkerPool(Generic[E]):
         handlers: One per worker; `end_of_batch` is always true for them.
         barrier: What the workers wait at; by default publications alone.
         on_error: Called when a handler raised.
+        shutdown_timeout: Seconds that leaving `async with` takes at most to have
+            everything handled (a second more, where handlers have to be cancelled);
+            None for no limit.
 
     Raises:
         InvalidArgument: There are no handlers, or one is given twice, or something
-            else is given for one.
+            else is given for one; or the timeout is negative.
+        TypeError: The timeout is no number.
     """
 
     def __init__(
@@ -42,7 +49,10 @@ class WorkerPool(Generic[E]):
         *handlers: HandlerLike[E],
         barrier: SequenceBarrier | None = None,
         on_error: ExceptionHandler = log_and_continue,
+        shutdown_timeout: float | None = 30.0,
     ) -> None:
+        require_timeout("shutdown_timeout", shutdown_timeout)
+        self._shutdown_timeout = shutdown_timeout
         if not handlers:
             msg = "a worker pool needs at least one handler"
             raise InvalidArgument(msg)
@@ -96,7 +106,9 @@ class WorkerPool(Generic[E]):
             TimeoutError: Not all was handled within `timeout` seconds.
             RingHalted: A handler's error had halted the ring, and no producer has got
                 to know so far.
+            InvalidArgument, TypeError: The timeout is none; nothing is stopped.
         """
+        require_timeout("timeout", timeout)
         if self._closing is None:
             self._closing = Closing(
                 self._crew, self._ring.sequencer, self._barrier.alert, self._release
@@ -117,4 +129,6 @@ class WorkerPool(Generic[E]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await end_block(self.drain_and_halt(), error)
+        # Cancel scopes of anyio do not cut it short.
+        with Shielded():
+            await end_block(self.drain_and_halt(self._shutdown_timeout), error)

@@ -1,0 +1,67 @@
+"""Keeps anyio's cancel scopes from cutting off what leaves an `async with` block.
+
+A cancel scope cancels at every `await`, again and again, so that nothing that takes
+time could be done on the way out. A native `Task.cancel` strikes once, and is let
+through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import anyio
+
+_BACKEND = "anyio._backends._asyncio"
+
+
+class Shielded:
+    """`with Shielded():` cancel scopes around the block wait until it is left."""
+
+    __slots__ = ("_scope", "_task")
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    def __enter__(self) -> None:
+        # Who steps a coroutine by hand has no task, so there is no scope either.
+        self._task = asyncio.current_task()
+        if self._task is not None and _may_be_scoped():
+            self._scope = anyio.CancelScope(shield=True)
+            self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A coroutine that is thrown away with its loop is closed outside of its task,
+        # where a scope can't be left.
+        if self._scope is not None and _current_task() is self._task:
+            self._scope.__exit__(kind, error, trace)
+
+
+def _may_be_scoped() -> bool:
+    """Whether there may be cancel scopes: there are none before anyio's backend.
+
+    To import that takes some 20 ms, which a program without anyio shall not pay.
+    """
+    return _BACKEND in sys.modules or not _is_where_it_was()
+
+
+@lru_cache(maxsize=1)
+def _is_where_it_was() -> bool:
+    return importlib.util.find_spec(_BACKEND) is not None
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
