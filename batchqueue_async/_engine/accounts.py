@@ -109,6 +109,10 @@ class Accounts:
         watchers = self.watchers or ()
         self.watchers = [each for each in watchers if each[1] is not watcher] or None
 
+    def is_watched_by(self, watcher: Watcher) -> bool:
+        """Whether its position has not been reached, here."""
+        return any(each[1] is watcher for each in self.watchers or ())
+
     def tell_watchers(self) -> None:
         """Tell those whose position is reached."""
         watchers = self.watchers

@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.wait_for_graph import RoomWait
 from batchqueue_async._engine.waiting_line import LoopWaiter
-from batchqueue_async._policies.errors import WouldDeadlock
 
 T = TypeVar("T")
 
@@ -16,42 +16,61 @@ T = TypeVar("T")
 class InLine(Generic[T]):
     """Puts chunks that have to wait, in their turn."""
 
-    __slots__ = ("_lifecycle", "_name", "_own_work")
+    __slots__ = ("_lifecycle", "_own_work")
 
     def __init__(self, lifecycle: Lifecycle[T]) -> None:
         self._lifecycle = lifecycle
-        self._name = lifecycle.name
         self._own_work = lifecycle.own_work
 
     async def put(self, partition: Partition[T], chunk: Sequence[T]) -> int:
         """Accept the chunk as room is made; less only if the partition closes."""
         waiter = LoopWaiter(
-            self._lifecycle.running_loop(),
-            len(chunk),
-            self._own_work.drain_task,
-            partition.is_shared,
+            self._lifecycle.running_loop(), len(chunk), partition.is_shared
         )
         partition.wait_in_line(waiter)
-        accepted = 0
+        wait = self._own_work.room(partition, waiter)
         try:
-            self._refuse_deadlock(partition, waiter)
+            if wait is None:
+                return await self._put(partition, chunk, waiter)
+            return await self._put_from_handler(partition, chunk, waiter, wait)
+        finally:
+            partition.leave_line(waiter)
+            self._lifecycle.notice(partition)
+
+    async def _put(
+        self, partition: Partition[T], chunk: Sequence[T], waiter: LoopWaiter
+    ) -> int:
+        accepted = 0
+        while not partition.is_closed:
+            if waiter.granted:
+                accepted += partition.offer_in_turn(waiter, chunk, accepted)
+                if accepted == len(chunk):
+                    break
+            self._lifecycle.notice(partition)
+            await waiter.wait()
+        return accepted
+
+    async def _put_from_handler(
+        self,
+        partition: Partition[T],
+        chunk: Sequence[T],
+        waiter: LoopWaiter,
+        wait: RoomWait,
+    ) -> int:
+        """Put as others do, but wait for no cycle, and lend the permit meanwhile."""
+        accepted = 0
+        async with wait:
+            if waiter.granted < waiter.wants:
+                wait.begin()
             while not partition.is_closed:
+                if partition.line.may_finish(waiter):
+                    # Before the last item is in: a cancellation leaves nothing behind.
+                    await wait.over()
                 if waiter.granted:
                     accepted += partition.offer_in_turn(waiter, chunk, accepted)
                     if accepted == len(chunk):
                         break
+                wait.check()
                 self._lifecycle.notice(partition)
-                with self._own_work.waiting(lambda: not waiter.granted):
-                    await waiter.wait()
-        finally:
-            partition.leave_line(waiter)
-            self._lifecycle.notice(partition)
+                await waiter.wait()
         return accepted
-
-    def _refuse_deadlock(self, partition: Partition[T], waiter: LoopWaiter) -> None:
-        if waiter.granted < waiter.wants and self._own_work.includes(partition):
-            msg = (
-                f"a handler of {self._name!r} waits for room in partition "
-                f"{partition.index}, which only its own drain task empties"
-            )
-            raise WouldDeadlock(msg)

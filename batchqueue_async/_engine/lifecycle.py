@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from enum import Enum
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.capacity import Capacities
+from batchqueue_async._engine.capacity import Capacities, Permit
 from batchqueue_async._engine.closing import Closing
 from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.delivery import Delivery
@@ -19,7 +19,7 @@ from batchqueue_async._engine.keeper import Keeper, Kept
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.reentrancy import handler_call, outside
+from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
@@ -113,10 +113,10 @@ class Lifecycle(Generic[T]):
         self.loop = asyncio.get_running_loop()
         self.state = State.RUNNING
         if isinstance(self._config.drain_tasks, SharedDrainTasks):
-            self.own_work.capacity = capacities.of(self._config.drain_tasks)
-            self.own_work.capacity.join()
+            self.own_work.permit = Permit(capacities.of(self._config.drain_tasks))
+            self.own_work.permit.capacity.join()
         disown_after_fork(self)
-        permit = self.own_work.capacity or _NO_LIMIT
+        permit = self.own_work.permit or _NO_LIMIT
         work = Work(self.delivery, self.hooks, self.own_work, permit)
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
@@ -210,10 +210,15 @@ class Lifecycle(Generic[T]):
         if self._crew is None or self.state is State.INHERITED:
             return []
         task = self._begin_closing(self._crew, timeout)
-        if handler_call(self._queue) is not None:
+        if self.own_work.is_inside:
             return []
-        with self.own_work.waiting(lambda: not task.done()):
+        wait = self.own_work.end(task)
+        if wait is None:
             await asyncio.shield(task)
+        else:
+            async with wait:
+                wait.begin()
+                await wait.until(task)
         left, self._left = self._left, []
         return left
 
@@ -257,9 +262,9 @@ class Lifecycle(Generic[T]):
         await crew.end()
         self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
-        capacity, self.own_work.capacity = self.own_work.capacity, None
-        if capacity is not None:
-            capacity.leave()
+        permit, self.own_work.permit = self.own_work.permit, None
+        if permit is not None:
+            permit.capacity.leave()
         await Keeper.of(asyncio.get_running_loop()).release(self._queue)
         if self.on_closed is not None:
             self.on_closed()

@@ -22,8 +22,6 @@ class Waiter(Protocol):
     """Slots that it has not filled yet."""
     granted: int
     """Of these, the ones that are reserved for it."""
-    drain_task: int | None
-    """The drain task whose handler waits; None for producers outside of handlers."""
 
     def wake(self) -> None:
         """Let the producer look again; harmless when it is awake already."""
@@ -45,7 +43,6 @@ class LoopWaiter:
         "_is_shared",
         "_loop",
         "_signal",
-        "drain_task",
         "granted",
         "wants",
     )
@@ -54,14 +51,12 @@ class LoopWaiter:
         self,
         loop: asyncio.AbstractEventLoop,
         wants: int,
-        drain_task: int | None,
         is_shared: Callable[[], bool],
     ) -> None:
         # Whether other threads may wake it. Asking which loop runs here is a system
         # call on Python 3.11, so that is done only if there may be more than one.
         self._is_shared = is_shared
         self.wants = wants
-        self.drain_task = drain_task
         self.granted = 0
         self._loop = loop
         self._signal: asyncio.Future[None] | None = None
@@ -116,9 +111,9 @@ class WaitingLine:
     def head(self) -> Waiter | None:
         return self.waiters[0] if self.waiters else None
 
-    def has_handler_of(self, drain_task: int) -> bool:
-        """Whether a handler of this drain task is one of those who wait."""
-        return any(waiter.drain_task == drain_task for waiter in self.waiters)
+    def may_finish(self, waiter: Waiter) -> bool:
+        """Whether it is the waiter's turn, with slots for all that it wants."""
+        return waiter.granted >= waiter.wants and self.head is waiter
 
     def join(self, waiter: Waiter) -> None:
         # Counted first: a Ctrl-C comes after the call, and not in between.
