@@ -71,6 +71,8 @@ class InLine(Generic[T]):
                     if accepted == len(chunk):
                         break
                 wait.check()
+                # Also behind one who has his slots and waits for a permit to fill them.
+                wait.begin()
                 self._lifecycle.notice(partition)
                 await waiter.wait()
         return accepted

@@ -127,7 +127,7 @@ class Wait(ABC):
     def _wake(self) -> None: ...
 
     def begin(self) -> None:
-        """Wait from now on.
+        """Wait from now on, for what `targets` says, which may be more than before.
 
         Raises:
             WouldDeadlock: It would wait for the call that it is part of.
@@ -234,6 +234,7 @@ class RoomWait(Wait):
             return bool(self.targets())
         key = self.call, self._partition
         known = self.call.work.rooms.get(key)
+        # Having looked once is enough: whatever closes a cycle later looks by itself.
         if known is not None and known.needs(self._partition):
             # Of thousands of tasks of one handler that wait here only one has to look.
             return False
