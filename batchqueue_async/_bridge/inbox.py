@@ -7,6 +7,7 @@ once, and the order of acceptance is the order in the partition.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.wait_for_graph import RoomWait
 from batchqueue_async._engine.waiting_line import Waiter
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._threads.guard import Guard
@@ -31,8 +33,8 @@ class ThreadWaiter(Waiter):
 
     __slots__ = ("_chunk", "_signal", "accepted")
 
-    def __init__(self, chunk: Sequence[Any], drain_task: int | None) -> None:
-        super().__init__(len(chunk), drain_task)
+    def __init__(self, chunk: Sequence[Any]) -> None:
+        super().__init__(len(chunk))
         self.accepted = 0
         self._chunk = chunk
         self._signal = threading.Event()
@@ -171,19 +173,11 @@ class Inbox(Generic[T]):
     def _wait_and_put(
         self, partition: Partition[T], chunk: Sequence[T], until: float | None
     ) -> int:
-        waiter = ThreadWaiter(chunk, self.port.own_work.drain_task)
-        vigil = self.vigil()
+        waiter = ThreadWaiter(chunk)
+        wait = self.port.own_work.room(partition, waiter)
         failure: BatchQueueError | None = None
         try:
-            partition.wait_in_line(waiter)
-            self._refuse_deadlock(partition, waiter)
-            self.post(partition)
-            with self.port.own_work.waiting(lambda: waiter.wants > 0):
-                while waiter.wants and not partition.is_closed:
-                    left = None if until is None else until - time.monotonic()
-                    if left is not None and left <= 0:
-                        break
-                    vigil.keep(waiter.wait, left)
+            self._wait_in_line(partition, waiter, wait, until)
         except BatchQueueError as error:
             failure = error
         finally:
@@ -195,7 +189,11 @@ class Inbox(Generic[T]):
                 partition.leave_line(waiter)
                 raise
             finally:
+                if wait is not None:
+                    wait.end()
                 self.post(partition)
+        if wait is not None:
+            self._wait_for_permit(wait, waiter, until)
         # Who was served in the last moment was accepted, so nothing is wrong.
         if waiter.wants:
             if failure is not None:
@@ -203,20 +201,50 @@ class Inbox(Generic[T]):
             self._refuse_dead_loop(partition)
         return waiter.accepted
 
+    def _wait_in_line(
+        self,
+        partition: Partition[T],
+        waiter: ThreadWaiter,
+        wait: RoomWait | None,
+        until: float | None,
+    ) -> None:
+        vigil = self.vigil()
+        partition.wait_in_line(waiter)
+        if wait is not None and waiter.wants > waiter.granted:
+            wait.begin()
+        self.post(partition)
+        while waiter.wants and not partition.is_closed:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            vigil.keep(waiter.wait, left)
+            if wait is not None:
+                wait.check()
+
     def _refuse_dead_loop(self, partition: Partition[T]) -> None:
         if partition.is_closed and not self.port.is_over():
             msg = f"the loop of queue {self.name!r} has ended"
             raise BatchQueueError(msg)
 
-    def _refuse_deadlock(self, partition: Partition[T], waiter: ThreadWaiter) -> None:
-        if partition.is_closed or waiter.granted >= waiter.wants:
-            return
-        if self.port.own_work.includes(partition):
-            msg = (
-                f"a handler of {self.name!r} waits on a thread for room in partition "
-                f"{partition.index}, which only its own drain task empties"
-            )
-            raise WouldDeadlock(msg)
+    def _wait_for_permit(
+        self, wait: RoomWait, waiter: ThreadWaiter, until: float | None
+    ) -> None:
+        """Wait until the handler may go on; what was accepted stays accepted."""
+        news: list[None] = []
+
+        def tell() -> None:
+            news.append(None)
+            waiter.wake()
+
+        wait.when_over(tell)
+        vigil = self.vigil()
+        # A dead loop has no drain task that could mind.
+        with contextlib.suppress(BatchQueueError):
+            while not news:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                vigil.keep(waiter.wait, left)
 
 
 def _need_stack(frames: int) -> None:

@@ -117,6 +117,11 @@ class Accounts:
             self.watchers.pop(watcher, None)
             self.watchers = self.watchers or None
 
+    def is_watched_by(self, watcher: Watcher) -> bool:
+        """Whether its position has not been reached, here."""
+        watchers = self.watchers
+        return watchers is not None and watcher in watchers
+
     def tell_watchers(self) -> None:
         """Tell those whose position is reached."""
         watchers = self.watchers

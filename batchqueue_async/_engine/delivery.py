@@ -76,12 +76,15 @@ class Delivery(Generic[T]):
             now = asyncio.get_running_loop().time()
             batch.give_up_at = now + self._retry.deadline
         gate, slot = registration.gate, registration.slot
-        if not gate.try_enter(slot):
-            await self._wait_at_gate(registration, drain_task)
+        permit = self._own_work.permit
+        # A handler that was cancelled while it waited has come back without the permit.
+        has_lent = permit is not None and not permit.is_held
+        if has_lent or not gate.try_enter(slot):
+            await self._own_work.enter(gate, slot, drain_task)
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
-        call = self._own_work.inside(drain_task, gate)
+        call = self._own_work.inside(drain_task, gate, slot)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
@@ -142,13 +145,6 @@ class Delivery(Generic[T]):
         if self._reported is not None:
             self._reported.pop(id(item_type), None)
 
-    async def _wait_at_gate(self, registration: Registration, drain_task: int) -> None:
-        self._own_work.at_gate[drain_task] = registration.gate
-        try:
-            await registration.gate.enter(registration.slot)
-        finally:
-            del self._own_work.at_gate[drain_task]
-
     def _own_error(
         self, raised: BaseException, call: object, batch: Batch[T]
     ) -> BaseException:
@@ -192,6 +188,8 @@ class Delivery(Generic[T]):
                     exc_info=error,
                 )
             else:
+                if (permit := self._own_work.permit) is not None:
+                    await permit.regain()
                 with self._own_work.inside(drain_task):
                     await self.tell(list(batch.items), error)
         except asyncio.CancelledError:

@@ -74,6 +74,14 @@ class Gate:
                 self.leave(slot)
             raise
 
+    def line_to(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
+        """Return the slots in the line up to that one; none once it is inside."""
+        waiting = self._waiting
+        for position, (_, each) in enumerate(waiting, start=1):
+            if each is answer:
+                return tuple(slot for slot, _ in waiting[:position])
+        return ()
+
     def leave(self, slot: Hashable) -> None:
         crowd = self._crowd
         if crowd is None:

@@ -79,14 +79,12 @@ class Handoffs(Generic[T]):
         return held.lifted() if fence.done() and held is not None else fence
 
     def _finish(self, move: Move[T]) -> None:
-        """Grant, unless a handler of the new owner waits here for the old one."""
+        """Grant, unless somebody waits here for whom the new owner waits."""
         index = move.partition.index
-        if move.partition.line.has_handler_of(move.new) or self._own_work.is_flushing(
-            move.new
-        ):
-            self._layout.ownership.restore(index)
-        else:
+        if self._own_work.may_own(move.new, move.partition):
             self._layout.ownership.grant(index, move.new)
+        else:
+            self._layout.ownership.restore(index)
         self._under_way.remove(move)
         self._notice(move.partition)
 

@@ -14,6 +14,7 @@ from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.registration import Hook, Registration
+from batchqueue_async._engine.wait_for_graph import OnFlushNode
 
 
 class Hooks:
@@ -59,18 +60,22 @@ class Hooks:
                 continue
             registration.next_idle = now + self._shortest_idle
             try:
-                await self._call(hook, "on_idle", registration, drain_task)
+                if (permit := self._own_work.permit) is not None:
+                    await permit.regain()
+                with self._own_work.inside(drain_task, registration.gate):
+                    await self._call(hook, "on_idle", registration)
             finally:
                 registration.gate.leave(ALONE)
             await asyncio.sleep(0)
 
     def flush(
         self, registration: Registration, drain_task: int | None
-    ) -> asyncio.Future[BaseException | None]:
+    ) -> tuple[asyncio.Future[BaseException | None], OnFlushNode]:
         """Call `on_flush` on a task of its own, which a cancelled flush leaves running.
 
         Returns:
-            A future; its result is what `on_flush` raised, if anything.
+            A future, whose result is what `on_flush` raised, if anything; and what
+            stands for the call in the wait-for graph.
         """
         ending: asyncio.Future[BaseException | None]
         ending = asyncio.get_running_loop().create_future()
@@ -83,7 +88,7 @@ class Hooks:
         task.set_name(f"{self._name}: on_flush of {registration.label}")
         self.flushing[task] = ending
         task.add_done_callback(self._flushed)
-        return ending
+        return ending, OnFlushNode(self._own_work, registration.gate, answer, task)
 
     def abandon_flushes(self) -> None:
         """Whoever still waits for `on_flush` at the end of a shutdown waits no more."""
@@ -110,7 +115,8 @@ class Hooks:
         try:
             if hook is None or registration.is_closed:
                 return None
-            return await self._call(hook, "on_flush", registration, drain_task)
+            with self._own_work.beside(drain_task, registration.gate):
+                return await self._call(hook, "on_flush", registration)
         finally:
             registration.gate.leave(ALONE)
 
@@ -131,12 +137,13 @@ class Hooks:
         """
         if registration.on_close is None or registration.is_closed:
             return
-        await registration.gate.enter(ALONE)
+        await self._own_work.enter(registration.gate, ALONE, drain_task)
         registration.is_closed = True
         try:
-            error = await self._call(
-                registration.on_close, "on_close", registration, drain_task
-            )
+            with self._own_work.inside(drain_task, registration.gate):
+                error = await self._call(
+                    registration.on_close, "on_close", registration
+                )
         except BaseException:
             self.cut_off(registration)
             raise
@@ -167,10 +174,9 @@ class Hooks:
             )
 
     async def _call(
-        self, hook: Hook, name: str, registration: Registration, drain_task: int | None
+        self, hook: Hook, name: str, registration: Registration
     ) -> BaseException | None:
-        with self._own_work.inside(drain_task, registration.gate):
-            error = await attempt(hook)
+        error = await attempt(hook)
         if error is not None:
             logger.error(
                 "%s: %s of %s failed",

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from enum import Enum
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.capacity import Capacities
+from batchqueue_async._engine.capacity import Capacities, Permit
 from batchqueue_async._engine.closing import Closing, leftovers
 from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.delivery import Delivery
@@ -21,8 +21,9 @@ from batchqueue_async._engine.leftovers import Leftovers
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.reentrancy import handler_call, outside
+from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.stats import RebalancingRound
+from batchqueue_async._engine.wait_for_graph import EndWait
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
@@ -121,10 +122,10 @@ class Lifecycle(Generic[T]):
         self.loop = asyncio.get_running_loop()
         self.state = State.RUNNING
         if isinstance(self._config.drain_tasks, SharedDrainTasks):
-            self.own_work.capacity = capacities.of(self._config.drain_tasks)
-            self.own_work.capacity.join()
+            self.own_work.permit = Permit(capacities.of(self._config.drain_tasks))
+            self.own_work.permit.capacity.join()
         disown_after_fork(self)
-        permit = self.own_work.capacity or _NO_LIMIT
+        permit = self.own_work.permit or _NO_LIMIT
         work = Work(self.delivery, self.hooks, self.own_work, permit)
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
@@ -220,12 +221,11 @@ class Lifecycle(Generic[T]):
         if crew is None or self.state is State.INHERITED:
             return []
         self._begin_closing(crew).end_within(timeout)
-        if handler_call(self._queue) is not None:
+        if self.own_work.is_inside:
             return []
         self._callers += 1
         try:
-            with self.own_work.waiting(lambda: self.state is not State.CLOSED):
-                await self._closed(crew)
+            await self._ended(crew)
         except BaseException:
             self._callers -= 1
             self._say_unfetched()
@@ -348,8 +348,21 @@ class Lifecycle(Generic[T]):
             # By a stranger; a shutdown goes on. Else the keeper sees to it.
             self.go_on()
 
-    async def _closed(self, crew: Crew[T]) -> None:
+    async def _ended(self, crew: Crew[T]) -> None:
+        wait = self.own_work.end(lambda: self.state is State.CLOSED)
+        if wait is None:
+            await self._closed(crew, None)
+            return
+        async with wait:
+            wait.begin()
+            await self._closed(crew, wait)
+
+    async def _closed(self, crew: Crew[T], wait: EndWait | None) -> None:
         """Wait for the end.
+
+        Args:
+            crew: The queue's tasks.
+            wait: A handler's, which ends also if it would wait for itself.
 
         Raises:
             CancelledError: The caller was cancelled, or a stranger has cancelled the
@@ -363,7 +376,10 @@ class Lifecycle(Generic[T]):
             # One that is being cancelled already, as all tasks are when a runner ends,
             # is begun again; so it is for who leaves `async with`.
             goes_on = task.cancelling() > 0
-            await asyncio.wait({task})
+            if wait is None:
+                await asyncio.wait({task})
+            else:
+                await wait.until(task)
             if task.cancelled() and not (goes_on or self._tells_leftovers):
                 raise asyncio.CancelledError
         if task is not None and not task.cancelled():
@@ -383,9 +399,9 @@ class Lifecycle(Generic[T]):
         await crew.end()
         self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
-        capacity, self.own_work.capacity = self.own_work.capacity, None
-        if capacity is not None:
-            capacity.leave()
+        permit, self.own_work.permit = self.own_work.permit, None
+        if permit is not None:
+            permit.capacity.leave()
         await Keeper.of(self.running_loop()).release(
             self._queue, is_unfetched=bool(self.leftovers.items)
         )

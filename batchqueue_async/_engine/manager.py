@@ -209,7 +209,7 @@ class BatchQueueManager:
     def _is_called_from_handler(self) -> bool:
         call = current_call()
         queues = (*self._queues.values(), *self._ending.values())
-        return call is not None and any(call.queue is queue for queue in queues)
+        return call is not None and any(call.work.queue is queue for queue in queues)
 
     def _next_to_end(self, seen: set[int]) -> BatchQueue[Any] | None:
         """Return a queue that ends already, else the last created one."""

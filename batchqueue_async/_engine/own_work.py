@@ -1,109 +1,145 @@
-"""Tells a handler's own drain task from the others.
-
-A handler that waits for what only its own drain task can do waits for ever: the drain
-task waits for the handler.
-"""
+"""What one queue knows of the wait-for graph, and how its parts ask for it."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from batchqueue_async._engine.capacity import Capacity
-from batchqueue_async._engine.gate import Gate
+from batchqueue_async._engine.capacity import Permit
+from batchqueue_async._engine.gate import ALONE, Gate
+from batchqueue_async._engine.keeper import Kept
 from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.reentrancy import Inside, current_call, handler_call
-
-_NOTHING = contextlib.nullcontext()
+from batchqueue_async._engine.reentrancy import (
+    Beside,
+    Inside,
+    current_call,
+    handler_call,
+)
+from batchqueue_async._engine.wait_for_graph import (
+    DrainTaskNode,
+    EndWait,
+    FlushWait,
+    Producer,
+    RoomWait,
+    Wait,
+    excludes_any,
+    find,
+    refuse_cycles,
+)
 
 
 class OwnWork:
-    """What the calling handler's own drain task has to do, if a handler calls."""
+    """What one queue's handlers wait for, and what its drain tasks wait for."""
 
-    __slots__ = ("_flushing", "_ownership", "_queue", "at_gate", "capacity")
+    __slots__ = ("_queue", "at_gate", "ownership", "permit", "rooms", "waits")
 
-    def __init__(self, queue: object, ownership: Ownership) -> None:
+    def __init__(self, queue: Kept, ownership: Ownership) -> None:
         self._queue = queue
-        self._ownership = ownership
-        # Drain capacity that the queue shares with others.
-        self.capacity: Capacity | None = None
-        # Drain tasks that wait to enter a handler.
-        self.at_gate: dict[int, Gate] = {}
-        # Drain tasks whose handlers wait for a flush: they wait for each other.
-        self._flushing: dict[int, None] = {}
+        self.ownership = ownership
+        # What its drain task needs for a cycle, where queues share drain tasks: each of
+        # them has only one.
+        self.permit: Permit | None = None
+        # The waits of calls of its handlers, for this queue or for others.
+        self.waits: dict[Wait, None] = {}
+        # Of those that wait for room in the same partition, one that has looked.
+        self.rooms: dict[tuple[Inside, Partition[Any]], RoomWait] = {}
+        # Drain tasks that wait to enter a handler, and their place in its line.
+        self.at_gate: dict[int | None, tuple[Gate, asyncio.Future[None]]] = {}
 
     @property
-    def drain_task(self) -> int | None:
-        """The drain task whose handler calls; None outside of handlers."""
-        call = handler_call(self._queue)
-        return None if call is None else call.drain_task
+    def queue(self) -> Kept:
+        return self._queue
 
-    def inside(self, drain_task: int | None, gate: Gate | None = None) -> Inside:
+    @property
+    def name(self) -> str:
+        return self._queue.name
+
+    def inside(
+        self, drain_task: int | None, gate: Gate | None = None, slot: Hashable = ALONE
+    ) -> Inside:
         """Begin a call of user code by a drain task; None where none is at work."""
-        # Capacity is held by drain tasks. `on_flush` may keep its drain task waiting at
-        # the gate, so it counts as well.
-        capacity = None if drain_task is None else self.capacity
-        return Inside(self._queue, drain_task, capacity, gate)
+        return Inside(self, drain_task, gate, slot)
 
-    def waiting(
-        self, is_blocked: Callable[[], bool]
-    ) -> contextlib.AbstractContextManager[None]:
-        """Mark that the caller waits for this queue's drain task, if a handler calls.
+    def beside(self, drain_task: int | None, gate: Gate) -> Inside:
+        """Begin a call that is alone in its handler, and not run by the drain task."""
+        return Beside(self, drain_task, gate, ALONE)
 
-        Args:
-            is_blocked: Whether it has still not got what it waits for.
+    @property
+    def is_inside(self) -> bool:
+        """Whether a handler of this queue calls."""
+        return handler_call(self) is not None
 
-        Raises:
-            WouldDeadlock: It holds drain capacity that this queue shares, and all who
-                hold some wait so.
-        """
-        capacity = self.capacity
-        call = None if capacity is None else current_call()
-        if call is None or capacity is None or call.capacity is not capacity:
-            return _NOTHING
-        return capacity.waited_for_by(call, is_blocked)
+    def room(self, partition: Partition[Any], waiter: Producer) -> RoomWait | None:
+        """Return the caller's wait for room in this queue, if a handler calls."""
+        call = current_call()
+        return None if call is None else RoomWait(call, self, partition, waiter)
 
-    def includes(self, partition: Partition[Any]) -> bool:
-        """Whether the partition waits for the caller's drain task.
+    def flush(self, watcher: object) -> FlushWait | None:
+        """Return the caller's wait for a flush of this queue, if a handler calls."""
+        call = current_call()
+        return None if call is None else FlushWait(call, self, watcher)
 
-        Or for one that the caller keeps out of the handler which it is in.
-        """
-        call = handler_call(self._queue)
-        if call is None or call.drain_task is None:
+    def end(self, has_ended: Callable[[], bool]) -> EndWait | None:
+        """Return the caller's wait for the end of this queue, if a handler calls."""
+        call = current_call()
+        return None if call is None else EndWait(call, self, has_ended)
+
+    def waits_for(self, drain_task: int | None, call: Inside) -> bool:
+        """Whether the drain task waits for a call of this queue's that is to wait."""
+        if call.work is not self or drain_task is None:
             return False
-        owner = self._ownership.last_owner(partition.index)
-        return owner == call.drain_task or self._keeps_out(owner)
+        if call.drain_task == drain_task:
+            return True
+        node = DrainTaskNode(self, drain_task)
+        return find((node,), lambda each: each.call is call) is not None
 
-    @contextlib.contextmanager
-    def flushing(self) -> Iterator[None]:
-        """Mark that the caller flushes, if a handler calls."""
-        own = self.drain_task
-        if own is None or own in self._flushing:
-            yield
-            return
-        self._flushing[own] = None
-        try:
-            yield
-        finally:
-            self._flushing.pop(own, None)
+    def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:
+        """Whether nobody waits for the partition for whom the drain task waits."""
+        node = DrainTaskNode(self, drain_task)
+        return find((node,), lambda each: each.needs(partition)) is None
 
-    def is_flushing(self, drain_task: int) -> bool:
-        """Whether a handler of the drain task waits for a flush."""
-        return drain_task in self._flushing
+    async def enter(
+        self, gate: Gate, slot: Hashable, drain_task: int | None = None
+    ) -> None:
+        """Enter a handler, once those who are before have left it.
 
-    def _keeps_out(self, owner: int | None) -> bool:
-        # The drain task waits to enter the handler that the caller is in.
-        call = handler_call(self._queue)
-        gate = None if call is None or owner is None else self.at_gate.get(owner)
-        return call is not None and gate is not None and call.gate is gate
-
-    def blocks_flush(self, drain_task: int | None) -> bool:
-        """Whether a flush by the caller must not wait for this drain task.
-
-        It is the caller's own, or its handler waits for a flush, too: they would wait
-        for each other.
+        The drain task lends its permit meanwhile. Inside it has it, also if it did not
+        have it before.
         """
-        is_flushing = self.drain_task is not None and drain_task in self._flushing
-        return is_flushing or self._keeps_out(drain_task)
+        permit = None if drain_task is None else self.permit
+        if not gate.try_enter(slot):
+            answer = gate.ask(slot)
+            self.at_gate[drain_task] = gate, answer
+            try:
+                refuse_cycles(DrainTaskNode(self, drain_task))
+                if permit is not None:
+                    permit.lend()
+                await gate.admitted(slot, answer)
+            finally:
+                del self.at_gate[drain_task]
+        if permit is not None:
+            try:
+                await permit.regain()
+            except BaseException:
+                gate.leave(slot)
+                raise
+
+    def waits_of(self, is_one: Callable[[Inside], bool]) -> list[Wait]:
+        """Return the waits of the calls that are asked for and are not over."""
+        return [
+            wait
+            for wait in list(self.waits)
+            if not wait.call.is_over and is_one(wait.call)
+        ]
+
+    def waits_inside(self, gate: Gate, answer: asyncio.Future[None]) -> Iterable[Wait]:
+        """Return the waits of calls that keep one in the line out of the handler.
+
+        Whoever has been let in is alone: then it is his own.
+        """
+        slots = gate.line_to(answer) or (ALONE,)
+        return self.waits_of(
+            lambda call: call.gate is gate and excludes_any(slots, call.slot)
+        )

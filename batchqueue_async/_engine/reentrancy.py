@@ -6,10 +6,15 @@ returned, so that a task which outlives its handler is outside again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token, copy_context
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.capacity import Permit
+    from batchqueue_async._engine.gate import Gate
+    from batchqueue_async._engine.own_work import OwnWork
 
 R = TypeVar("R")
 
@@ -20,24 +25,40 @@ class Inside:
     It begins when it is made.
     """
 
-    __slots__ = ("_reset", "capacity", "drain_task", "gate", "is_over", "queue")
+    __slots__ = ("_reset", "drain_task", "gate", "is_over", "slot", "work")
 
     def __init__(
         self,
-        queue: object,
+        work: OwnWork,
         drain_task: int | None,
-        capacity: object | None,
-        gate: object | None,
+        gate: Gate | None,
+        slot: Hashable,
     ) -> None:
-        self.queue = queue
-        # The gate of the handler that is entered; None for `on_error`.
+        # That of the queue whose handler it is.
+        self.work = work
+        # The gate of the handler that is entered, and as what; None for `on_error`.
         self.gate = gate
-        # The shared drain capacity of which the call holds a permit.
-        self.capacity = capacity
+        self.slot = slot
         # None where no drain task is at work: `on_close`.
         self.drain_task = drain_task
         self.is_over = False
         self._reset: Token[Inside | None] = _inside.set(self)
+
+    @property
+    def permit(self) -> Permit | None:
+        """What its drain task holds for it, where queues share drain tasks."""
+        return None if self.drain_task is None else self.work.permit
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any task or thread of it waits for a queue."""
+        # Again if another thread changed them meanwhile; the first one nearly always
+        # is the call's.
+        while True:
+            try:
+                return any(wait.call is self for wait in self.work.waits)
+            except RuntimeError:
+                continue
 
     def end(self) -> None:
         self.is_over = True
@@ -60,6 +81,19 @@ class Inside:
         self.end()
 
 
+class Beside(Inside):
+    """A call that its drain task does not wait for, unless at the handler's gate.
+
+    That is `on_flush`, which runs on a task of its own.
+    """
+
+    __slots__ = ()
+
+    @property
+    def permit(self) -> None:
+        return None
+
+
 _inside: ContextVar[Inside | None] = ContextVar("inside_handler", default=None)
 
 
@@ -74,10 +108,10 @@ def current_call() -> Inside | None:
     return None if call is None or call.is_over else call
 
 
-def handler_call(queue: object) -> Inside | None:
+def handler_call(work: OwnWork) -> Inside | None:
     """Return the call of one of this queue's handlers that the caller is part of."""
     call = current_call()
-    return call if call is not None and call.queue is queue else None
+    return call if call is not None and call.work is work else None
 
 
 def outside(function: Callable[..., R], *args: object) -> R:

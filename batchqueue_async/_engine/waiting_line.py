@@ -21,14 +21,12 @@ class Waiter:
     in one step, and a partition where nobody waits needs no container.
     """
 
-    __slots__ = ("ahead", "behind", "drain_task", "granted", "line", "wants")
+    __slots__ = ("ahead", "behind", "granted", "line", "wants")
 
-    def __init__(self, wants: int, drain_task: int | None) -> None:
+    def __init__(self, wants: int) -> None:
         # Slots that it has not filled yet, and those of them that are reserved for it.
         self.wants = wants
         self.granted = 0
-        # The drain task whose handler waits; None for producers outside of handlers.
-        self.drain_task = drain_task
         # Where it waits, between whom; the line alone changes these.
         self.line: WaitingLine | None = None
         self.ahead: Waiter | None = None
@@ -57,10 +55,9 @@ class LoopWaiter(Waiter):
         self,
         loop: asyncio.AbstractEventLoop,
         wants: int,
-        drain_task: int | None,
         is_shared: Callable[[], bool],
     ) -> None:
-        super().__init__(wants, drain_task)
+        super().__init__(wants)
         # Whether other threads may wake it. Asking which loop runs here is a system
         # call on Python 3.11, so that is done only if there may be more than one.
         self._is_shared = is_shared
@@ -95,15 +92,13 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("_last", "_of_handlers", "_unserved", "head", "reserved", "wanted")
+    __slots__ = ("_last", "_unserved", "head", "reserved", "wanted")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
         self._last: Waiter | None = None
         # The first one that lacks slots: all before it have what they want.
         self._unserved: Waiter | None = None
-        # How many handlers of each drain task wait; None where none ever did.
-        self._of_handlers: dict[int, int] | None = None
         self.reserved = 0
         self.wanted = 0
 
@@ -122,13 +117,11 @@ class WaitingLine:
         """Whether somebody waits for a slot that only a take can free."""
         return self.wanted > self.reserved
 
-    def has_handler_of(self, drain_task: int) -> bool:
-        """Whether a handler of this drain task is one of those who wait."""
-        return bool(self._of_handlers and self._of_handlers.get(drain_task))
+    def may_finish(self, waiter: Waiter) -> bool:
+        """Whether it is the waiter's turn, with slots for all that it wants."""
+        return waiter.granted >= waiter.wants and self.head is waiter
 
     def join(self, waiter: Waiter) -> None:
-        if waiter.drain_task is not None:
-            self._count_handler(waiter.drain_task, 1)
         self.wanted += waiter.wants
         last = self._last
         waiter.line = self
@@ -159,8 +152,6 @@ class WaitingLine:
     def filled(self, waiter: Waiter, count: int) -> None:
         """The waiter at the head has filled `count` of its slots."""
         is_done = count == waiter.wants
-        if is_done and waiter.drain_task is not None:
-            self._count_handler(waiter.drain_task, -1)
         waiter.granted -= count
         waiter.wants -= count
         self.reserved -= count
@@ -178,8 +169,6 @@ class WaitingLine:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
         if waiter.line is not self:
             return
-        if waiter.drain_task is not None:
-            self._count_handler(waiter.drain_task, -1)
         self.reserved -= waiter.granted
         self.wanted -= waiter.wants
         waiter.granted = 0
@@ -200,12 +189,6 @@ class WaitingLine:
     def wake_all(self) -> None:
         for waiter in self:
             waiter.wake()
-
-    def _count_handler(self, drain_task: int, more: int) -> None:
-        if self._of_handlers is None:
-            self._of_handlers = {}
-        count = self._of_handlers.get(drain_task, 0) + more
-        self._of_handlers[drain_task] = count
 
     def _wake_head(self) -> None:
         # A waiter may have woken before its turn and gone back to sleep.

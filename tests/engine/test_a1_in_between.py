@@ -71,7 +71,7 @@ class InLine(Waiter):
     """A producer that waits, and somebody who puts in when it is woken."""
 
     def __init__(self, partition: Partition[int]) -> None:
-        super().__init__(2, None)
+        super().__init__(2)
         self._partition = partition
 
     def wake(self) -> None:
@@ -91,7 +91,7 @@ def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> Non
 
 async def test_a_wake_up_before_the_wait_counts_once() -> None:
     """A shutdown may begin after its producer's last look."""
-    waiter = LoopWaiter(asyncio.get_running_loop(), 1, None, lambda: False)
+    waiter = LoopWaiter(asyncio.get_running_loop(), 1, lambda: False)
     waiter.wake()
     await waiter.wait()
     with pytest.raises(TimeoutError):

@@ -34,7 +34,7 @@ class Asleep(Waiter):
     """A producer that holds slots, and has not filled them yet."""
 
     def __init__(self) -> None:
-        super().__init__(1, None)
+        super().__init__(1)
 
     def wake(self) -> None:
         """Its step comes later."""

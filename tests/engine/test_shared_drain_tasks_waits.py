@@ -85,7 +85,7 @@ class TestHandlersThatWait:
             caller.others = [other]
             assert await one.produce("go")
             await until(lambda: caller.outcomes)
-            assert caller.outcomes == [WouldDeadlock]
+            assert caller.outcomes == ["went on"]
 
     @every_act
     async def test_another_permit_is_free(self, act: Act) -> None:
@@ -98,7 +98,7 @@ class TestHandlersThatWait:
 
     @every_act
     async def test_all_permits_are_held_by_those_who_wait(self, act: Act) -> None:
-        """The last one learns it; then the others go on."""
+        """They lend theirs, so nobody is refused."""
         callers = [Caller(act) for _ in range(3)]
         async with sharing(3, *callers, swallow, buffer_size=2) as queues:
             for caller in callers:
@@ -107,8 +107,7 @@ class TestHandlersThatWait:
                 assert queue.produce_nowait("go")
             await until(lambda: all(each.outcomes for each in callers))
             outcomes = [outcome for each in callers for outcome in each.outcomes]
-            assert WouldDeadlock in outcomes
-            assert TimeoutError not in outcomes
+            assert outcomes == ["went on"] * 3
 
     @every_act
     async def test_a_queue_on_other_drain_tasks_is_waited_for(self, act: Act) -> None:

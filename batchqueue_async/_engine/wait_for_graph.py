@@ -1,0 +1,389 @@
+"""The wait-for graph of handlers: who waits for whom, so that nobody waits for himself.
+
+A handler's call waits for drain tasks: that they make room, settle items, or end. A
+drain task waits for the call that it runs, or at a handler's gate for those inside.
+Everybody needs all that he waits for, so a cycle would last for ever. One that a call
+would close is refused at once; where another step closes it (a drain task comes to a
+gate), a call that waits already is refused.
+
+What time resolves is no edge: retries, naps, linger, slow handlers, and permits, since
+whoever waits has lent his.
+
+The queues may be on the loops of several threads, and there is no lock. Everybody notes
+his own wait first and looks around then, so at least one of those who close a cycle
+together sees it. What others may change is read in one step, or copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from batchqueue_async._engine.gate import Gate
+from batchqueue_async._engine.reentrancy import Beside, Inside
+from batchqueue_async._policies.errors import WouldDeadlock
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.own_work import OwnWork
+    from batchqueue_async._engine.partition import Partition
+
+
+class Node(Protocol):
+    """What a call may wait for."""
+
+    def waits(self) -> Iterable[Wait]:
+        """Return the waits of the calls that it can't go on before."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTaskNode:
+    """A drain task of a queue; without a number, who calls `on_close` at its end."""
+
+    work: OwnWork
+    drain_task: int | None
+
+    def waits(self) -> Iterable[Wait]:
+        at_gate = self.work.at_gate.get(self.drain_task)
+        if at_gate is not None:
+            return self.work.waits_inside(*at_gate)
+        return self.work.waits_of(
+            lambda call: (
+                call.drain_task == self.drain_task and not isinstance(call, Beside)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OnFlushNode:
+    """A call of `on_flush`, from its place in the handler's line to its end."""
+
+    work: OwnWork
+    gate: Gate
+    answer: asyncio.Future[None]
+    task: asyncio.Task[Any]
+
+    def waits(self) -> Iterable[Wait]:
+        if self.task.done():
+            return ()
+        return self.work.waits_inside(self.gate, self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class OnFlushesNode:
+    """All calls of `on_flush` of a queue, for which its end waits."""
+
+    work: OwnWork
+
+    def waits(self) -> Iterable[Wait]:
+        return self.work.waits_of(lambda call: isinstance(call, Beside))
+
+
+class Wait(ABC):
+    """One wait of a handler's call, from `begin` to `end`.
+
+    Meanwhile the call's drain task lends its permit, if it needs one for its cycles.
+    Used as `async with wait`, it is over afterwards; whoever is cancelled goes on at
+    once, and his drain task sees to the permit.
+    """
+
+    __slots__ = ("_loop", "call", "refusal")
+
+    def __init__(self, call: Inside) -> None:
+        self.call = call
+        # Set while it waits, where a step of somebody else's closed a cycle.
+        self.refusal: WouldDeadlock | None = None
+        # None where a thread waits that has no loop.
+        self._loop = asyncio._get_running_loop()  # noqa: SLF001
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+        if error is None or isinstance(error, WouldDeadlock):
+            await self.over()
+
+    @abstractmethod
+    def targets(self) -> Collection[Node]:
+        """Return what it waits for now: nothing once it is served, or refused."""
+
+    @abstractmethod
+    def needs(self, partition: Partition[Any]) -> bool:
+        """Whether it waits until somebody takes from this partition."""
+
+    @abstractmethod
+    def _describe(self) -> str: ...
+
+    @abstractmethod
+    def _wake(self) -> None: ...
+
+    def begin(self) -> None:
+        """Wait from now on, for what `targets` says, which may be more than before.
+
+        Raises:
+            WouldDeadlock: It would wait for the call that it is part of.
+        """
+        self.note()
+        if self._closes_cycle():
+            raise self._error()
+        if (permit := self.call.permit) is not None:
+            permit.look(self.call)
+
+    def note(self) -> None:
+        """Let others see that the call is about to wait."""
+        self.call.work.waits[self] = None
+
+    def end(self) -> None:
+        """Wait no longer; the permit is asked for if the call waits for nothing else.
+
+        Harmless where it has not begun, or has ended.
+        """
+        if self.call.work.waits.pop(self, self) is None and (
+            (permit := self.call.permit) is not None
+        ):
+            permit.look(self.call)
+
+    async def over(self) -> None:
+        """End it, and have the permit back before the call goes on."""
+        loop = asyncio.get_running_loop()
+        is_back = loop.create_future()
+
+        def tell() -> None:
+            if not is_back.done():
+                is_back.set_result(None)
+
+        self.when_over(lambda: _on(loop, tell))
+        await is_back
+
+    def when_over(self, tell: Callable[[], None]) -> None:
+        """End it, and call `tell` on some thread when the call may go on."""
+        self.end()
+        permit = self.call.permit
+        if permit is None:
+            tell()
+        else:
+            permit.when_back(self.call, tell)
+
+    def check(self) -> None:
+        """Raise what refused it, if anything did."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def refuse(self) -> None:
+        """Let it end with `WouldDeadlock`, from any thread."""
+        self.refusal = self._error()
+        _on(self._loop, self._wake)
+
+    def _closes_cycle(self) -> bool:
+        return find(self.targets(), lambda each: each.call is self.call) is not None
+
+    def _error(self) -> WouldDeadlock:
+        name = self.call.work.name
+        return WouldDeadlock(
+            f"a handler of {name!r} would wait for itself: {self._describe()} before "
+            "it returns"
+        )
+
+
+class RoomWait(Wait):
+    """A producer in a handler waits for room in a partition."""
+
+    __slots__ = ("_partition", "_waiter", "_work")
+
+    def __init__(
+        self, call: Inside, work: OwnWork, partition: Partition[Any], waiter: Producer
+    ) -> None:
+        super().__init__(call)
+        self._work = work
+        self._partition = partition
+        self._waiter = waiter
+
+    def targets(self) -> Collection[Node]:
+        if not self.needs(self._partition):
+            return ()
+        return (DrainTaskNode(self._work, self._owner),)
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        # One that has been served and has only not run since blocks nobody: a chain of
+        # queues goes on then.
+        return (
+            partition is self._partition
+            and self._waiter.wants > self._waiter.granted
+            and not partition.is_closed
+            and self.refusal is None
+        )
+
+    def end(self) -> None:
+        key = self.call, self._partition
+        if self.call.work.rooms.get(key) is self:
+            self.call.work.rooms.pop(key, None)
+        super().end()
+
+    def _closes_cycle(self) -> bool:
+        if self.call.work is self._work and self.call.drain_task == self._owner:
+            # `on_flush`, too: the owner will stand at its gate with the next batch.
+            return bool(self.targets())
+        key = self.call, self._partition
+        known = self.call.work.rooms.get(key)
+        # Having looked once is enough: whatever closes a cycle later looks by itself.
+        if known is not None and known.needs(self._partition):
+            # Of thousands of tasks of one handler that wait here only one has to look.
+            return False
+        self.call.work.rooms[key] = self
+        return super()._closes_cycle()
+
+    @property
+    def _owner(self) -> int:
+        return self._work.ownership.last_owner(self._partition.index)
+
+    def _describe(self) -> str:
+        return (
+            f"nobody makes room in partition {self._partition.index} of "
+            f"{self._work.name!r}"
+        )
+
+    def _wake(self) -> None:
+        self._waiter.wake()
+
+
+class Producer(Protocol):
+    """What a `RoomWait` asks of a waiter in line."""
+
+    wants: int
+    granted: int
+
+    def wake(self) -> None:
+        """Let the producer look again."""
+
+
+class CallWait(Wait):
+    """A handler awaits a future on a loop; what else it needs, subclasses know."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self, call: Inside) -> None:
+        super().__init__(call)
+        self._refused: asyncio.Future[None]
+        self._refused = asyncio.get_running_loop().create_future()
+
+    async def until(self, done: asyncio.Future[Any]) -> None:
+        """Wait for it; a cancelled wait leaves it alone.
+
+        Raises:
+            WouldDeadlock: Somebody closed a cycle in the meantime.
+        """
+        await asyncio.wait({done, self._refused}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            self.check()
+
+    def _wake(self) -> None:
+        if not self._refused.done():
+            self._refused.set_result(None)
+
+
+class FlushWait(CallWait):
+    """A handler waits until what it saw in some partitions is settled."""
+
+    __slots__ = ("_work", "hooks", "partitions", "watcher")
+
+    def __init__(self, call: Inside, work: OwnWork, watcher: Any) -> None:  # noqa: ANN401
+        super().__init__(call)
+        self._work = work
+        self.watcher = watcher
+        self.partitions: Sequence[Partition[Any]] = ()
+        # The calls of `on_flush` that it waits for afterwards.
+        self.hooks: Sequence[OnFlushNode] = ()
+
+    def targets(self) -> Collection[Node]:
+        if self.refusal is not None:
+            return ()
+        last_owner = self._work.ownership.last_owner
+        owners = {
+            last_owner(each.index) for each in self.partitions if self.needs(each)
+        }
+        hooks = [each for each in self.hooks if not each.task.done()]
+        return [*(DrainTaskNode(self._work, each) for each in owners), *hooks]
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        return self.refusal is None and partition.accounts.is_watched_by(self.watcher)
+
+    def _describe(self) -> str:
+        return f"a flush of {self._work.name!r} does not end"
+
+
+class EndWait(CallWait):
+    """A handler waits until a queue, which closes, has ended."""
+
+    __slots__ = ("_has_ended", "_work")
+
+    def __init__(
+        self, call: Inside, work: OwnWork, has_ended: Callable[[], bool]
+    ) -> None:
+        super().__init__(call)
+        self._work = work
+        self._has_ended = has_ended
+
+    def targets(self) -> Collection[Node]:
+        if self.refusal is not None or self._has_ended():
+            return ()
+        return end_of(self._work)
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        # Whoever takes from it: all drain tasks have to end.
+        return False
+
+    def _describe(self) -> str:
+        return f"{self._work.name!r}, which goes on closing, does not end"
+
+
+def end_of(work: OwnWork) -> Collection[Node]:
+    """Return what the end of a queue waits for."""
+    drain_tasks = (*range(work.ownership.drain_tasks), None)
+    return [*(DrainTaskNode(work, each) for each in drain_tasks), OnFlushesNode(work)]
+
+
+def find(start: Iterable[Node], matches: Callable[[Wait], bool]) -> Wait | None:
+    """Return a wait that one of these nodes needs, perhaps by way of others."""
+    seen: set[Node] = set()
+    ahead = list(start)
+    while ahead:
+        node = ahead.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for wait in node.waits():
+            if matches(wait):
+                return wait
+            ahead.extend(wait.targets())
+    return None
+
+
+def refuse_cycles(node: Node) -> None:
+    """Refuse who waits for this node, and is waited for by it as of now."""
+    while (wait := find((node,), lambda each: node in each.targets())) is not None:
+        wait.refuse()
+
+
+def excludes_any(slots: Iterable[Hashable], slot: Hashable) -> bool:
+    """Whether a call with this slot keeps one with any of those out of its handler."""
+    return any(Gate.excludes(each, slot) for each in slots)
+
+
+def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:
+    if loop is None or asyncio._get_running_loop() is loop:  # noqa: SLF001
+        call()
+        return
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        # It is closed: nobody waits there any more.
+        return
