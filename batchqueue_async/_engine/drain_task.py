@@ -135,8 +135,7 @@ class DrainTask(Generic[T]):
                     now = await self._gather(waiting, started)
                     continue
             else:
-                waiting = self._schedule.waiting()
-            self._nap.has_news = False
+                waiting = self._look()
             until = self._schedule.nap_until(
                 waiting, self.taken.parked.dues(), empty_cycles, self._loop.time()
             )
@@ -245,17 +244,21 @@ class DrainTask(Generic[T]):
         which is a turn, too.
         """
         if items <= 1:
-            waiting = self._schedule.waiting()
+            waiting = self._look()
             if not waiting:
                 return waiting
         self._turn.yields()
         await asyncio.sleep(0)
         self._turn.resumes()
+        return self._look()
+
+    def _look(self) -> list[Partition[T]]:
+        """Return what waits; what comes after this look is news, and ends the nap."""
+        self._nap.has_news = False
         return self._schedule.waiting()
 
     async def _gather(self, waiting: list[Partition[T]], started: float) -> float:
         """Let more gather where that makes batches; returns the time."""
-        self._nap.has_news = False
         now = self._loop.time()
         if not waiting or not self._gathering.pays:
             return now

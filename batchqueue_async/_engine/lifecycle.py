@@ -62,6 +62,7 @@ class Lifecycle(Generic[T]):
         "_queue",
         "_tells_leftovers",
         "delivery",
+        "has_lost_loop",
         "hooks",
         "leftovers",
         "loop",
@@ -95,6 +96,8 @@ class Lifecycle(Generic[T]):
         self._callers = 0
         self.leftovers = Leftovers(self.name, config, self.delivery, self.own_work)
         self._tells_leftovers = False
+        # It ended without a shutdown, because its loop did.
+        self.has_lost_loop = False
         # A manager's, so that it does not keep what its user has shut down.
         self.on_closed: Callable[[], None] | None = None
 
@@ -291,6 +294,7 @@ class Lifecycle(Generic[T]):
 
     async def _give_up(self, crew: Crew[T]) -> int:
         self.state = State.CLOSING
+        self.has_lost_loop = True
         self._layout.close()
         closing = self._closing = self._closing or Closing(self.name)
         closing.end_now()
@@ -305,6 +309,7 @@ class Lifecycle(Generic[T]):
         crew, count = self._crew, None
         if crew is not None and self.state in (State.RUNNING, State.CLOSING):
             self.state = State.CLOSED
+            self.has_lost_loop = True
             self._layout.close()
             for partition in self._layout.partitions:
                 # Who flushes cannot be woken any more.

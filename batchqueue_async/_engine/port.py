@@ -38,7 +38,7 @@ class Port(Generic[T]):
     own_work: OwnWork
     """What the calling handler's own drain task has to do, if a handler calls."""
     is_over: Callable[[], bool]
-    """Whether shutdown has begun."""
+    """Whether shutdown has begun; not where its loop has ended without one."""
     has_ended: Callable[[], bool]
     """Whether shutdown is complete."""
     refuse_fork: Callable[[], None]
@@ -67,7 +67,7 @@ def open_port(
         partitions=layout.partitions,
         runs=intake.runs,
         own_work=lifecycle.own_work,
-        is_over=lambda: lifecycle.is_over,
+        is_over=lambda: lifecycle.is_over and not lifecycle.has_lost_loop,
         has_ended=lambda: lifecycle.state is State.CLOSED,
         refuse_fork=lifecycle.refuse_fork,
         notice=lifecycle.notice,

@@ -68,12 +68,12 @@ async def test_threads_and_tasks_wait_in_one_line() -> None:
     config = BatchQueueConfig[int](buffer_size=2)
     async with BatchQueue("q", config) as queue:
         queue.add_handler(int, handler)
-        bridge, line = SyncBatchQueue(queue), partition_of(queue).line
+        bridge, partition = SyncBatchQueue(queue), partition_of(queue)
         assert await queue.produce(0)
         await asyncio.to_thread(handler.entered.wait, 10)
         assert await queue.produce_many([1, 2]) == 2
         for number in range(0, 12, 2):
-            ahead = len(line)
+            ahead = len(partition.line)
             calls.append(
                 asyncio.wrap_future(
                     in_background(bridge.produce_many, [3 + number, 4 + number])
@@ -81,7 +81,7 @@ async def test_threads_and_tasks_wait_in_one_line() -> None:
                 if number % 4
                 else asyncio.ensure_future(queue.produce_many([3 + number, 4 + number]))
             )
-            await until(lambda ahead=ahead: len(line) > ahead)  # type: ignore[misc]
+            await until(lambda ahead=ahead: len(partition.line) > ahead)  # type: ignore[misc]
         # Whoever does not want to wait comes too late, on the loop or on a thread.
         assert not queue.produce_nowait(99)
         assert not await asyncio.to_thread(bridge.produce, 99, 0)
@@ -145,13 +145,13 @@ async def test_a_thread_that_gives_up_passes_its_slot_to_a_task() -> None:
     started = asyncio.Event()
     async with BatchQueue("q", BatchQueueConfig[int](buffer_size=2)) as queue:
         queue.add_handler(int, consume)
-        bridge, line = SyncBatchQueue(queue), partition_of(queue).line
+        bridge, partition = SyncBatchQueue(queue), partition_of(queue)
         await queue.produce(0)
         await until(lambda: handled)
         await queue.produce_many([1, 2])
 
         async def joined(length: int) -> None:
-            await until(lambda: len(line) >= length)
+            await until(lambda: len(partition.line) >= length)
 
         first = asyncio.create_task(queue.produce(3))
         await joined(1)
