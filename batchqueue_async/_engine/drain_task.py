@@ -46,6 +46,7 @@ class DrainTask(Generic[T]):
         "_max_batch",
         "_nap",
         "_permit",
+        "_repeats",
         "_schedule",
         "_share",
         "busy",
@@ -75,6 +76,7 @@ class DrainTask(Generic[T]):
         self._max_batch = pace.max_batch
         self._schedule = Schedule(share, index, pace)
         self._hooks = work.hooks
+        self._repeats = work.hooks.repeats
         self._permit = work.permit
         self.taken = Taken(work.delivery, index)
         self._loop = asyncio.get_running_loop()
@@ -168,6 +170,8 @@ class DrainTask(Generic[T]):
         self.cycles += found
         if self.taken.is_stopped:
             return found
+        if self._repeats.owed_at <= now:
+            self._repeats.tell(now)
         for registration in self._share.take_retired():
             await self._hooks.close(registration, self.index)
         handlers = self._share.handlers_of(self.index)

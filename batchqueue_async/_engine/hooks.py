@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from batchqueue_async._engine.attempt import attempt
 from batchqueue_async._engine.gate import ALONE
-from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.registration import Hook, Registration
+from batchqueue_async._engine.repeats import Repeats
 
 
 class Hooks:
@@ -24,9 +24,13 @@ class Hooks:
         "_own_work",
         "_shortest_idle",
         "flushing",
+        "repeats",
     )
 
-    def __init__(self, own_work: OwnWork, name: str, shortest_idle: float) -> None:
+    def __init__(
+        self, own_work: OwnWork, name: str, shortest_idle: float, repeats: Repeats
+    ) -> None:
+        self.repeats = repeats
         self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
@@ -136,11 +140,12 @@ class Hooks:
         with self._own_work.inside(drain_task, registration.gate):
             error = await attempt(hook)
         if error is not None:
-            logger.error(
+            self.repeats.error(
                 "%s: %s of %s failed",
                 self._name,
                 name,
                 registration.label,
-                exc_info=error,
+                title=f"{self._name}: {name} of {registration.label} failed",
+                error=error,
             )
         return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
@@ -77,9 +78,11 @@ class Lifecycle(Generic[T]):
         self.state = State.NEW
         self.loop: asyncio.AbstractEventLoop | None = None
         self.own_work = OwnWork(queue, layout.ownership)
-        self.hooks = Hooks(self.own_work, self.name, config.idle.shortest)
+        self.hooks = Hooks(
+            self.own_work, self.name, config.idle.shortest, layout.repeats
+        )
         self.delivery = Delivery(
-            self.own_work, self.name, config, layout.failures, on_release=self.wake
+            self.own_work, self.name, config, layout, on_release=self.wake
         )
         self._crew: Crew[T] | None = None
         self._closing: Closing[T] | None = None
@@ -255,6 +258,7 @@ class Lifecycle(Generic[T]):
         else:
             self._left = left
         await crew.end()
+        self._layout.repeats.tell(math.inf)
         self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
         capacity, self.own_work.capacity = self.own_work.capacity, None

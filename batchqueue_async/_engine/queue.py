@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -245,6 +246,7 @@ class BatchQueue(Generic[T]):
 
     def seal(self) -> None:
         """Let nothing in any more: its loop has ended without its shutdown."""
+        self._layout.repeats.tell(math.inf)
         # Who waits on the loop cannot be woken any more.
         with contextlib.suppress(RuntimeError):
             self._layout.close()

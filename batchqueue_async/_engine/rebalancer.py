@@ -40,6 +40,7 @@ class Rebalancer(Generic[T]):
         self._drain_tasks = drain_tasks
         self._handoffs = Handoffs(layout, drain_tasks, own_work)
         self._loads = layout.loads
+        self._repeats = layout.repeats
         self.rounds = 0
         self.last_round: RebalancingRound | None = None
 
@@ -129,8 +130,10 @@ class Rebalancer(Generic[T]):
             planned = owners if wrong else list(plan)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # noqa: BLE001 - a failing balancer moves nothing
-            logger.exception("%s: %r failed; nothing is moved", self._name, balancer)
+        except BaseException as error:  # noqa: BLE001 - a failing balancer moves nothing
+            title = f"{self._name}: the balancer failed"
+            message = "%s: %r failed; nothing is moved"
+            self._repeats.error(message, self._name, balancer, title=title, error=error)
             return owners
         if wrong:
             logger.error("%s: ignored a plan of %r: %s", self._name, balancer, wrong)

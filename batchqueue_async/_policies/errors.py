@@ -49,8 +49,8 @@ class Failure:
 
     def __str__(self) -> str:
         """Return the outcome, the item and the error, shortened."""
-        subject = "" if self.outcome == "on_flush" else f" {_short(self.item)}"
-        cause = "" if self.error is None else f" ({_short(self.error)})"
+        subject = "" if self.outcome == "on_flush" else f" {short(self.item)}"
+        cause = "" if self.error is None else f" ({short(self.error)})"
         return f"{self.outcome}{subject}{cause}"
 
 
@@ -79,7 +79,7 @@ class DeliveryError(BatchQueueError):
         return f"{self.count} {noun} in queue {self.queue_name!r}{first}"
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     """Return the repr of anything: bounded in length, and never raising."""
     try:
         return _SHORTENER.repr(value)
