@@ -38,6 +38,7 @@ from batchqueue_async._policies.errors import (
     DuplicateQueue,
     Failure,
     InvalidSelection,
+    OmittedItem,
     WouldDeadlock,
 )
 from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
@@ -69,6 +70,7 @@ __all__ = [
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
+    "OmittedItem",
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",

@@ -57,11 +57,6 @@ class Accounts:
     def is_watched(self) -> bool:
         return self.watchers is not None
 
-    @property
-    def settled(self) -> int:
-        """Items that a handler has had, whatever came of it."""
-        return self.handled + self.failed
-
     def take(self, count: int) -> None:
         """Items left the buffer for their handlers."""
         self.taken_out += count

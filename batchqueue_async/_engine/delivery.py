@@ -16,7 +16,7 @@ from batchqueue_async._engine.attempt import (
     own_error,
 )
 from batchqueue_async._engine.batch import Batch
-from batchqueue_async._engine.failure_log import FailureLogs
+from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.registration import Registration
@@ -38,6 +38,7 @@ class Delivery(Generic[T]):
         "_on_error",
         "_on_release",
         "_own_work",
+        "_repeats",
         "_reported",
         "_retry",
         "_timeout",
@@ -48,7 +49,7 @@ class Delivery(Generic[T]):
         own_work: OwnWork,
         name: str,
         config: BatchQueueConfig[T],
-        failures: FailureLogs,
+        layout: Layout[T],
         on_release: Callable[[], None],
     ) -> None:
         self._own_work = own_work
@@ -59,7 +60,8 @@ class Delivery(Generic[T]):
         rebalancing = config.rebalancing
         self._is_timed = rebalancing is not None and rebalancing.measure == "seconds"
         self._on_error = config.on_error
-        self._failures = failures
+        self._failures = layout.failures
+        self._repeats = layout.repeats
         self._on_release = on_release
         # By identity: a metaclass may refuse to be hashed.
         self._reported: dict[int, ref[type]] | None = None
@@ -180,12 +182,14 @@ class Delivery(Generic[T]):
     ) -> None:
         try:
             if self._on_error is None:
-                logger.error(
+                self._repeats.error(
                     "%s: %d items failed in %s",
                     self._name,
                     len(batch),
                     registration.label,
-                    exc_info=error,
+                    title=f"{self._name}: items failed in {registration.label}",
+                    error=error,
+                    items=len(batch),
                 )
             else:
                 if (permit := self._own_work.permit) is not None:
@@ -210,13 +214,15 @@ class Delivery(Generic[T]):
             return
         raised = await attempt(self._on_error, items, error)
         if raised is not None:
-            logger.error(
+            self._repeats.error(
                 "%s: on_error raised %s for %d items that had failed with %s",
                 self._name,
                 reason(raised),
                 len(items),
                 reason(error),
-                exc_info=raised,
+                title=f"{self._name}: on_error raised for items that had failed",
+                error=raised,
+                items=len(items),
             )
 
     def _abandon(self, batch: Batch[T]) -> None:

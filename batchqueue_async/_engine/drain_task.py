@@ -50,6 +50,7 @@ class DrainTask(Generic[T]):
         "_max_batch",
         "_nap",
         "_permit",
+        "_repeats",
         "_schedule",
         "_share",
         "_turn",
@@ -80,6 +81,7 @@ class DrainTask(Generic[T]):
         self._max_batch = pace.max_batch
         self._schedule = Schedule(share, index, pace)
         self._hooks = work.hooks
+        self._repeats = work.hooks.repeats
         self._permit = work.permit
         self._loop = asyncio.get_running_loop()
         self._turn = LoopTurn.of(self._loop)
@@ -209,6 +211,8 @@ class DrainTask(Generic[T]):
         self.cycles += found
         if self.taken.is_stopped:
             return found, items
+        if self._repeats.owed_at <= now:
+            self._repeats.tell(now)
         if retired := self._share.take_retired():
             await self._close(retired)
         handlers = self._share.handlers_of(self.index)

@@ -6,40 +6,63 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import ref
 
-from batchqueue_async._policies.errors import Failure, Outcome
+from batchqueue_async._engine.keeping import estimated_size, forget_locals
+from batchqueue_async._policies.errors import (
+    KEPT_BYTES,
+    KEPT_FAILURES,
+    BatchQueueError,
+    Failure,
+    OmittedItem,
+    Outcome,
+)
+from batchqueue_async._wording import reason
 
-_KEPT = 100
 _UNGUARDED: AbstractContextManager[Any] = nullcontext()
 
 
 class FailureLog:
     """A count and the first hundred failures since the last look.
 
-    The bound also limits what the kept errors keep alive through their frames.
+    Nobody may ever look. So what they keep alive is bounded, too.
     """
 
     __slots__ = (
         "__weakref__",
         "_count",
         "_failures",
+        "_room",
     )
 
     def __init__(self) -> None:
         self._count = 0
+        self._room = KEPT_BYTES
         self._failures: list[Failure] = []
 
     def add(
         self, outcome: Outcome, items: list[Any], error: BaseException | None
     ) -> None:
         self._count += len(items)
-        for item in items[: _KEPT - len(self._failures)]:
-            self._failures.append(Failure(item, error, outcome))
+        most = KEPT_FAILURES - len(self._failures)
+        if most <= 0:
+            return
+        if error is not None and not self._has_room_for(error):
+            error = BatchQueueError(reason(error))
+        for item in items[:most]:
+            kept = item if self._has_room_for(item) else OmittedItem.of(item)
+            self._failures.append(Failure(kept, error, outcome))
 
     def clear(self) -> tuple[int, tuple[Failure, ...]]:
         """Return what was logged, and forget it."""
         count, failures = self._count, tuple(self._failures)
-        self._count, self._failures = 0, []
+        self._count, self._failures, self._room = 0, [], KEPT_BYTES
         return count, failures
+
+    def _has_room_for(self, value: object) -> bool:
+        size = estimated_size(value, self._room)
+        if size > self._room:
+            return False
+        self._room -= size
+        return True
 
 
 class FailureLogs:
@@ -68,6 +91,8 @@ class FailureLogs:
         items: list[Any],
         error: BaseException | None = None,
     ) -> None:
+        if error is not None:
+            forget_locals(error)
         with self.guard:
             # Of a copy: a log may be forgotten at any moment.
             for known in tuple(self._logs):

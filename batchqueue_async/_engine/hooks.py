@@ -14,6 +14,7 @@ from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.registration import Hook, Registration
+from batchqueue_async._engine.repeats import Repeats
 from batchqueue_async._engine.wait_for_graph import OnFlushNode
 
 
@@ -26,9 +27,13 @@ class Hooks:
         "_own_work",
         "_shortest_idle",
         "flushing",
+        "repeats",
     )
 
-    def __init__(self, own_work: OwnWork, name: str, shortest_idle: float) -> None:
+    def __init__(
+        self, own_work: OwnWork, name: str, shortest_idle: float, repeats: Repeats
+    ) -> None:
+        self.repeats = repeats
         self._own_work = own_work
         self._name = name
         self._shortest_idle = shortest_idle
@@ -178,11 +183,12 @@ class Hooks:
     ) -> BaseException | None:
         error = await attempt(hook)
         if error is not None:
-            logger.error(
+            self.repeats.error(
                 "%s: %s of %s failed",
                 self._name,
                 name,
                 registration.label,
-                exc_info=error,
+                title=f"{self._name}: {name} of {registration.label} failed",
+                error=error,
             )
         return error

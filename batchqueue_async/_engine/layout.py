@@ -19,6 +19,7 @@ from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import TypePlacement, placement_for
 from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.repeats import Repeats
 from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
@@ -49,11 +50,13 @@ class Layout(Generic[T]):
         "ownership",
         "partitions",
         "placement",
+        "repeats",
     )
 
     def __init__(self, name: str, config: BatchQueueConfig[T]) -> None:
         self._config = config
         self.failures = FailureLogs()
+        self.repeats = Repeats()
         self._weight = Fraction(0)
         self._guard: AbstractContextManager[Any] | None = None
         self._is_open = False

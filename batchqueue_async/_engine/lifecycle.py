@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
@@ -85,9 +86,11 @@ class Lifecycle(Generic[T]):
         self.state = State.NEW
         self.loop: asyncio.AbstractEventLoop | None = None
         self.own_work = OwnWork(queue, layout.ownership)
-        self.hooks = Hooks(self.own_work, self.name, config.idle.shortest)
+        self.hooks = Hooks(
+            self.own_work, self.name, config.idle.shortest, layout.repeats
+        )
         self.delivery = Delivery(
-            self.own_work, self.name, config, layout.failures, on_release=self.wake
+            self.own_work, self.name, config, layout, on_release=self.wake
         )
         self._crew: Crew[T] | None = None
         self._closing: Closing[T] | None = None
@@ -318,6 +321,7 @@ class Lifecycle(Generic[T]):
             left = leftovers(crew, self._layout.partitions)
             self._layout.failures.add("returned", left)
             self.leftovers.items += left
+            self._layout.repeats.tell(math.inf)
             self.hooks.skip(self._layout.handlers.to_close())
             count = len(self.leftovers.items)
         self.leftovers.tell_after_loop(self._loop_ended(count))
@@ -402,6 +406,7 @@ class Lifecycle(Generic[T]):
 
     async def _end(self, crew: Crew[T]) -> None:
         await crew.end()
+        self._layout.repeats.tell(math.inf)
         self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
         permit, self.own_work.permit = self.own_work.permit, None

@@ -6,30 +6,16 @@ Derived from totals that are kept anyway, so producing costs nothing more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._policies.balancing import Measure
 
+# One partition's totals at one moment: offered, settled, seconds. A plain tuple, since
+# there may be tens of thousands of partitions.
+_Totals = tuple[int, int, float]
 
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """One partition's totals at one moment."""
-
-    offered: int
-    settled: int
-    seconds: float
-
-    def since(self, base: _Totals) -> _Totals:
-        return _Totals(
-            self.offered - base.offered,
-            self.settled - base.settled,
-            self.seconds - base.seconds,
-        )
-
-
-_NOTHING = _Totals(0, 0, 0.0)
+_NOTHING: _Totals = (0, 0, 0.0)
 
 
 class Loads:
@@ -55,31 +41,35 @@ class Loads:
         totals = self._totals()
         # Partitions that are new since then started at zero.
         bases = self._bases + [_NOTHING] * (len(totals) - len(self._bases))
-        return [
-            self._load(total.since(base), total)
-            for total, base in zip(totals, bases, strict=True)
-        ]
+        pairs = zip(totals, bases, strict=True)
+        if not self._in_seconds:
+            return [float(ever[0] - base[0]) for ever, base in pairs]
+        return [_seconds_asked_for(ever, base) for ever, base in pairs]
 
     def reset(self) -> None:
         """Begin a new round."""
         self._bases = self._totals()
 
-    def _load(self, recent: _Totals, ever: _Totals) -> float:
-        if not self._in_seconds:
-            return float(recent.offered)
-        # What an item costs, lately if that is known.
-        known = recent if recent.settled else ever
-        if not known.settled:
-            return recent.seconds
-        # Or what was spent on items that came earlier.
-        return max(recent.seconds, recent.offered * known.seconds / known.settled)
-
     def _totals(self) -> list[_Totals]:
         return [
-            _Totals(
-                partition.accepted + partition.accounts.rejected,
-                partition.accounts.settled,
+            (
+                (accounts := partition.accounts).taken_out
+                + len(partition.items)
+                + accounts.rejected,
+                accounts.handled + accounts.failed,
                 partition.busy,
             )
             for partition in self._partitions
         ]
+
+
+def _seconds_asked_for(ever: _Totals, base: _Totals) -> float:
+    offered, settled, seconds = (
+        now - then for now, then in zip(ever, base, strict=True)
+    )
+    # What an item costs, lately if that is known.
+    known_settled, known_seconds = (settled, seconds) if settled else ever[1:]
+    if not known_settled:
+        return seconds
+    # Or what was spent on items that came earlier.
+    return max(seconds, offered * known_seconds / known_settled)

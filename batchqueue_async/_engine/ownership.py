@@ -33,6 +33,13 @@ class Ownership:
         """Return the drain task, or None in a handoff."""
         return None if partition in self._revoked else self._owners[partition]
 
+    def owners(self) -> list[int | None]:
+        """Return each partition's owner, None for those in a handoff."""
+        owners: list[int | None] = list(self._owners)
+        for partition in self._revoked:
+            owners[partition] = None
+        return owners
+
     def owned_by(self, drain_task: int) -> tuple[int, ...]:
         """Return the indexes of the drain task's partitions, ascending."""
         if self._derived is None:

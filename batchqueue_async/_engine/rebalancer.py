@@ -41,6 +41,7 @@ class Rebalancer(Generic[T]):
         self._drain_tasks = drain_tasks
         self._handoffs = Handoffs(layout, drain_tasks, own_work)
         self._loads = layout.loads
+        self._repeats = layout.repeats
         self.rounds = 0
         self.last_round: RebalancingRound | None = None
 
@@ -130,9 +131,13 @@ class Rebalancer(Generic[T]):
             planned = owners if wrong else list(plan)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # noqa: BLE001 - a failing balancer moves nothing
-            logger.exception(
-                "%s: %s failed; nothing is moved", self._name, shown(balancer)
+        except BaseException as error:  # noqa: BLE001 - a failing balancer moves nothing
+            self._repeats.error(
+                "%s: %s failed; nothing is moved",
+                self._name,
+                shown(balancer),
+                title=f"{self._name}: the balancer failed",
+                error=error,
             )
             return owners
         if wrong:

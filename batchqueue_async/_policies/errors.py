@@ -35,13 +35,47 @@ class InvalidSelection(BatchQueueError, ValueError):
     """A selector returned something that is not the index of a partition."""
 
 
+KEPT_FAILURES = 100
+"""So many failures are kept for one flush; all are counted."""
+KEPT_BYTES = 2**20
+"""So much memory, by an estimate, their items and errors may keep alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedItem:
+    """Stands for a failed item that was too large to be kept for the next `flush`.
+
+    An `on_error` gets every item, whatever its size.
+
+    Attributes:
+        type_name: The qualified name of the item's class.
+    """
+
+    type_name: str
+
+    @classmethod
+    def of(cls, item: object) -> OmittedItem:
+        """Return what stands for the item."""
+        return cls(type(item).__qualname__)
+
+    def __repr__(self) -> str:
+        """Return what it was, and why it is not here."""
+        return f"<{self.type_name}, too large to be kept>"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One accepted item that did not end as handled.
 
+    Failures wait for the next `flush` of the object that flushes, which may never come.
+    So no more than about a megabyte of items and errors is kept, and of an error's
+    traceback the places, without the local variables.
+
     Attributes:
-        item: The item; None if it was an `on_flush` callback that failed.
-        error: What was raised; None where nothing was, as for a dropped item.
+        item: The item; None if it was an `on_flush` callback that failed, and an
+            `OmittedItem` where keeping the item would have exceeded the megabyte.
+        error: What was raised; None where nothing was, as for a dropped item. A
+            `BatchQueueError` with its text, shortened, where it was too large itself.
         outcome: How the item ended.
     """
 
@@ -66,7 +100,7 @@ class DeliveryError(BatchQueueError):
     Attributes:
         queue_name: The queue that was flushed.
         count: How many items (and `on_flush` callbacks) that were.
-        failures: The first of them, fewer than `count` if there were many.
+        failures: The first 100 of them, fewer than `count` if there were more.
     """
 
     def __init__(
