@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +21,7 @@ from batchqueue_async._engine.rolling_partition import RollingPartition
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
-from batchqueue_async._policies.weights import exact_weight
+from batchqueue_async._policies.weights import Exact, exact_weight
 
 T = TypeVar("T")
 
@@ -51,7 +50,7 @@ class Layout(Generic[T]):
     def __init__(self, name: str, config: BatchQueueConfig[T]) -> None:
         self._config = config
         self.failures = FailureLogs()
-        self._weight = Fraction(0)
+        self._weight: Exact = 0
         self._guard: AbstractContextManager[Any] | None = None
         self._is_open = False
         self._clock: Callable[[], float | None] | None = None
@@ -209,7 +208,7 @@ class Layout(Generic[T]):
             return self.placement.routes[registration.item_type].index
         return registration.order % len(self.partitions)
 
-    def _place(self, item_type: type, weight: Fraction) -> None:
+    def _place(self, item_type: type, weight: Exact) -> None:
         if isinstance(self.placement, TypePlacement):
             self.placement.place(item_type, weight)
 

@@ -13,7 +13,7 @@ from batchqueue_async._engine.partition import Partition
 from batchqueue_async._policies.balancing import Measure
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Totals:
     """One partition's totals at one moment."""
 

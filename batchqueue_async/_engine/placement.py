@@ -12,13 +12,13 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers import Handlers
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._policies.errors import InvalidSelection
 from batchqueue_async._policies.selectors import PartitionSelector, by_type, round_robin
+from batchqueue_async._policies.weights import Exact
 
 T = TypeVar("T")
 
@@ -48,9 +48,9 @@ class TypePlacement(Generic[T]):
         self.routes: dict[type, Partition[T]] = {}
         # Threads place types, too, once the queue is shared with them.
         self.guard = _UNGUARDED
-        self._weights: list[Fraction] = []
+        self._weights: list[Exact] = []
         self._types: list[int] = []
-        self._lightest: list[tuple[int, Fraction, int, int]] = []
+        self._lightest: list[tuple[int, Exact, int, int]] = []
 
     @property
     def first(self) -> Partition[T]:
@@ -69,7 +69,7 @@ class TypePlacement(Generic[T]):
                 self._settle(item_type, partition)
         return partition
 
-    def place(self, item_type: type, weight: Fraction = Fraction(0)) -> Partition[T]:
+    def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
         """Return the type's partition for good, and book `weight` more to it."""
         if (sole := self.sole) is not None:
             return self.routes.setdefault(item_type, sole)
@@ -102,11 +102,11 @@ class TypePlacement(Generic[T]):
 
     def _see_growth(self) -> None:
         for index in range(len(self._weights), len(self.partitions)):
-            self._weights.append(Fraction(0))
+            self._weights.append(0)
             self._types.append(0)
             self._push(index)
 
-    def _rank(self, index: int) -> tuple[int, Fraction, int, int]:
+    def _rank(self, index: int) -> tuple[int, Exact, int, int]:
         # Empty ones first; then by weight, and by types where weights are equal.
         types = self._types[index]
         return (min(types, 1), self._weights[index], types, index)

@@ -40,7 +40,7 @@ class Share(Protocol[T]):
         """Return an empty grouping."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Pace:
     """How a drain task batches and naps."""
 

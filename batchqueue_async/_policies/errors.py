@@ -6,6 +6,8 @@ import reprlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from .value import Value
+
 Outcome: TypeAlias = Literal["failed", "dropped", "unhandled", "returned", "on_flush"]
 
 
@@ -33,8 +35,8 @@ class InvalidSelection(BatchQueueError, ValueError):
     """A selector returned something that is not the index of a partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Failure(Value):
     """One accepted item that did not end as handled.
 
     Attributes:

@@ -9,6 +9,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from .validation import require_callable
+from .value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -48,8 +49,8 @@ round_robin: Final = QueueSelector.ROUND_ROBIN
 
 
 # No slots: frozen with slots, `KeySelector[int](...)` raises on Python 3.11.
-@dataclass(frozen=True, repr=False)
-class KeySelector(Generic[T]):
+@dataclass(frozen=True, eq=False, repr=False)
+class KeySelector(Value, Generic[T]):
     """Items with equal keys share a partition; made by `by_key`."""
 
     key: Callable[[T], Hashable]
