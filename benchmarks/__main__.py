@@ -15,6 +15,7 @@ from benchmarks import (
     bridge,
     bridge_cpu,
     bridge_uses,
+    busy_machine,
     closing,
     growth,
     importing,
@@ -57,6 +58,7 @@ def _bridge(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator
         for threads in (1, 4):
             yield bridge.table(threads, name, loop, scale, turns)
     yield bridge_uses.table("asyncio", run["asyncio"], scale, turns)
+    yield busy_machine.table(run["asyncio"], scale, turns)
 
 
 def _latency(

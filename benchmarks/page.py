@@ -47,6 +47,7 @@ HEADINGS = {
     "room": "Little room",
     "bridge": "From threads",
     "bridge uses": "",
+    "busy machine": "",
     "latency": "Latency",
     "lone items": "Lone items",
     "bridge cpu": "",
@@ -79,10 +80,11 @@ here nobody does.
 """
 
 FROM_THREADS = """\
-Producers are threads; the loop runs in one of its own. The last table has one thread,
+Producers are threads; the loop runs in one of its own. The last tables have one thread,
 by how the queue is used: a `consumer=`, one handler, a handler for each of 100 types
 (adaptive partitions, 4 drain tasks), 100 types of which only the base has a handler,
-and `by_key` (100 keys on 4 partitions). Janus and the floor get the same items.
+and `by_key` (100 keys on 4 partitions). Janus and the floor get the same items. In the
+very last one two other processes keep both cores busy.
 """
 
 LATENCY = """\

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from benchmarks import (
     bridge_cpu,
     bridge_uses,
+    busy_machine,
     importing,
     in_loop,
     lone_items,
@@ -21,6 +22,15 @@ def _use(name: str) -> Goal:
         4.0 if by_key else 8.0,
         "times",
         lambda tables: tables["bridge uses/asyncio"].value(f"{name}: janus", "we are"),
+    )
+
+
+def _busy(name: str) -> Goal:
+    return Goal(
+        f"bridge, {name}, beside janus, {busy_machine.BUSY} other busy processes",
+        5.0,
+        "times",
+        lambda tables: tables["busy machine"].value(f"{name}: janus", "we are"),
     )
 
 
@@ -63,6 +73,7 @@ GOALS = [
         also=_per_call,
     ),
     *(_use(name) for name in bridge_uses.NAMES),
+    *(_busy(name) for name in busy_machine.USES),
     Goal(
         "items per batch, of a fast thread's",
         2_000,
