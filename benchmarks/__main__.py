@@ -23,6 +23,7 @@ from benchmarks import (
     latency,
     lone_items,
     machine,
+    original_skew,
     rebalancing_cost,
     room,
     small_batches,
@@ -90,6 +91,7 @@ def _growth(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator
 
 def _rest(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
     yield rebalancing_cost.table(run["asyncio"], scale, turns)
+    yield original_skew.table(run["asyncio"], scale, turns)
     yield closing.table(run["asyncio"], scale, turns)
 
 
