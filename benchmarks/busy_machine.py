@@ -34,7 +34,7 @@ def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
     title = f"From 1 thread, beside {BUSY} busy processes; at most {BOUND:,} items wait"
     empty = Table("busy machine", title, COLUMNS)
     # Everything is disturbed, as it is meant to be: nothing is taken again for that.
-    disturbed = Turns(turns.rounds, turns.is_quick, until=0.0)
+    disturbed = Turns(scale.of(5, 3), turns.is_quick, until=0.0)
     with busy_processes():
         return bridge_uses.compared(empty, uses, loop, scale, disturbed)
 

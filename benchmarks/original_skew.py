@@ -156,7 +156,8 @@ def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
         ],
     )
     settling, seconds = scale.of(4 * INTERVAL, 2 * INTERVAL), scale.of(1.0, 0.6)
-    for what, make in HANDLERS.items():
+    for what in scale.of((AWAITING, COMPUTING), (AWAITING,)):
+        make = HANDLERS[what]
         static, moving = Run(make, None), Run(make, Rebalancing(interval=INTERVAL))
         samples = turns.take(
             {
