@@ -15,6 +15,7 @@ from benchmarks import (
     bridge,
     bridge_cpu,
     bridge_uses,
+    busy_machine,
     closing,
     growth,
     importing,
@@ -22,6 +23,7 @@ from benchmarks import (
     latency,
     lone_items,
     machine,
+    original_skew,
     rebalancing_cost,
     room,
     small_batches,
@@ -57,6 +59,7 @@ def _bridge(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator
         for threads in (1, 4):
             yield bridge.table(threads, name, loop, scale, turns)
     yield bridge_uses.table("asyncio", run["asyncio"], scale, turns)
+    yield busy_machine.table(run["asyncio"], scale, turns)
 
 
 def _latency(
@@ -88,6 +91,7 @@ def _growth(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator
 
 def _rest(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[Table]:
     yield rebalancing_cost.table(run["asyncio"], scale, turns)
+    yield original_skew.table(run["asyncio"], scale, turns)
     yield closing.table(run["asyncio"], scale, turns)
 
 

@@ -31,7 +31,7 @@ def table(
     from_threads = f"{threads} thread{'' if threads == 1 else 's'}"
     title = f"From {from_threads}, 1 type, {loop_name}; at most {BOUND:,} items wait"
     # How threads get in each other's way varies more than all else.
-    rounds = scale.of(15 if loop_name == "asyncio" else 9, turns.rounds)
+    rounds = scale.of(15 if loop_name == "asyncio" else 5, turns.rounds)
     empty = Table(f"bridge/{loop_name}/{threads}", title, COLUMNS)
     return compare(empty, contenders, rate, turns, rounds)
 

@@ -1,6 +1,6 @@
 """One thread's items, by how the queue is used: each use has a path of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -80,10 +80,21 @@ def with_keys(count: int) -> Items:
 
 def table(loop_name: str, loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
     """Compare each use with janus and with the floor, with the same items."""
-    there = {use.name: use for use in uses()}
-    contenders = [one for use in there.values() for one in contenders_of(use, scale)]
     title = f"From 1 thread, by use, {loop_name}; at most {BOUND:,} items wait"
     empty = Table(f"bridge uses/{loop_name}", title, COLUMNS)
+    return compared(empty, uses(), loop, scale, turns)
+
+
+def compared(
+    empty: Table,
+    used: Sequence[Use],
+    loop: LoopFactory,
+    scale: Scale,
+    turns: Turns,
+) -> Table:
+    """Fill the table with these uses."""
+    there = {use.name: use for use in used}
+    contenders = [one for use in used for one in contenders_of(use, scale)]
 
     def rate(contender: Contender) -> float:
         return threads_rate(contender, there[contender.group].items, loop, threads=1)

@@ -73,7 +73,7 @@ def types_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
         for kinds in order
     }
     with measures(configs, loop, scale) as there:
-        found = turns.take(there, warm_up=False, rounds=scale.of(25, 5))
+        found = turns.take(there, warm_up=False, rounds=scale.of(19, 5))
     for kinds in everybody:
         mine = [found[f"{way}, {kinds}"] for way in WAYS]
         base = [found[f"{way}, {BASE}"] for way in WAYS]

@@ -44,7 +44,7 @@ def table(scale: Scale, turns: Turns) -> Table:
                 name: partial(seconds, code, environment)
                 for name, code in programs.items()
             },
-            rounds=scale.of(21, turns.rounds),
+            rounds=scale.of(21, 3),
         )
     found = Table(
         "import",

@@ -29,7 +29,7 @@ def table(
     rate = partial(in_loop_rate, items=items, loop=loop)
     empty = Table(f"in loop/{loop_name}/{kinds}", title, COLUMNS)
     # Short samples, so that what slows the machine down meets both of most pairs.
-    rounds = scale.of(41, turns.rounds) if loop_name == "asyncio" else None
+    rounds = scale.of(31, turns.rounds) if loop_name == "asyncio" else None
     return compare(empty, contenders, rate, turns, rounds)
 
 

@@ -114,7 +114,7 @@ def table(
         {path.name: partial(path.run, loop, rate, seconds) for path in paths},
         warm_up=False,
         # 99th percentiles differ from run to run.
-        rounds=scale.of(19, turns.rounds) if rate == IN_THE_GOALS else None,
+        rounds=scale.of(13, turns.rounds) if rate == IN_THE_GOALS else None,
     )
     found = Table(
         f"latency/{loop_name}/{rate}",
@@ -150,9 +150,9 @@ def seconds_at(rate: int, scale: Scale) -> float:
     """Return how long a sample lasts: rare items take their time."""
     match rate:
         case 10:
-            return scale.of(2.0, 0.2)
+            return scale.of(1.0, 0.2)
         case 1_000:
-            return scale.of(1.0, 0.15)
+            return scale.of(0.8, 0.15)
         case _:
             return scale.of(0.6, 0.1)
 

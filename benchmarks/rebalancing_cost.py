@@ -56,7 +56,7 @@ def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
             opened = ours.batch_queue(config, feed)
             one = Contender(name, "", opened, scale.items(count), chunk=chunk)
             measures[state] = partial(in_loop_rate, one, items, loop)
-        samples = turns.take(measures, rounds=scale.of(31, 5))
+        samples = turns.take(measures, rounds=scale.of(23, 5))
         add(found, name, samples["on"], samples["off"])
     return found
 

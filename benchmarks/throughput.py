@@ -47,6 +47,8 @@ def compare(
     if turns.is_quick:
         near = []
     far = [each for each in there if each not in near or each is _ours(there, each)]
+    if len(near) == len(there):
+        far = []
     beside = _taken(far, rate, turns)
     samples = _taken(near, rate, turns, rounds) or beside
     for each in there:

@@ -119,3 +119,19 @@ def test_importing_it_needs_no_extra() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
+    """Each costs milliseconds at every start: threads of anyio, retries, fractions."""
+    code = (
+        "import sys, asyncio, anyio; before = set(sys.modules); "
+        "import batchqueue_async; "
+        "rare = {'anyio.from_thread', 'anyio.to_thread', 'anyio.lowlevel', 'random', "
+        "'fractions', 'decimal', 'importlib.util', 'ssl', "
+        "'batchqueue_async._engine.rebalancer', 'batchqueue_async._policies.lpt'}; "
+        "print(*sorted(rare & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
-
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typing import TYPE_CHECKING, Any, Self
 
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.manager import BatchQueueManager
@@ -16,6 +13,9 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
 
 
 class LoopThread:
@@ -40,6 +40,11 @@ class LoopThread:
         self._portal: BlockingPortal | None = None
 
     def __enter__(self) -> Self:
+        # A fifth of the time that importing the package would take.
+        import importlib.util  # noqa: PLC0415
+
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415
+
         options = {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
         self._portal = self._exit.enter_context(
             start_blocking_portal("asyncio", options, name=self._name)

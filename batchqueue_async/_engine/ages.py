@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Mark:
     """Items from this position on came at this time, or later."""
 

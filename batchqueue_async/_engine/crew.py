@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.doom import doom
 from batchqueue_async._engine.drain_task import DrainTask, Work
@@ -12,11 +12,13 @@ from batchqueue_async._engine.keeper import Keeper, expect_no_end
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.rebalancer import Rebalancer
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.schedule import Pace
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.selectors import by_type
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.rebalancer import Rebalancer
 
 T = TypeVar("T")
 
@@ -61,6 +63,11 @@ class Crew(Generic[T]):
         self.rebalancer: Rebalancer[T] | None = None
         self.rebalancing: asyncio.Task[None] | None = None
         if config.rebalancing is not None and len(self.drain_tasks) > 1:
+            # Two modules more at the start of a program, for who rebalances.
+            from batchqueue_async._engine.rebalancer import (  # noqa: PLC0415
+                Rebalancer,
+            )
+
             self.rebalancer = Rebalancer(
                 name, config.rebalancing, layout, self.drain_tasks, work.own_work
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, Generic, TypeVar
@@ -161,6 +160,8 @@ class Delivery(Generic[T]):
         if isinstance(error, Unstoppable) or not isinstance(error, retry.retry_on):
             return []
         if batch.attempts < retry.attempts:
+            import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
+
             wait = retry.wait_before(batch.attempts + 1, random.random())
             batch.due = asyncio.get_running_loop().time() + wait
             if batch.give_up_at is None or batch.due <= batch.give_up_at:

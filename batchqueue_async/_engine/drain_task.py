@@ -28,7 +28,7 @@ from batchqueue_async._engine.taken import Taken
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Work(Generic[T]):
     """What a drain task works with."""
 

@@ -22,7 +22,7 @@ from batchqueue_async._engine.partition import Partition
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Move(Generic[T]):
     """One partition's way from one drain task to another."""
 

@@ -6,13 +6,14 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
-
-from anyio import CapacityLimiter, to_thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.registration import consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
+
+if TYPE_CHECKING:
+    from anyio import CapacityLimiter
 
 T = TypeVar("T")
 
@@ -43,6 +44,11 @@ class _InThread:
     """The handler's methods as coroutines; it has the hooks that the handler has."""
 
     def __init__(self, handler: object, consume: Callable[[list[Any]], object]) -> None:
+        # A fifth of the time that importing the package would take.
+        from anyio import CapacityLimiter, to_thread  # noqa: PLC0415
+
+        self._run_sync = to_thread.run_sync
+        self._new_limiter = partial(CapacityLimiter, 1)
         self._limiter: CapacityLimiter | None = None
         self._consume = consume
         name = getattr(handler, "__qualname__", type(handler).__qualname__)
@@ -57,9 +63,9 @@ class _InThread:
 
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
         if self._limiter is None:
-            self._limiter = CapacityLimiter(1)
+            self._limiter = self._new_limiter()
         job = asyncio.ensure_future(
-            to_thread.run_sync(_kept, call, *arguments, limiter=self._limiter)
+            self._run_sync(_kept, call, *arguments, limiter=self._limiter)
         )
         try:
             result, ending = await asyncio.shield(job)

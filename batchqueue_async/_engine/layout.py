@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +25,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.validation import refuse
-from batchqueue_async._policies.weights import exact_weight
+from batchqueue_async._policies.weights import Exact, exact_weight
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class Layout(Generic[T]):
         self._config = config
         self.failures = FailureLogs()
         self.repeats = Repeats()
-        self._weight = Fraction(0)
+        self._weight: Exact = 0
         self._guard: AbstractContextManager[Any] | None = None
         self._is_open = False
         self._clock: Callable[[], float | None] | None = None
@@ -80,7 +79,7 @@ class Layout(Generic[T]):
             if isinstance(config.drain_tasks, SharedDrainTasks)
             else config.drain_tasks.resolve()
         )
-        count = self._count_partitions(Fraction(0))
+        count = self._count_partitions(0)
         if count > MOST_PARTITIONS:
             rule = f"at most {MOST_PARTITIONS} for {self._declared} drain tasks"
             refuse("partitions", rule, count)
@@ -229,11 +228,11 @@ class Layout(Generic[T]):
             return self.placement.place(registration.item_type).index
         return registration.order % len(self.partitions)
 
-    def _place(self, item_type: type, weight: Fraction) -> None:
+    def _place(self, item_type: type, weight: Exact) -> None:
         if isinstance(self.placement, TypePlacement):
             self.placement.place(item_type, weight)
 
-    def _count_partitions(self, weight: Fraction) -> int:
+    def _count_partitions(self, weight: Exact) -> int:
         return self._config.partitions.resolve(self._declared, weight)
 
     def _grow(self, count: int) -> None:

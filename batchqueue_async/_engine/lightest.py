@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from fractions import Fraction
 
-_Rank = tuple[int, Fraction, int, int]
+from batchqueue_async._policies.weights import Exact
+
+_Rank = tuple[int, Exact, int, int]
 
 
 class Lightest:
@@ -14,18 +15,18 @@ class Lightest:
     __slots__ = ("_ranks", "types", "weights")
 
     def __init__(self) -> None:
-        self.weights: list[Fraction] = []
+        self.weights: list[Exact] = []
         self.types: list[int] = []
         self._ranks: list[_Rank] = []
 
     def grow(self, count: int) -> None:
         """Know of so many partitions."""
         for index in range(len(self.types), count):
-            self.weights.append(Fraction(0))
+            self.weights.append(0)
             self.types.append(0)
             self._push(index)
 
-    def book(self, index: int, types: int, weight: Fraction = Fraction(0)) -> None:
+    def book(self, index: int, types: int, weight: Exact = 0) -> None:
         """So many types more, or less, and so much weight are a partition's."""
         self.types[index] += types
         self.weights[index] += weight

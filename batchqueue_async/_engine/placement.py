@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers import Handlers
@@ -26,6 +25,7 @@ from batchqueue_async._policies.selectors import (
     by_type,
     round_robin,
 )
+from batchqueue_async._policies.weights import Exact
 from batchqueue_async._wording import kind_of
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class TypePlacement(Generic[T]):
                 self._settle(item_type, partition)
         return partition
 
-    def place(self, item_type: type, weight: Fraction = Fraction(0)) -> Partition[T]:
+    def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
         """Return the type's partition for good, and book `weight` more to it."""
         if (sole := self.sole) is not None:
             partition = self.routes.setdefault(item_type, sole)

@@ -20,7 +20,7 @@ from batchqueue_async._engine.placement import SelectorPlacement
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Port(Generic[T]):
     """Thread-safe where said; the rest is called on the queue's loop."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from fractions import Fraction
 from typing import Any, cast
 
 from batchqueue_async._engine.gate import TOGETHER, Gate
 from batchqueue_async._policies.handlers import require_handler
+from batchqueue_async._policies.weights import Exact
 
 Consume = Callable[[list[Any]], Awaitable[None] | None]
 Hook = Callable[[], Awaitable[None] | None]
@@ -37,7 +37,7 @@ class Registration:
         handler: object,
         *,
         item_type: type | None = None,
-        weight: Fraction = Fraction(1),
+        weight: Exact = 1,
         order: int = 0,
         slot: Hashable = TOGETHER,
     ) -> None:

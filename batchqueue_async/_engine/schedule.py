@@ -43,7 +43,7 @@ class Share(Protocol[T]):
         """Return an empty grouping."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Pace:
     """How a drain task batches and naps."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from batchqueue_async._policies.value import Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+
+@dataclass(init=False, frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class Totals(Value):
     """What became of items; `accepted` is the sum of all the others but `rejected`."""
 
     accepted: int
@@ -36,7 +38,7 @@ class Totals:
         return self.waiting / self.capacity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PartitionStats(Totals):
     """One partition at one moment."""
 
@@ -46,8 +48,8 @@ class PartitionStats(Totals):
     """The drain task that may take from it, or None while it is in a handoff."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainTaskStats:
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class DrainTaskStats(Value):
     """One drain task at one moment."""
 
     index: int
@@ -63,8 +65,8 @@ class DrainTaskStats:
     items offered to them, or seconds in handlers, as its balancer measures."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalancingRound:
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class RebalancingRound(Value):
     """What the last round of rebalancing found and did."""
 
     number: int
@@ -77,7 +79,7 @@ class RebalancingRound:
     """The same loads under the owners after the round."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class BatchQueueStats(Totals):
     """One queue at one moment: the sums of its partitions, and its drain tasks."""
 

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from .validation import refuse, require_positive
+from .value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class IdleBackoff:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IdleBackoff(Value):
     """Naps that double with each empty cycle, from `shortest` to `longest`.
 
     An arriving item ends a nap early, so `longest` bounds the cost of idling and

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
-from .lpt import lpt_plan
 from .validation import refuse, require_at_least, require_positive
+from .value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +37,8 @@ class DrainBalancer(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class ThroughputBalancer:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ThroughputBalancer(Value):
     """Evens out the number of items: right when all items cost about the same.
 
     Longest processing time first (see `lpt`). It leaves all as it is while the most
@@ -60,8 +60,8 @@ class ThroughputBalancer:
         return _better_plan(loads, owners, drain_tasks, self.skip_below)
 
 
-@dataclass(frozen=True, slots=True)
-class CostBalancer:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CostBalancer(Value):
     """Evens out the time spent in handlers: right when costs per item differ.
 
     It plans in the same way as `ThroughputBalancer`.
@@ -80,8 +80,8 @@ class CostBalancer:
         return _better_plan(loads, owners, drain_tasks, self.skip_below)
 
 
-@dataclass(frozen=True, slots=True)
-class Rebalancing:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rebalancing(Value):
     """How often, and by which plan, partitions change their drain task.
 
     Attributes:
@@ -116,6 +116,8 @@ def _better_plan(
     most, least = max(now), min(now)
     if most == 0 or (least > 0 and most / least < skip_below):
         return None
+    from .lpt import lpt_plan  # noqa: PLC0415 - three modules, for who rebalances
+
     plan = lpt_plan(loads, owners, drain_tasks)
     planned = max(load_sums(loads, plan, drain_tasks))
     return plan if planned < most * (1 - _DRIFT) else None

@@ -23,10 +23,11 @@ from .validation import (
     require_positive,
     require_timeout,
 )
+from .value import Value
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchQueueConfig(Generic[T]):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BatchQueueConfig(Value, Generic[T]):
     """What a queue is declared with; `dataclasses.replace` derives another one.
 
     Attributes:

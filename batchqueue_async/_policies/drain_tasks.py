@@ -14,6 +14,7 @@ from .validation import (
     require_int,
     require_positive,
 )
+from .value import Value
 
 
 class DrainTaskPolicy(ABC):
@@ -45,8 +46,10 @@ class DrainTaskPolicy(ABC):
         """Return the number of drain tasks on this machine: 1 or more."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _Fixed(DrainTaskPolicy):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Fixed(Value, DrainTaskPolicy):
+    """As many as it says."""
+
     n: int
 
     def __post_init__(self) -> None:
@@ -59,8 +62,10 @@ class _Fixed(DrainTaskPolicy):
         return f"DrainTaskPolicy.fixed({self.n})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _CpuCores(DrainTaskPolicy):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _CpuCores(Value, DrainTaskPolicy):
+    """Some for each CPU, and a few more."""
+
     base: int
     multiplier: float
 
@@ -83,8 +88,8 @@ class _CpuCores(DrainTaskPolicy):
         return f"DrainTaskPolicy.cpu_cores_with_base({self.base}, {self.multiplier})"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedDrainTasks:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SharedDrainTasks(Value):
     """Drain capacity that several queues of one manager share.
 
     The first queue that names it creates it and its policy holds; it ends with the

@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 from batchqueue_async._wording import kind_of, reason
 
+from .value import Value
+
 Outcome: TypeAlias = Literal["failed", "dropped", "unhandled", "returned", "on_flush"]
 
 
@@ -41,8 +43,8 @@ KEPT_BYTES = 2**20
 """So much memory, by an estimate, their items and errors may keep alive."""
 
 
-@dataclass(frozen=True, slots=True)
-class OmittedItem:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OmittedItem(Value):
     """Stands for a failed item that was too large to be kept for the next `flush`.
 
     An `on_error` gets every item, whatever its size.
@@ -63,8 +65,8 @@ class OmittedItem:
         return f"<{self.type_name}, too large to be kept>"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Failure(Value):
     """One accepted item that did not end as handled.
 
     Failures wait for the next `flush` of the object that flushes, which may never come.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from .validation import require_int
+from .value import Value
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -61,8 +62,10 @@ class PartitionPolicy(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _Fixed(PartitionPolicy):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Fixed(Value, PartitionPolicy):
+    """As many as it says."""
+
     n: int
 
     def __post_init__(self) -> None:
@@ -75,8 +78,10 @@ class _Fixed(PartitionPolicy):
         return f"PartitionPolicy.fixed({self.n})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _PerDrainTask(PartitionPolicy):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _PerDrainTask(Value, PartitionPolicy):
+    """Some for each drain task."""
+
     m: int
 
     def __post_init__(self) -> None:
@@ -89,8 +94,10 @@ class _PerDrainTask(PartitionPolicy):
         return f"PartitionPolicy.per_drain_task({self.m})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class _Adaptive(PartitionPolicy):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Adaptive(Value, PartitionPolicy):
+    """As many as handlers, or about half as many."""
+
     multiplier: int
 
     grows: ClassVar[bool] = True

@@ -12,10 +12,11 @@ from .validation import (
     require_int,
     require_positive,
 )
+from .value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Retry(Value):
     """When a batch whose handler raised is given to it again.
 
     With more than one attempt a handler may see items twice: delivery is at least

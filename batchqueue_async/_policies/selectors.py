@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeV
 from batchqueue_async._wording import shown
 
 from .validation import require_callable
+from .value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -54,8 +55,8 @@ PLAIN_KEYS = frozenset({str, int, bytes})
 
 
 # No slots: frozen with slots, `KeySelector[int](...)` raises on Python 3.11.
-@dataclass(frozen=True, repr=False)
-class KeySelector(Generic[T]):
+@dataclass(frozen=True, eq=False, repr=False)
+class KeySelector(Value, Generic[T]):
     """Items with equal keys share a partition; made by `by_key`."""
 
     key: Callable[[T], Hashable]
