@@ -79,9 +79,3 @@ async def ids(database: Database, table: str) -> list[int]:
     rows = await database.run(f"SELECT id, name FROM {table} ORDER BY id")
     assert all(name == f"n{number}" for number, name in rows)
     return [number for number, _ in rows]
-
-
-def ids_of(table: str, batch: int) -> range:
-    """What a table gets with a batch: numbers that no other pair has."""
-    start = batch * 1_000 + (500 if table == "b" else 0)
-    return range(start, start + 100)

@@ -19,10 +19,15 @@ import asyncpg
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
-from tests.sinks.databases import ids_of
 
 COLUMNS = ("id", "name")
 TABLES = ("a", "b")
+
+
+def ids_of(table: str, batch: int) -> range:
+    """What a table gets with a batch: numbers that no other pair has."""
+    start = batch * 1_000 + (500 if table == "b" else 0)
+    return range(start, start + 100)
 
 
 class Killer:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.databases import Database, Postgres, Sqlite, ids, ids_of
+from tests.sinks.databases import Database, Postgres, Sqlite, ids
+from tests.sinks.killed import ids_of
 
 # On one loop: the programs that are killed have theirs.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
