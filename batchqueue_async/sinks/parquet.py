@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 from anyio import to_thread
 
@@ -21,6 +23,9 @@ from .rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# Of folders that are being deleted; who deletes them may die meanwhile.
+_OVER = "over-"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,6 +47,7 @@ class ParquetEpochSink(Generic[T]):
     large as an epoch, so small epochs make small files, which somebody has to merge one
     day. `directory` must be on a file system where renaming a folder is atomic: a disk
     of the machine, not an object store. Rows wait in memory until a row group is full.
+    A directory is one table: two sinks for it take the same epoch once between them.
 
     Items are record batches of pyarrow; with a `schema` also tuples, lists or mappings
     in its order; anything else with `to_row`, too. Blocking calls run in threads, one
@@ -132,9 +138,13 @@ class ParquetEpochSink(Generic[T]):
     def _begin(self, epoch: Epoch) -> ParquetAttempt:
         staging = self._directory / "_staging"
         staging.mkdir(parents=True, exist_ok=True)
-        # Of attempts that died with their process.
+        # Of attempts that died with their process. One that lives on finds its folder
+        # gone: renamed first, or it could give its name to what is half deleted.
         for left_behind in staging.glob(f"{prefix(epoch)}*"):
-            shutil.rmtree(left_behind, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                left_behind.rename(staging / f"{_OVER}{uuid4().hex}")
+        for over in staging.glob(f"{_OVER}*"):
+            shutil.rmtree(over, ignore_errors=True)
         return ParquetAttempt(
             staging / new_name(epoch), self._row_group, self._compression
         )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+
+from batchqueue_async._wording import kind_of, shown
 
 from .checks import refuse
 from .rows import Row, RowReader
@@ -53,11 +56,12 @@ class RecordBatchReader(Generic[T]):
             return
         if self._schema is None:
             rule = "a record batch, for a sink without a schema"
-            refuse("an item", rule, items[0], TypeError)
+            msg = f"an item must be {rule}, got {kind_of(items[0])}"
+            raise TypeError(msg)
         reader = RowReader(self._schema.names, self._to_row, _no_batches)
         columns = zip(*reader.rows(items), strict=True)
         arrays = [
-            pa.array(column, field.type)
+            _made(field, partial(pa.array, column, field.type))
             for column, field in zip(columns, self._schema, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -65,10 +69,31 @@ class RecordBatchReader(Generic[T]):
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if set(batch.schema.names) != set(schema.names):
-        rule = f"a record batch with the columns {tuple(schema.names)}"
+        rule = f"a record batch with the columns {shown(tuple(schema.names))}"
         refuse("an item", rule, tuple(batch.schema.names))
-    return batch.select(schema.names).cast(schema)
+    columns = batch.select(schema.names).columns
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and not field.nullable:
+            refuse(f"column {field.name}", "without nulls", "null")
+    arrays = [
+        _made(field, partial(column.cast, field.type))
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _made(field: pa.Field, make: Callable[[], pa.Array]) -> pa.Array:
+    """Return the column; what pyarrow says of a bad value would quote it."""
+    try:
+        return make()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        refused = TypeError if isinstance(error, TypeError) else ValueError
+        why = type(error).__name__
+    # Not in the `except`, where the error would be this one's context.
+    msg = f"column {field.name} must be of {field.type}, got a value that isn't ({why})"
+    raise refused(msg)
 
 
 def _no_batches(batch: Mapping[str, Any]) -> Iterable[Row]:
-    refuse("an item", "a row", batch, TypeError)
+    msg = f"an item must be a row, got {kind_of(batch)}"
+    raise TypeError(msg)

@@ -1,5 +1,6 @@
 """Every store in turn, for the tests of the contract."""
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from batchqueue_async.sinks import EpochSink
 from batchqueue_async.sinks.staged import StagedSink
+from tests.sinks.databases import Database, Postgres, Sqlite, postgres_database
 from tests.sinks.places import ParquetPlace, Place, make_postgres_place
 from tests.sinks.stores import (
     ParquetStore,
@@ -74,3 +76,25 @@ async def open_sink(place: Place) -> AsyncIterator[NewStagedSink]:
     yield make
     for sink in made:
         await sink.close()
+
+
+@pytest.fixture
+async def postgres(postgres_dsn: str) -> AsyncIterator[Postgres]:
+    """An empty database."""
+    async with postgres_database(postgres_dsn) as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Database]:
+    """A database with the tables `a` and `b`, of the columns of `Store`."""
+    async with contextlib.AsyncExitStack() as stack:
+        made: Database = Sqlite(tmp_path / "store.db")
+        if request.param == "postgres":
+            server = request.getfixturevalue("postgres_dsn")
+            made = await stack.enter_async_context(postgres_database(server))
+        for table in ("a", "b"):
+            await made.run(f"CREATE TABLE {table} (id BIGINT, name TEXT)")
+        yield made

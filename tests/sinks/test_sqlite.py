@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pyarrow as pa
 import pytest
 
@@ -132,6 +133,57 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
             SqliteEpochSink(
                 **{"path": tmp_path, "table": "t", "columns": ("a",), **arguments}
             )
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "nan",
+    [NAN, numpy.float64(NAN), numpy.float32(NAN)],
+    ids=["float", "float64", "float32"],
+)
+@pytest.mark.parametrize("kind", ["tuple", "mapping", "record batch"])
+async def test_a_nan_is_refused_by_its_column(
+    tmp_path: Path, nan: float, kind: str
+) -> None:
+    """SQLite would keep NULL in its place."""
+    path = created(tmp_path / "db", "id INTEGER, price REAL")
+    item: Any = (1, nan)
+    if kind == "mapping":
+        item = {"id": 1, "price": nan}
+    elif kind == "record batch":
+        item = pa.RecordBatch.from_pydict({"id": [1], "price": [float(nan)]})
+
+    with pytest.raises(ValueError, match="column price must be a number or None, got"):
+        await delivered(
+            SqliteEpochSink(path, "items", ("id", "price")), FIRST, [(0, 1.5), item]
+        )
+    assert content(path) == []
+
+
+async def test_a_nan_becomes_null_for_who_wants_it(tmp_path: Path) -> None:
+    path = created(tmp_path / "db", "id INTEGER, price REAL")
+    rows = [(1, NAN), (2, None), (3, 1.5), (4, numpy.float64(NAN)), (5, float("inf"))]
+    sink = SqliteEpochSink[Any](path, "items", ("id", "price"), nan_as_null=True)
+    await delivered(sink, FIRST, rows)
+
+    assert content(path) == [
+        (1, None),
+        (2, None),
+        (3, 1.5),
+        (4, None),
+        (5, float("inf")),
+    ]
+
+
+async def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    """SQLite takes them for bytes, and says nothing."""
+    path = created(tmp_path / "db", "id INTEGER, price REAL")
+    row = (numpy.int64(7), numpy.float32(1.5))
+    await delivered(SqliteEpochSink(path, "items", ("id", "price")), FIRST, [row])
+
+    assert content(path) == [(7, 1.5)]
 
 
 DYING = """

@@ -1,0 +1,237 @@
+"""A PostgreSQL server that stands still is given up, and what it held is exact."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from batchqueue_async.sinks import (
+    Epoch,
+    postgres_attempts,
+    postgres_limits,
+    postgres_pool,
+)
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from tests.sinks.databases import Postgres, deliver, ids
+from tests.sinks.places import EPOCH, attempt, batch, sealed
+from tests.sinks.stores import COLUMNS, connected
+from tests.support.postgres import Server, find_binaries, server
+
+# On one loop: what is waited for is the server, and that takes its time.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+FIRST = Epoch("query", 0)
+# Bounds a test whose sink waits for ever. What a sink takes is 20 s at most: the limit,
+# and some seconds each for what it tries before it gives a connection up.
+FOR_EVER = 45
+LIMIT = 1.0
+
+
+@pytest.fixture(autouse=True)
+def short_parting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait half a second, not five, for what a server does at once if it works."""
+    for module in (postgres_limits, postgres_pool, postgres_attempts):
+        monkeypatch.setattr(module, "PARTING", 0.5)
+
+
+@pytest.fixture
+async def table(postgres: Postgres) -> Postgres:
+    """A database with a table for both kinds of sinks."""
+    await postgres.run("CREATE TABLE t (id BIGINT, name TEXT, word TEXT)")
+    return postgres
+
+
+def epoch_sink(database: Postgres, **settings: Any) -> PostgresEpochSink[Any]:  # noqa: ANN401
+    settings = {"statement_timeout": LIMIT, **settings}
+    return PostgresEpochSink(database.dsn, "t", COLUMNS, **settings)
+
+
+async def backends(database: Postgres) -> list[int]:
+    """The processes that serve the sinks' connections."""
+    async with connected(database.server) as connection:
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = $1"
+        found = await connection.fetch(query, database.name)
+    return [row["pid"] for row in found]
+
+
+@contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def locked(database: Postgres) -> AsyncIterator[None]:
+    """Let nobody write to the table."""
+    async with connected(database.dsn) as connection, connection.transaction():
+        await connection.execute("LOCK TABLE t IN SHARE MODE")
+        yield
+
+
+async def waits_for_lock(database: Postgres) -> list[int]:
+    query = """SELECT pid FROM pg_stat_activity
+        WHERE datname = $1 AND wait_event_type = 'Lock'"""
+    async with connected(database.server) as connection:
+        while not (found := await connection.fetch(query, database.name)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return [row["pid"] for row in found]
+
+
+async def test_a_commit_to_a_frozen_server_ends(table: Postgres) -> None:
+    sink = epoch_sink(table)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1, "n1")])
+    async with asyncio.timeout(FOR_EVER):
+        said = r"within 1 s \(statement_timeout\)"
+        with frozen(await backends(table)), pytest.raises(TimeoutError, match=said):
+            await sink.commit(FIRST)
+        assert not await sink.is_committed(FIRST)
+        await deliver(sink, FIRST, 1)
+    assert await ids(table, "t") == [1]
+
+
+async def test_a_commit_that_is_frozen_in_the_middle_ends(table: Postgres) -> None:
+    sink = epoch_sink(table, statement_timeout=3.0)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1, "n1")])
+    async with asyncio.timeout(FOR_EVER):
+        async with locked(table):
+            committing = asyncio.ensure_future(sink.commit(FIRST))
+            frozen_ones = frozen(await waits_for_lock(table))
+            frozen_ones.__enter__()
+        try:
+            with pytest.raises(TimeoutError):
+                await committing
+        finally:
+            frozen_ones.__exit__(None, None, None)
+        # What it was in the middle of is undone, so the epoch can come again.
+        await deliver(sink, FIRST, 1)
+    assert await ids(table, "t") == [1]
+
+
+async def test_the_server_ends_a_statement_that_takes_too_long(table: Postgres) -> None:
+    sink = epoch_sink(table)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1, "n1")])
+    async with asyncio.timeout(FOR_EVER):
+        async with locked(table):
+            with pytest.raises(asyncpg.QueryCanceledError, match="statement timeout"):
+                await sink.commit(FIRST)
+        await sink.commit(FIRST)
+    assert await ids(table, "t") == [1]
+    await sink.close()
+
+
+async def test_a_large_write_to_a_frozen_server_ends(table: Postgres) -> None:
+    """More than the sockets hold: the client has to wait before it has sent all."""
+    sink = epoch_sink(table)
+    await sink.begin(FIRST)
+    rows = [(number, "x" * 5_000) for number in range(4_000)]
+    async with asyncio.timeout(FOR_EVER):
+        writing = asyncio.ensure_future(sink.write(FIRST, rows))
+        await asyncio.sleep(0)
+        with frozen(await backends(table)), pytest.raises(TimeoutError):
+            await writing
+        await sink.commit(FIRST)
+    assert await ids(table, "t") == []
+    await sink.close()
+
+
+@pytest.mark.parametrize("verb", ["begin", "write", "abort", "is_committed", "close"])
+async def test_no_verb_waits_for_a_frozen_server(table: Postgres, verb: str) -> None:
+    sink = epoch_sink(table)
+    await sink.begin(FIRST)
+    await sink.write(FIRST, [(1, "n1")])
+    async with asyncio.timeout(FOR_EVER):
+        with frozen(await backends(table)), contextlib.suppress(TimeoutError):
+            if verb == "write":
+                await sink.write(FIRST, [(2, "n2")])
+            elif verb == "close":
+                await sink.close()
+            else:
+                await getattr(sink, verb)(FIRST)
+        await sink.close()
+
+
+async def test_a_staged_epoch_survives_a_frozen_server(table: Postgres) -> None:
+    sink = PostgresStagedSink(table.dsn, "t", statement_timeout=LIMIT)
+    lost = attempt()
+    await sink.stage(lost, [batch(1)])
+    async with asyncio.timeout(FOR_EVER):
+        with frozen(await backends(table)):
+            with pytest.raises(TimeoutError, match="statement_timeout"):
+                await sink.seal(lost)
+            await sink.abandon(lost)
+            # On connections that are made meanwhile all goes on.
+            token = await sealed(sink, attempt(), 2)
+        async with locked(table):
+            with pytest.raises(asyncpg.QueryCanceledError):
+                await sink.publish(EPOCH, [token])
+        assert await sink.publish(EPOCH, [token])
+    async with connected(table.dsn) as connection:
+        assert await connection.fetchval("SELECT array_agg(id) FROM t") == [2]
+    await sink.close()
+
+
+async def test_staging_to_a_frozen_server_ends(table: Postgres) -> None:
+    sink = PostgresStagedSink(table.dsn, "t", statement_timeout=LIMIT)
+    mine = attempt()
+    await sink.stage(mine, [batch(1)])
+    async with asyncio.timeout(FOR_EVER):
+        with frozen(await backends(table)):
+            with pytest.raises(TimeoutError):
+                await sink.stage(mine, [batch(*range(1_000_000))])
+            await sink.abandon(mine)
+    await sink.close()
+
+
+def family_of(server: Server) -> list[int]:
+    postmaster = (server._home / "data" / "postmaster.pid").read_text().split()[0]
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text()
+    return [int(postmaster), *map(int, children.split())]
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("needs PostgreSQL: no initdb and pg_ctl on this machine")
+    with server(binaries) as made:
+        yield made
+
+
+async def test_a_server_that_is_frozen_as_a_whole_is_given_up(
+    own_server: Server,
+) -> None:
+    async with connected(own_server.dsn) as connection:
+        await connection.execute("CREATE TABLE t (id BIGINT, name TEXT, word TEXT)")
+    sinks: list[Any] = [
+        PostgresEpochSink(
+            own_server.dsn, "t", COLUMNS, patience=LIMIT, statement_timeout=LIMIT
+        ),
+        PostgresStagedSink(own_server.dsn, "t", timeout=LIMIT, statement_timeout=LIMIT),
+    ]
+    assert not await sinks[0].is_committed(FIRST)
+    async with asyncio.timeout(FOR_EVER):
+        with frozen(family_of(own_server)):
+            with pytest.raises(TimeoutError):
+                await sinks[0].is_committed(FIRST)
+            with pytest.raises(TimeoutError):
+                await sinks[1].is_published(FIRST)
+            for sink in sinks:
+                await sink.close()
