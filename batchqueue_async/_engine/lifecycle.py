@@ -263,6 +263,11 @@ class Lifecycle(Generic[T]):
         self._say_unfetched()
         self._tell_closed()
 
+    def pause(self) -> None:
+        """Let no handler be called any more: all tasks of the loop are cancelled."""
+        if self._crew is not None:
+            self._crew.pause()
+
     def go_on(self) -> None:
         """Start what was cancelled again: the loop lives on."""
         if self._crew is not None and self.state is State.RUNNING:
