@@ -44,6 +44,7 @@ class State(Enum):
     RUNNING = "running"
     CLOSING = "closing"
     CLOSED = "closed"
+    LOST = "ended with its loop"
     INHERITED = "inherited by a forked child"
 
 
@@ -101,6 +102,16 @@ class Lifecycle(Generic[T]):
     def is_over(self) -> bool:
         """Whether shutdown has begun, or the queue is not this process's."""
         return self.state not in (State.NEW, State.RUNNING)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether shutdown has begun; not where the loop ended without one."""
+        return self.is_over and self.state is not State.LOST
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.state in (State.CLOSED, State.LOST)
 
     @property
     def drain_tasks(self) -> list[DrainTask[T]]:
@@ -224,7 +235,7 @@ class Lifecycle(Generic[T]):
             return []
         self._callers += 1
         try:
-            with self.own_work.waiting(lambda: self.state is not State.CLOSED):
+            with self.own_work.waiting(lambda: not self.has_ended):
                 await self._closed(crew)
         except BaseException:
             self._callers -= 1
@@ -295,7 +306,8 @@ class Lifecycle(Generic[T]):
         return count
 
     async def _give_up(self, crew: Crew[T]) -> int:
-        self.state = State.CLOSING
+        if self.state is State.RUNNING:
+            self.state = State.LOST
         self._layout.close()
         closing = self._closing = self._closing or Closing(self.name)
         closing.end_now()
@@ -308,8 +320,9 @@ class Lifecycle(Generic[T]):
     def end_after_loop(self) -> int | None:
         """Give up what is left: the loop never runs again."""
         crew, count = self._crew, None
-        if crew is not None and self.state in (State.RUNNING, State.CLOSING):
-            self.state = State.CLOSED
+        if crew is not None and self.state is not State.CLOSED:
+            is_shut_down = self.state is State.CLOSING
+            self.state = State.CLOSED if is_shut_down else State.LOST
             self._layout.close()
             for partition in self._layout.partitions:
                 # Who flushes cannot be woken any more.
@@ -337,7 +350,7 @@ class Lifecycle(Generic[T]):
     def _begin_closing(self, crew: Crew[T]) -> Closing[T]:
         closing = self._closing = self._closing or Closing(self.name)
         task = self._closing_task
-        if self.state is not State.CLOSED and (task is None or task.cancelled()):
+        if not self.has_ended and (task is None or task.cancelled()):
             self.state = State.CLOSING
             self._layout.close()
             body = self._close(crew, closing)
@@ -386,7 +399,8 @@ class Lifecycle(Generic[T]):
 
     async def _end(self, crew: Crew[T]) -> None:
         await crew.end()
-        self.state = State.CLOSED
+        if self.state is State.CLOSING:
+            self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
         capacity, self.own_work.capacity = self.own_work.capacity, None
         if capacity is not None:
@@ -407,7 +421,7 @@ class Lifecycle(Generic[T]):
 
     def _say_unfetched(self) -> None:
         """Nobody waits for the list of what was left: it must not be silent."""
-        if self.leftovers.items and not self._callers and self.state is State.CLOSED:
+        if self.leftovers.items and not self._callers and self.has_ended:
             logger.error(
                 "%d items of %r were left at shutdown, and nobody waits for them; the "
                 "next call of shutdown returns them",
@@ -417,7 +431,7 @@ class Lifecycle(Generic[T]):
 
     def _tell_closed(self) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""
-        if self.state is not State.CLOSED:
+        if not self.has_ended:
             return
         if not self.leftovers.items:
             Keeper.of(self.running_loop()).forget(self._queue)
