@@ -115,17 +115,20 @@ class Crew(Generic[T]):
         """Start the tasks again that somebody cancelled, since the loop lives on."""
         self._has_dead = False
         Keeper.of(self._loop).sing()
-        dead = [
-            drain_task
-            for drain_task, task in self.running.items()
-            if task.done() and not drain_task.is_finished
-        ]
-        for drain_task in dead:
-            self._run(drain_task)
+        for drain_task, task in list(self.running.items()):
+            is_dead = task.done() and drain_task.is_dead
+            drain_task.resume()
+            if is_dead:
+                self._run(drain_task)
         if self.rebalancer is not None and self.rebalancing is not None:
             is_closing = any(each.is_closing for each in self.drain_tasks)
             if self.rebalancing.cancelled() and not is_closing:
                 self._rebalance(self.rebalancer)
+
+    def pause(self) -> None:
+        """Let the drain tasks end: all tasks of the loop are being cancelled."""
+        for drain_task in self.drain_tasks:
+            drain_task.pause()
 
     def stop(self) -> None:
         """Deliver nothing more: a deadline has come, or the loop ends."""
@@ -160,11 +163,11 @@ class Crew(Generic[T]):
 
     def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
         self._has_dead = any(
-            task.done() and not (drain_task.is_finished or drain_task.taken.is_stopped)
+            task.done() and drain_task.is_dead
             for drain_task, task in self.running.items()
         )
         is_ending = Keeper.of(self._loop).is_ending
-        if self._has_dead and ended.cancelled() and not is_ending:
+        if self._has_dead and not is_ending and _has_been_cut_short(ended):
             # Else all tasks of the loop are being cancelled. If it lives on, the keeper
             # starts them again, or whoever needs them before.
             self.revive()
@@ -181,6 +184,11 @@ def _lives_on() -> bool:
     # While a loop ends, calls come from callbacks and from tasks that are cancelled.
     task = asyncio.current_task()
     return task is not None and not task.cancelling()
+
+
+def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:
+    # With an error its work is left undone: it would come again.
+    return ended.cancelled() or ended.exception() is None
 
 
 def _log_error(task: asyncio.Task[None]) -> None:

@@ -60,6 +60,7 @@ class DrainTask(Generic[T]):
         "is_closing",
         "is_finished",
         "is_in_cycle",
+        "is_paused",
         "taken",
     )
 
@@ -77,6 +78,8 @@ class DrainTask(Generic[T]):
         self.is_in_cycle = False
         # Whether `run` came to its end by itself, and was not just cancelled.
         self.is_finished = False
+        # Whether it is to end now, and may be run again later.
+        self.is_paused = False
         self._share = share
         self._max_batch = pace.max_batch
         self._schedule = Schedule(share, index, pace)
@@ -98,7 +101,7 @@ class DrainTask(Generic[T]):
         self._turn.join()
         self.taken.was_cut_short = self.taken.is_open
         try:
-            while not self.is_finished:
+            while not (self.is_finished or self.is_paused):
                 try:
                     await self._drain()
                 except asyncio.CancelledError:
@@ -125,8 +128,8 @@ class DrainTask(Generic[T]):
                     # Cut short, it goes on in the next one, before any handoff.
                     if not self.taken.is_open:
                         self._end_cycle()
-            self.is_finished = self.taken.is_stopped or self._has_drained()
-            if self.is_finished:
+            self.is_finished = self._is_over()
+            if self.is_finished or self.is_paused:
                 return
             if found:
                 empty_cycles = 0
@@ -183,7 +186,26 @@ class DrainTask(Generic[T]):
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
+        self.is_paused = False
         self.taken.is_stopped = True
+
+    def pause(self) -> None:
+        """End after the handler call that runs: all tasks of the loop are cancelled.
+
+        A handler that swallows its cancellation would keep the loop from ending.
+        """
+        if not self.taken.is_stopped:
+            self.is_paused = self.taken.is_stopped = True
+
+    def resume(self) -> None:
+        """Undo `pause`: the loop lives on, or the queue is shut down first."""
+        if self.is_paused:
+            self.is_paused = self.taken.is_stopped = False
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether `run` has work left, for when its task has ended."""
+        return not self.is_finished and (self.is_paused or not self.taken.is_stopped)
 
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
@@ -269,7 +291,9 @@ class DrainTask(Generic[T]):
         until = self._schedule.gather_until(waiting, started, now)
         return now if until <= now else await self._nap.sleep(until)
 
-    def _has_drained(self) -> bool:
+    def _is_over(self) -> bool:
+        if self.taken.is_stopped:
+            return not self.is_paused
         if not self.is_closing or self.taken.parked:
             return False
         return not any(

@@ -17,7 +17,7 @@ import atexit
 import contextlib
 import warnings
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -50,18 +50,24 @@ class Kept(Protocol):
     def end_after_loop(self) -> int | None:
         """Do the same when the loop never runs again."""
 
+    def pause(self) -> None:
+        """Let no handler be called any more: all tasks of the loop are cancelled."""
+
     def go_on(self) -> None:
         """Start what was cancelled again: the loop lives on."""
 
 
 class Canary(asyncio.Task[None]):
-    """A task that nobody cancels but those who cancel all."""
+    """A task that nobody cancels but those who cancel all; tells who keeps it."""
 
     is_stray = False
     """Whether it was cancelled from inside of its loop, which may live on."""
+    on_cancel: Callable[[], None] = staticmethod(lambda: None)
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ANN401 - as in Task
         self.is_stray = self.get_loop().is_running()
+        if not self.done():
+            self.on_cancel()
         return super().cancel(msg)
 
 
@@ -115,6 +121,7 @@ class Keeper:
             canary = outside(
                 partial(Canary, loop=loop, name="batchqueue_async canary"), _sing()
             )
+            canary.on_cancel = self._pause
             canary.add_done_callback(self._canary_ended)
             expect_no_end(canary)
             self._canary = canary
@@ -230,6 +237,10 @@ class Keeper:
                 ResourceWarning,
                 stacklevel=2,
             )
+
+    def _pause(self) -> None:
+        for queue in list(self._queues.values()):
+            queue.pause()
 
     def _canary_ended(self, canary: asyncio.Task[None]) -> None:
         if canary is self._canary and self._canary.is_stray and self._queues:

@@ -46,6 +46,7 @@ class State(Enum):
     RUNNING = "running"
     CLOSING = "closing"
     CLOSED = "closed"
+    LOST = "ended with its loop"
     INHERITED = "inherited by a forked child"
 
 
@@ -63,7 +64,6 @@ class Lifecycle(Generic[T]):
         "_queue",
         "_tells_leftovers",
         "delivery",
-        "has_lost_loop",
         "hooks",
         "leftovers",
         "loop",
@@ -99,8 +99,6 @@ class Lifecycle(Generic[T]):
         self._callers = 0
         self.leftovers = Leftovers(self.name, config, self.delivery, self.own_work)
         self._tells_leftovers = False
-        # It ended without a shutdown, because its loop did.
-        self.has_lost_loop = False
         # A manager's, so that it does not keep what its user has shut down.
         self.on_closed: Callable[[], None] | None = None
 
@@ -108,6 +106,16 @@ class Lifecycle(Generic[T]):
     def is_over(self) -> bool:
         """Whether shutdown has begun, or the queue is not this process's."""
         return self.state not in (State.NEW, State.RUNNING)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether shutdown has begun; not where the loop ended without one."""
+        return self.is_over and self.state is not State.LOST
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.state in (State.CLOSED, State.LOST)
 
     @property
     def drain_tasks(self) -> list[DrainTask[T]]:
@@ -269,6 +277,11 @@ class Lifecycle(Generic[T]):
         self._say_unfetched()
         self._tell_closed()
 
+    def pause(self) -> None:
+        """Let no handler be called any more: all tasks of the loop are cancelled."""
+        if self._crew is not None:
+            self._crew.pause()
+
     def go_on(self) -> None:
         """Start what was cancelled again: the loop lives on."""
         if self._crew is not None and self.state is State.RUNNING:
@@ -296,8 +309,8 @@ class Lifecycle(Generic[T]):
         return count
 
     async def _give_up(self, crew: Crew[T]) -> int:
-        self.state = State.CLOSING
-        self.has_lost_loop = True
+        if self.state is State.RUNNING:
+            self.state = State.LOST
         self._layout.close()
         closing = self._closing = self._closing or Closing(self.name)
         closing.end_now()
@@ -310,9 +323,9 @@ class Lifecycle(Generic[T]):
     def end_after_loop(self) -> int | None:
         """Give up what is left: the loop never runs again."""
         crew, count = self._crew, None
-        if crew is not None and self.state in (State.RUNNING, State.CLOSING):
-            self.state = State.CLOSED
-            self.has_lost_loop = True
+        if crew is not None and self.state is not State.CLOSED:
+            is_shut_down = self.state is State.CLOSING
+            self.state = State.CLOSED if is_shut_down else State.LOST
             self._layout.close()
             for partition in self._layout.partitions:
                 # Who flushes cannot be woken any more.
@@ -341,7 +354,7 @@ class Lifecycle(Generic[T]):
     def _begin_closing(self, crew: Crew[T]) -> Closing[T]:
         closing = self._closing = self._closing or Closing(self.name)
         task = self._closing_task
-        if self.state is not State.CLOSED and (task is None or task.cancelled()):
+        if not self.has_ended and (task is None or task.cancelled()):
             self.state = State.CLOSING
             self._layout.close()
             body = self._close(crew, closing)
@@ -358,7 +371,7 @@ class Lifecycle(Generic[T]):
             self.go_on()
 
     async def _ended(self, crew: Crew[T]) -> None:
-        wait = self.own_work.end(lambda: self.state is State.CLOSED)
+        wait = self.own_work.end(lambda: self.has_ended)
         if wait is None:
             await self._closed(crew, None)
             return
@@ -407,7 +420,8 @@ class Lifecycle(Generic[T]):
     async def _end(self, crew: Crew[T]) -> None:
         await crew.end()
         self._layout.repeats.tell(math.inf)
-        self.state = State.CLOSED
+        if self.state is State.CLOSING:
+            self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
         permit, self.own_work.permit = self.own_work.permit, None
         if permit is not None:
@@ -428,7 +442,7 @@ class Lifecycle(Generic[T]):
 
     def _say_unfetched(self) -> None:
         """Nobody waits for the list of what was left: it must not be silent."""
-        if self.leftovers.items and not self._callers and self.state is State.CLOSED:
+        if self.leftovers.items and not self._callers and self.has_ended:
             logger.error(
                 "%d items of %r were left at shutdown, and nobody waits for them; the "
                 "next call of shutdown returns them",
@@ -438,7 +452,7 @@ class Lifecycle(Generic[T]):
 
     def _tell_closed(self) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""
-        if self.state is not State.CLOSED:
+        if not self.has_ended:
             return
         if not self.leftovers.items:
             Keeper.of(self.running_loop()).forget(self._queue)

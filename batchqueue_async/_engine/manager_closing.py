@@ -96,7 +96,8 @@ class ManagerClosing:
         if self._tells:
             await queue.close(timeout)
         else:
-            self._left.append((queue, await queue.shutdown(timeout)))
+            left = await queue.shutdown(timeout)
+            self._left.append((queue, left))
 
     def _return_lists(self) -> None:
         """Have no list here that nobody is going to take."""

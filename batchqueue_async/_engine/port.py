@@ -67,7 +67,7 @@ def open_port(
         partitions=layout.partitions,
         runs=intake.runs,
         own_work=lifecycle.own_work,
-        is_over=lambda: lifecycle.is_over and not lifecycle.has_lost_loop,
+        is_over=lambda: lifecycle.is_shut_down,
         has_ended=lambda: lifecycle.state is State.CLOSED,
         refuse_fork=lifecycle.refuse_fork,
         notice=lifecycle.notice,

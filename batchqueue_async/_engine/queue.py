@@ -283,6 +283,10 @@ class BatchQueue(Generic[T]):
         """For the keeper: the loop never runs again."""
         return self._lifecycle.end_after_loop()
 
+    def pause(self) -> None:
+        """For the keeper: all tasks of the loop are being cancelled."""
+        self._lifecycle.pause()
+
     def go_on(self) -> None:
         """For the keeper: the loop lives on, although all tasks were cancelled."""
         self._lifecycle.go_on()

@@ -21,6 +21,7 @@ from collections import Counter
 
 from batchqueue_async import BatchQueueManager, SyncBatchQueue
 from tests.stress.memory import Memory
+from tests.stress.soak_ends import Ends
 from tests.stress.soak_lives import Lives
 from tests.stress.soak_queues import QUEUES, Soaked, grow, open_queue
 from tests.stress.soak_work import (
@@ -45,7 +46,10 @@ async def soak(verdict: Verdict) -> None:
     stop = threading.Event()
     async with BatchQueueManager() as manager:
         queues = {name: await open_queue(manager, name, name, SEED) for name in QUEUES}
-        lives = [Lives(manager, f"lives {n}", SEED * 77 + n) for n in (1, 2)]
+        lives: list[Lives | Ends] = [
+            *(Lives(manager, f"lives {n}", SEED * 77 + n) for n in (1, 2)),
+            *(Ends(f"ends {n}", SEED * 99 + n) for n in (1, 2)),
+        ]
         threads = start_threads(list(queues.values()), stop)
         try:
             async with asyncio.TaskGroup() as tasks:

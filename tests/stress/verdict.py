@@ -81,6 +81,7 @@ class Verdict:
             print(f"{name:10}" + "".join(f"{counts[column]:>11}" for column in ENDS))
         total: Counter[str] = sum(self.queues.values(), Counter())
         print(f"queues made, fed and shut down by a deadline: {total['lives']}")
+        print(f"left in cancel scopes and by cancellations: {total['ends']}")
         print(", ".join(f"{bad}: {total[bad]}" for bad in BAD))
         for finding in (*self.examples, *self.errors[:20]):
             print("   ", finding)
