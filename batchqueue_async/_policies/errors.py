@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import reprlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -77,6 +78,21 @@ class DeliveryError(BatchQueueError):
         noun = "failure" if self.count == 1 else "failures"
         first = f"; first: {self.failures[0]}" if self.failures else ""
         return f"{self.count} {noun} in queue {self.queue_name!r}{first}"
+
+
+def with_accepted(error: BaseException, accepted: int) -> None:
+    """Let an error that leaves a bulk verb say how many items were accepted before it.
+
+    It stands in `error.accepted`. A number that is there already is replaced: it is of
+    another call, such as one on another queue inside of the iterable that raised. Never
+    raises itself; a class that refuses the attribute gets the number as a note.
+    """
+    try:
+        # Past a `__setattr__` of its own, such as a frozen dataclass has.
+        BaseException.__setattr__(error, "accepted", accepted)
+    except Exception:  # noqa: BLE001 - a user's class may do anything
+        with contextlib.suppress(Exception):
+            error.add_note(f"accepted: {accepted}")
 
 
 def _short(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import NoReturn
 
 
@@ -32,6 +33,21 @@ def require_positive(field: str, value: object) -> None:
     """Refuse anything but a finite number above zero."""
     if _finite(field, value) <= 0:
         refuse(field, "> 0", value)
+
+
+def require_timeout(field: str, value: object) -> None:
+    """Refuse anything but None, for no limit, or a finite number of seconds >= 0.
+
+    Infinity is refused, too: timers cannot be set to it, and None says the same.
+    """
+    if value is None:
+        return
+    rule = "a number of seconds >= 0, or None for no limit"
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        refuse(field, rule, value, TypeError)
+    # As one comparison: nan is in no range, and a huge int fits into no float.
+    if not 0 <= value <= sys.float_info.max:
+        refuse(field, rule, value)
 
 
 def require_instance(

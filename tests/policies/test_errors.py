@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,6 +15,7 @@ from batchqueue_async._policies.errors import (
     Failure,
     InvalidSelection,
     WouldDeadlock,
+    with_accepted,
 )
 
 
@@ -81,3 +83,35 @@ def test_a_long_or_broken_item_does_not_break_the_message() -> None:
     broken = DeliveryError("q", 1, (Failure(Broken(), None, "returned"),))
     assert len(str(long)) < 300
     assert "Broken" in str(broken)
+
+
+class Slotted(ValueError):
+    __slots__ = ("accepted",)
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+
+
+class Closed(ValueError):
+    @property
+    def accepted(self) -> int:
+        return -1
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), KeyboardInterrupt(), Slotted("x"), Frozen(3)]
+)
+def test_any_error_can_carry_how_many_were_accepted(error: BaseException) -> None:
+    """Also of classes that refuse to be changed; a number of another call goes."""
+    with_accepted(error, 7)
+    with_accepted(error, 5)
+    assert error.accepted == 5  # type: ignore[attr-defined]
+
+
+def test_a_class_that_cannot_carry_the_number_gets_a_note() -> None:
+    """Nothing is raised in place of the error."""
+    error = Closed("x")
+    with_accepted(error, 5)
+    assert error.__notes__ == ["accepted: 5"]
