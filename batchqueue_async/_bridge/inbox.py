@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.forking import disown_after_fork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
@@ -56,6 +57,41 @@ class ThreadWaiter:
         self._signal.clear()
 
 
+class Tally:
+    """How many items of one bulk call are accepted, exact also after a Ctrl-C.
+
+    That may strike after any call. So nothing is added up on the way: what is accepted
+    in line is asked of the waiter, and the rest is noted in single steps.
+    """
+
+    __slots__ = ("_before", "_waiter")
+
+    def __init__(self) -> None:
+        self._before = 0
+        self._waiter: ThreadWaiter | None = None
+
+    @property
+    def accepted(self) -> int:
+        return self._before + (0 if self._waiter is None else self._waiter.accepted)
+
+    def wait(self, waiter: ThreadWaiter) -> None:
+        before = self.accepted
+        self._before, self._waiter = before, waiter
+
+    def offer(self, partition: Partition[T], run: Sequence[T]) -> int:
+        """Offer under the guard, so that nobody else puts or takes meanwhile."""
+        before = self.accepted
+        self._before, self._waiter = before, None
+        position = partition.accepted
+        try:
+            placed = partition.offer(run)
+            self._before = before + placed
+        except BaseException:
+            self._before = before + partition.accepted - position
+            raise
+        return placed
+
+
 class Inbox(Generic[T]):
     """One queue's door for other threads; all its bridges share it."""
 
@@ -66,21 +102,38 @@ class Inbox(Generic[T]):
         self._news: list[Partition[T]] = []
         self._is_posted = False
         self.port.share(self.guard)
+        disown_after_fork(self)
 
-    def put(self, chunk: Sequence[T], timeout: float | None) -> int:
+    def disown(self) -> None:
+        """Free the guard, in a forked child: whoever held it may not exist here."""
+        self.guard.free()
+
+    def put(
+        self,
+        chunk: Sequence[T],
+        timeout: float | None,
+        patience: float,
+        tally: Tally | None = None,
+    ) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
         accepted = 0
         for partition, run in self.port.runs(chunk):
-            accepted += self._put_run(partition, run, until)
+            accepted += self._put_run(partition, run, until, patience, tally)
         return accepted
 
-    def put_one(self, partition: Partition[T], item: T, timeout: float | None) -> bool:
+    def put_one(
+        self,
+        partition: Partition[T],
+        item: T,
+        timeout: float | None,
+        patience: float,
+    ) -> bool:
         """Accept an item whose partition is known; returns whether it was accepted."""
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
-        return self._put_run(partition, (item,), until) == 1
+        return self._put_run(partition, (item,), until, patience, None) == 1
 
     def _refuse_dead(self) -> None:
         self.port.refuse_fork()
@@ -89,10 +142,19 @@ class Inbox(Generic[T]):
             raise BatchQueueError(msg)
 
     def _put_run(
-        self, partition: Partition[T], run: Sequence[T], until: float | None
+        self,
+        partition: Partition[T],
+        run: Sequence[T],
+        until: float | None,
+        patience: float,
+        tally: Tally | None,
     ) -> int:
         try:
-            placed = partition.offer(run)
+            if tally is None:
+                placed = partition.offer(run)
+            else:
+                with self.guard:
+                    placed = tally.offer(partition, run)
             if placed:
                 self.post(partition)
         except BaseException:
@@ -101,7 +163,10 @@ class Inbox(Generic[T]):
             raise
         if placed < len(run):
             if self._may_wait(until):
-                placed += self._wait_and_put(partition, run[placed:], until)
+                waiter = ThreadWaiter(run[placed:], self.port.own_work.drain_task)
+                if tally is not None:
+                    tally.wait(waiter)
+                placed += self._wait_and_put(partition, waiter, until, patience)
             if placed < len(run):
                 partition.reject(len(run) - placed)
         return placed
@@ -148,10 +213,10 @@ class Inbox(Generic[T]):
         for partition in dict.fromkeys(news):
             self.port.notice(partition)
 
-    def vigil(self) -> Vigil:
+    def vigil(self, patience: float) -> Vigil:
         """Return what watches over the loop while a thread waits."""
         name = f"the loop of queue {self.name!r}"
-        return Vigil(self.port.loop, name, BatchQueueError)
+        return Vigil(self.port.loop, name, BatchQueueError, patience)
 
     def _may_wait(self, until: float | None) -> bool:
         if not self.port.waits_when_full:
@@ -168,10 +233,13 @@ class Inbox(Generic[T]):
         return not is_nested
 
     def _wait_and_put(
-        self, partition: Partition[T], chunk: Sequence[T], until: float | None
+        self,
+        partition: Partition[T],
+        waiter: ThreadWaiter,
+        until: float | None,
+        patience: float,
     ) -> int:
-        waiter = ThreadWaiter(chunk, self.port.own_work.drain_task)
-        vigil = self.vigil()
+        vigil = self.vigil(patience)
         failure: BatchQueueError | None = None
         try:
             partition.wait_in_line(waiter)
