@@ -51,6 +51,9 @@ class ThreadWaiter:
         self.accepted += self.granted
         return self._chunk[first : self.accepted]
 
+    def take_back(self, count: int) -> None:
+        self.accepted -= count
+
     def wait(self, seconds: float) -> None:
         """Wait for `wake`; the caller looks at the line afterwards."""
         self._signal.wait(seconds)
@@ -60,36 +63,16 @@ class ThreadWaiter:
 class Tally:
     """How many items of one bulk call are accepted, exact also after a Ctrl-C.
 
-    That may strike after any call. So nothing is added up on the way: what is accepted
-    in line is asked of the waiter, and the rest is noted in single steps.
+    That may strike after any call of a C function. So there is none between the
+    acceptance and its being noted; of who waits in line, the waiter knows.
     """
 
-    __slots__ = ("_before", "_waiter")
-
-    def __init__(self) -> None:
-        self._before = 0
-        self._waiter: ThreadWaiter | None = None
+    settled = 0
+    waiter: ThreadWaiter | None = None
 
     @property
     def accepted(self) -> int:
-        return self._before + (0 if self._waiter is None else self._waiter.accepted)
-
-    def wait(self, waiter: ThreadWaiter) -> None:
-        before = self.accepted
-        self._before, self._waiter = before, waiter
-
-    def offer(self, partition: Partition[T], run: Sequence[T]) -> int:
-        """Offer under the guard, so that nobody else puts or takes meanwhile."""
-        before = self.accepted
-        self._before, self._waiter = before, None
-        position = partition.accepted
-        try:
-            placed = partition.offer(run)
-            self._before = before + placed
-        except BaseException:
-            self._before = before + partition.accepted - position
-            raise
-        return placed
+        return self.settled + (0 if self.waiter is None else self.waiter.accepted)
 
 
 class Inbox(Generic[T]):
@@ -149,24 +132,28 @@ class Inbox(Generic[T]):
         patience: float,
         tally: Tally | None,
     ) -> int:
+        placed: int | None = None
         try:
-            if tally is None:
-                placed = partition.offer(run)
-            else:
-                with self.guard:
-                    placed = tally.offer(partition, run)
+            placed = partition.offer(run)
+            if tally is not None:
+                tally.settled += placed
             if placed:
                 self.post(partition)
-        except BaseException:
+        except BaseException as error:
             # Ctrl-C: what was accepted before it is still to be handled.
+            if tally is not None and placed is None:
+                tally.settled += getattr(error, "accepted", 0)
             self.post(partition)
             raise
         if placed < len(run):
             if self._may_wait(until):
                 waiter = ThreadWaiter(run[placed:], self.port.own_work.drain_task)
                 if tally is not None:
-                    tally.wait(waiter)
+                    tally.waiter = waiter
                 placed += self._wait_and_put(partition, waiter, until, patience)
+                if tally is not None:
+                    tally.settled += waiter.accepted
+                    tally.waiter = None
             if placed < len(run):
                 partition.reject(len(run) - placed)
         return placed

@@ -111,7 +111,8 @@ class SyncBatchQueue(Generic[T]):
         """
         tally = Tally()
         try:
-            require_timeout("timeout", timeout)
+            if timeout is not None:
+                require_timeout("timeout", timeout)
             self._refuse_own_thread()
             until = None if timeout is None else time.monotonic() + timeout
             for chunk in chunks(items):

@@ -36,6 +36,9 @@ class Waiter(Protocol):
         behind it waiting until the system lets it run.
         """
 
+    def take_back(self, count: int) -> None:
+        """So many of what it has surrendered last were not accepted."""
+
 
 class LoopWaiter:
     """A producer that waits on the event loop."""
@@ -81,6 +84,9 @@ class LoopWaiter:
 
     def surrender(self) -> Sequence[Any]:
         return ()
+
+    def take_back(self, count: int) -> None:
+        """Nothing: it surrenders nothing."""
 
     async def wait(self) -> None:
         """Wait for the next `wake`; one that came before counts."""
