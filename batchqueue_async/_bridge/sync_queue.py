@@ -47,6 +47,8 @@ class SyncBatchQueue(Generic[T]):
     def __init__(self, queue: BatchQueue[T], *, patience: float = PATIENCE) -> None:
         require_positive("patience", patience)
         self._queue = queue
+        # The `LoopThread` that opened it: it lives as long as who produces.
+        self.loop_thread: object = None
         self._patience = patience
         self._inbox = inbox_of(queue)
         self._port = self._inbox.port

@@ -121,6 +121,7 @@ class Lifecycle(Generic[T]):
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
         await Keeper.of(self.loop).keep(self._queue)
+        self._layout.handlers.attach(self._queue)
 
     def _time_here(self) -> float | None:
         """Return the loop's time; None on other threads, where it may be an old one."""
@@ -255,6 +256,7 @@ class Lifecycle(Generic[T]):
         else:
             self._left = left
         await crew.end()
+        self._layout.handlers.detach()
         self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.
         capacity, self.own_work.capacity = self.own_work.capacity, None
