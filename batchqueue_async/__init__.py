@@ -9,9 +9,9 @@ General layout:
 Imports point upwards in this list only. Every public name is exported here, once.
 """
 
+from batchqueue_async._bridge.in_thread import in_thread
 from batchqueue_async._bridge.loop_thread import LoopThread
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
-from batchqueue_async._engine.in_thread import in_thread
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.signals import drain_on_signals

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.forking import disown_after_fork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
@@ -47,10 +48,28 @@ class ThreadWaiter(Waiter):
         self.accepted += self.granted
         return self._chunk[first : self.accepted]
 
+    def take_back(self, count: int) -> None:
+        self.accepted -= count
+
     def wait(self, seconds: float) -> None:
         """Wait for `wake`; the caller looks at the line afterwards."""
         self._signal.wait(seconds)
         self._signal.clear()
+
+
+class Tally:
+    """How many items of one bulk call are accepted, exact also after a Ctrl-C.
+
+    That may strike after any call of a C function. So there is none between the
+    acceptance and its being noted; of who waits in line, the waiter knows.
+    """
+
+    settled = 0
+    waiter: ThreadWaiter | None = None
+
+    @property
+    def accepted(self) -> int:
+        return self.settled + (0 if self.waiter is None else self.waiter.accepted)
 
 
 class Inbox(Generic[T]):
@@ -63,21 +82,38 @@ class Inbox(Generic[T]):
         self._news: list[Partition[T]] = []
         self._is_posted = False
         self.port.share(self.guard)
+        disown_after_fork(self)
 
-    def put(self, chunk: Sequence[T], timeout: float | None) -> int:
+    def disown(self) -> None:
+        """Free the guard, in a forked child: whoever held it may not exist here."""
+        self.guard.free()
+
+    def put(
+        self,
+        chunk: Sequence[T],
+        timeout: float | None,
+        patience: float,
+        tally: Tally | None = None,
+    ) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
         accepted = 0
         for partition, run in self.port.runs(chunk):
-            accepted += self._put_run(partition, run, until)
+            accepted += self._put_run(partition, run, until, patience, tally)
         return accepted
 
-    def put_one(self, partition: Partition[T], item: T, timeout: float | None) -> bool:
+    def put_one(
+        self,
+        partition: Partition[T],
+        item: T,
+        timeout: float | None,
+        patience: float,
+    ) -> bool:
         """Accept an item whose partition is known; returns whether it was accepted."""
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
-        return self._put_run(partition, (item,), until) == 1
+        return self._put_run(partition, (item,), until, patience, None) == 1
 
     def _refuse_dead(self) -> None:
         self.port.refuse_fork()
@@ -86,27 +122,41 @@ class Inbox(Generic[T]):
             raise BatchQueueError(msg)
 
     def _put_run(
-        self, partition: Partition[T], run: Sequence[T], until: float | None
+        self,
+        partition: Partition[T],
+        run: Sequence[T],
+        until: float | None,
+        patience: float,
+        tally: Tally | None,
     ) -> int:
         # The loop could look in between, so it is told after the acceptance. Telling it
         # takes more room on the stack: without that room nothing is accepted.
         if not self._is_posted:
             _need_stack(_STACK_TO_TELL)
+        placed: int | None = None
         try:
             placed = partition.offer(run)
+            if tally is not None:
+                tally.settled += placed
             if placed:
                 self.post(partition)
-        except BaseException:
+        except BaseException as error:
             # Ctrl-C: what was accepted before it is still to be handled. Should this
             # fail, too, then the next producer does not get by without telling.
             partition.guarded_limit = 0
+            if tally is not None and placed is None:
+                tally.settled += getattr(error, "accepted", 0)
             self.post(partition)
             raise
+        if placed < len(run) and self._may_wait(until):
+            waiter = ThreadWaiter(run[placed:])
+            tally = tally or Tally()
+            tally.waiter = waiter
+            placed += self._wait_and_put(partition, waiter, until, patience)
+            tally.settled += waiter.accepted
+            tally.waiter = None
         if placed < len(run):
-            if self._may_wait(until):
-                placed += self._wait_and_put(partition, run[placed:], until)
-            if placed < len(run):
-                partition.reject(len(run) - placed)
+            partition.reject(len(run) - placed)
         return placed
 
     def post(self, partition: Partition[T]) -> None:
@@ -151,10 +201,10 @@ class Inbox(Generic[T]):
         for partition in dict.fromkeys(news):
             self.port.notice(partition)
 
-    def vigil(self) -> Vigil:
+    def vigil(self, patience: float) -> Vigil:
         """Return what watches over the loop while a thread waits."""
         name = f"the loop of queue {self.name!r}"
-        return Vigil(self.port.loop, name, BatchQueueError)
+        return Vigil(self.port.loop, name, BatchQueueError, patience)
 
     def _may_wait(self, until: float | None) -> bool:
         if not self.port.waits_when_full:
@@ -171,13 +221,16 @@ class Inbox(Generic[T]):
         return not is_nested
 
     def _wait_and_put(
-        self, partition: Partition[T], chunk: Sequence[T], until: float | None
+        self,
+        partition: Partition[T],
+        waiter: ThreadWaiter,
+        until: float | None,
+        patience: float,
     ) -> int:
-        waiter = ThreadWaiter(chunk)
         wait = self.port.own_work.room(partition, waiter)
         failure: BatchQueueError | None = None
         try:
-            self._wait_in_line(partition, waiter, wait, until)
+            self._wait_in_line(partition, waiter, wait, until, patience)
         except BatchQueueError as error:
             failure = error
         finally:
@@ -193,7 +246,7 @@ class Inbox(Generic[T]):
                     wait.end()
                 self.post(partition)
         if wait is not None:
-            self._wait_for_permit(wait, waiter, until)
+            self._wait_for_permit(wait, waiter, until, patience)
         # Who was served in the last moment was accepted, so nothing is wrong.
         if waiter.wants:
             if failure is not None:
@@ -207,8 +260,9 @@ class Inbox(Generic[T]):
         waiter: ThreadWaiter,
         wait: RoomWait | None,
         until: float | None,
+        patience: float,
     ) -> None:
-        vigil = self.vigil()
+        vigil = self.vigil(patience)
         partition.wait_in_line(waiter)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
@@ -227,7 +281,11 @@ class Inbox(Generic[T]):
             raise BatchQueueError(msg)
 
     def _wait_for_permit(
-        self, wait: RoomWait, waiter: ThreadWaiter, until: float | None
+        self,
+        wait: RoomWait,
+        waiter: ThreadWaiter,
+        until: float | None,
+        patience: float,
     ) -> None:
         """Wait until the handler may go on; what was accepted stays accepted."""
         news: list[None] = []
@@ -237,7 +295,7 @@ class Inbox(Generic[T]):
             waiter.wake()
 
         wait.when_over(tell)
-        vigil = self.vigil()
+        vigil = self.vigil(patience)
         # A dead loop has no drain task that could mind.
         with contextlib.suppress(BatchQueueError):
             while not news:

@@ -6,10 +6,39 @@ import asyncio
 import concurrent.futures
 import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._threads.vigil import Vigil
+
 R = TypeVar("R")
+
+
+def call_on_loop(
+    loop: asyncio.AbstractEventLoop,
+    start: Callable[[], Coroutine[Any, Any, R]],
+    vigil: Vigil,
+    name: str,
+) -> R:
+    """Run what `start` returns on the loop, and wait for it on this thread.
+
+    Raises:
+        BatchQueueError: The loop is dead, or ended meanwhile; `name` says whose it is.
+    """
+    call = LoopCall(loop, start)
+    answered = threading.Event()
+    call.answer.add_done_callback(lambda _: answered.set())
+    try:
+        while not call.answer.done():
+            vigil.keep(answered.wait, None)
+        return call.answer.result()
+    except concurrent.futures.CancelledError as error:
+        msg = f"{name} ended during the call"
+        raise BatchQueueError(msg) from error
+    finally:
+        call.abandon()
 
 
 class LoopCall(Generic[R]):

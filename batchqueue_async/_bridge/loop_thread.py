@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+import os
+import signal
+import threading
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from batchqueue_async._bridge.loop_run import LoopRun
+from batchqueue_async._bridge.signal_draining import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
-from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.log import logger
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.validation import require_positive, require_timeout
+from batchqueue_async._threads.vigil import PATIENCE
+
+
+class _End(Enum):
+    LEFT = "left"
+    STOPPED = "stopped"
+
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -21,35 +36,122 @@ if TYPE_CHECKING:
 class LoopThread:
     """An event loop (uvloop's when installed) with the queues that run on it.
 
-    Use it as `with LoopThread() as loop_thread`. Leaving it shuts all its queues down,
-    the last opened first, within `shutdown_timeout` seconds; what is left then is
-    logged and passed to `on_error`.
+    Use it as `with LoopThread() as loop_thread`, or call `start` and `stop`. Either end
+    shuts all queues of the loop down, the last started first, within `shutdown_timeout`
+    seconds. Leaving `with` logs what is left then and passes it to `on_error`; `stop`
+    returns it. One that is not stopped is drained in the same way when the interpreter
+    exits, before it waits for other threads: whoever produces then gets False.
+
+    The program's end waits for the queues beyond the deadline for as long as handlers
+    take to be cancelled and `on_error` takes to be told, some 2 seconds per queue at
+    most; a loop that a handler blocks is given up, and what it leaves logged.
+
+    `sys.exit` and a KeyboardInterrupt in a handler fail its batch. The rest is drained,
+    and the end of the `with` block, or `stop`, raises it.
+
+    In a forked child every method raises `BatchQueueError`: the thread is the parent's.
 
     Args:
         name: The thread's name.
         shutdown_timeout: Seconds for all queues together; None for no deadline.
+        patience: Seconds after which a loop that does not answer while a thread waits
+            counts as dead, for all calls here and of the queues that it opens: see
+            `SyncBatchQueue`.
+
+    Raises:
+        TypeError, ValueError: A number of seconds is none.
     """
 
     def __init__(
-        self, name: str = "batchqueue", *, shutdown_timeout: float | None = 30.0
+        self,
+        name: str = "batchqueue",
+        *,
+        shutdown_timeout: float | None = 30.0,
+        patience: float = PATIENCE,
     ) -> None:
+        require_timeout("shutdown_timeout", shutdown_timeout)
+        require_positive("patience", patience)
         self._name = name
         self._shutdown_timeout = shutdown_timeout
-        self._manager = BatchQueueManager()
-        self._exit = contextlib.ExitStack()
-        self._portal: BlockingPortal | None = None
+        self._patience = patience
+        self._run: LoopRun | None = None
+        self._end: _End | None = None
+        self._process = os.getpid()
+        self._starting = threading.Lock()
+
+    def start(self) -> Self:
+        """Start the thread; if it runs, do nothing.
+
+        Raises:
+            BatchQueueError: It was stopped, or left; or no thread can be started.
+        """
+        if self._run is not None:
+            self._run.refuse_inherited()
+        with self._lock():
+            if self._run is None:
+                if self._end is not None:
+                    msg = f"LoopThread {self._name!r} was stopped: make another one"
+                    raise BatchQueueError(msg)
+                run = LoopRun(self._name, self._shutdown_timeout, self._patience)
+                run.start()
+                self._run = run
+        return self
+
+    def stop(
+        self,
+        timeout: Timeout = SHUTDOWN_TIMEOUT,
+    ) -> dict[str, list[Any]]:
+        """Shut all queues of the loop down, and end the thread.
+
+        Idempotent; of concurrent calls one gets the lists. Called by a handler, on a
+        thread, it only begins and returns {} at once: what is left then is logged and
+        passed to `on_error`, as it is after a Ctrl-C during the call.
+
+        Args:
+            timeout: Seconds for all queues together, `shutdown_timeout` unless given;
+                None for no deadline.
+
+        Returns:
+            What the deadline left unhandled, by queue; it is logged, too.
+
+        Raises:
+            BatchQueueError: On the loop's own thread; or a handler blocks the loop
+                until after the deadline: what is left then is logged.
+            SystemExit, KeyboardInterrupt: A handler has raised it.
+            TypeError, ValueError: `timeout` is no number of seconds.
+        """
+        if timeout is SHUTDOWN_TIMEOUT:
+            timeout = self._shutdown_timeout
+        require_timeout("timeout", timeout)
+        run = self._run
+        if run is None:
+            self._end = _End.STOPPED
+            return {}
+        run.refuse_inherited()
+        if run.is_called_on_loop():
+            msg = f"stop of LoopThread {self._name!r} on its own loop would never end"
+            raise BatchQueueError(msg)
+        self._end = _End.STOPPED
+        if run.is_called_by_handler():
+            run.draining.begin(timeout, tells=True)
+            return {}
+        run.draining.begin(timeout, tells=False)
+        try:
+            is_drained = run.wait()
+        finally:
+            left = run.draining.take_left()
+        if not is_drained:
+            msg = f"a handler blocks the loop of LoopThread {self._name!r}: it goes on"
+            raise BatchQueueError(msg)
+        self._run = None
+        if run.endings:
+            raise run.endings[0]
+        return left
 
     def __enter__(self) -> Self:
-        # A fifth of the time that importing the package would take.
-        import importlib.util  # noqa: PLC0415
-
-        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415
-
-        options = {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
-        self._portal = self._exit.enter_context(
-            start_blocking_portal("asyncio", options, name=self._name)
-        )
-        return self
+        if self._end is _End.LEFT:
+            self._end = None
+        return self.start()
 
     def __exit__(
         self,
@@ -57,26 +159,36 @@ class LoopThread:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        portal, self._portal = self._portal, None
-        # Whatever the shutdown does, the thread ends.
-        with self._exit:
-            if portal is not None:
-                portal.call(self._manager.close, self._shutdown_timeout)
+        run = self._run
+        if run is None:
+            return
+        try:
+            run.refuse_inherited()
+        except BatchQueueError as refused:
+            logger.warning("%s", refused)
+            return
+        self._end = self._end or _End.LEFT
+        run.draining.begin(self._shutdown_timeout, tells=True)
+        if run.wait():
+            self._run = None
+        # What ends the program by itself is not replaced.
+        if run.endings and (error is None or isinstance(error, Exception)):
+            raise run.endings[0]
 
     @property
     def portal(self) -> BlockingPortal:
         """Anyio's portal to the loop, to run anything else there.
 
         For instance queues that pass items on to each other: their handlers need the
-        `BatchQueue` of the next one, which lives on the loop.
+        `BatchQueue` of the next one, which lives on the loop. At the end, once the
+        queues are drained, what was started here may use the rest of the time.
 
         Raises:
             BatchQueueError: The thread does not run.
         """
-        if self._portal is None:
-            msg = "a LoopThread runs inside of its with block only"
-            raise BatchQueueError(msg)
-        return self._portal
+        portal = self._running().portal
+        assert portal is not None
+        return portal
 
     def open(
         self,
@@ -86,23 +198,67 @@ class LoopThread:
     ) -> SyncBatchQueue[T]:
         """Create a queue on the loop and start it, with these handlers by type.
 
+        The queue keeps the LoopThread alive.
+
         Raises:
-            BatchQueueError: The thread does not run.
+            BatchQueueError: The thread does not run, or its loop is dead.
             DuplicateQueue: The name is taken.
         """
-        return self.portal.call(self._open, name, config, handlers or {})
+        run = self._running()
+        if run.draining.has_begun:
+            msg = f"LoopThread {self._name!r} is being stopped"
+            raise BatchQueueError(msg)
+        return run.call(partial(self._open, run, name, config, handlers or {}))
+
+    def install_draining(
+        self, signals: Iterable[signal.Signals], timeout: float | None
+    ) -> None:
+        """Do what `drain_on_signals` promises; call that instead."""
+        if threading.current_thread() is not threading.main_thread():
+            msg = "signals are handled by the main thread: call it there"
+            raise RuntimeError(msg)
+        draining = SignalDraining(self._begin_draining, timeout)
+        for each in signals:
+            signal.signal(each, draining)
+
+    def _begin_draining(self, timeout: float | None) -> None:
+        run = self._run
+        if run is not None:
+            run.refuse_inherited()
+            run.draining.begin(timeout, tells=True)
+
+    def _running(self) -> LoopRun:
+        run = self._run
+        if run is None:
+            msg = (
+                f"LoopThread {self._name!r} does not run: use it as "
+                "`with LoopThread() as ...`, or start it"
+            )
+            raise BatchQueueError(msg)
+        run.refuse_inherited()
+        return run
+
+    def _lock(self) -> threading.Lock:
+        if self._process != os.getpid():
+            # In a forked child the parent's may be held, by a thread that is not there.
+            self._process = os.getpid()
+            self._starting = threading.Lock()
+        return self._starting
 
     async def _open(
         self,
+        run: LoopRun,
         name: str,
         config: BatchQueueConfig[T] | None,
         handlers: Mapping[type[Any], HandlerLike[Any]],
     ) -> SyncBatchQueue[T]:
-        queue = await self._manager.create(name, config)
+        queue = await run.manager.create(name, config)
         try:
             for item_type, handler in handlers.items():
                 queue.add_handler(item_type, handler)
+            sync_queue = SyncBatchQueue(queue, patience=self._patience)
         except BaseException:
-            await self._manager.shutdown(name)
+            await run.manager.shutdown(name)
             raise
-        return SyncBatchQueue(queue)
+        sync_queue.loop_thread = self
+        return sync_queue

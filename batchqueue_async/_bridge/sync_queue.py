@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import time
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._bridge.inbox import inbox_of
-from batchqueue_async._bridge.loop_call import LoopCall
+from batchqueue_async._bridge.inbox import Tally, inbox_of
+from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._engine.chunks import chunks
-from batchqueue_async._engine.forking import disown_after_fork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
-from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.validation import require_positive, require_timeout
 from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.vigil import SLICE
+from batchqueue_async._threads.vigil import PATIENCE
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -31,14 +30,27 @@ class SyncBatchQueue(Generic[T]):
 
     It is made on the queue's loop and handed to them. None of its methods may be called
     on the loop's own thread: they block it. A wait ends with `BatchQueueError` when the
-    loop is closed, or has not run for half a second.
+    loop is closed, or has not run for `patience` seconds.
+
+    In a forked child they raise `BatchQueueError`: the queue is the parent's.
+
+    Args:
+        queue: The queue.
+        patience: Seconds after which a loop that does not answer while somebody waits
+            counts as dead: it is stopped, or a handler blocks it. Those of a machine
+            that is too busy to let it answer don't count.
 
     Raises:
         BatchQueueError: The queue is not running on the loop that runs here.
+        TypeError, ValueError: `patience` is no number above zero.
     """
 
-    def __init__(self, queue: BatchQueue[T]) -> None:
+    def __init__(self, queue: BatchQueue[T], *, patience: float = PATIENCE) -> None:
+        require_positive("patience", patience)
         self._queue = queue
+        # The `LoopThread` that opened it: it lives as long as who produces.
+        self.loop_thread: object = None
+        self._patience = patience
         self._inbox = inbox_of(queue)
         self._port = self._inbox.port
         self._log = self._port.open_log()
@@ -48,15 +60,6 @@ class SyncBatchQueue(Generic[T]):
         self._sole = self._port.sole
         self._choose = self._port.choose
         self._routes = self._port.routes
-        disown_after_fork(self)
-
-    def disown(self) -> None:
-        """Find no way in by the hot path: this is a forked child, not for users.
-
-        The lock may be held by a thread that only the parent has.
-        """
-        self._sole = self._choose = None
-        self._routes = {}
 
     @property
     def name(self) -> str:
@@ -76,7 +79,10 @@ class SyncBatchQueue(Generic[T]):
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.
             WouldDeadlock: A handler's thread waits for its own drain task.
+            TypeError, ValueError: `timeout` is no number of seconds.
         """
+        if timeout is not None:
+            require_timeout("timeout", timeout)
         if _get_running_loop() is self._loop:
             self._refuse_own_thread()
         partition = self._sole or self._routes.get(type(item))
@@ -95,10 +101,10 @@ class SyncBatchQueue(Generic[T]):
             except BaseException:
                 self._inbox.recover_guard()
                 raise
-            return self._inbox.put_one(partition, item, timeout)
+            return self._inbox.put_one(partition, item, timeout, self._patience)
         if self._choose is not None:
             return self._produce_chosen(self._choose, item, timeout)
-        return self._inbox.put((item,), timeout) == 1
+        return self._inbox.put((item,), timeout, self._patience) == 1
 
     def _produce_chosen(
         self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None
@@ -118,27 +124,34 @@ class SyncBatchQueue(Generic[T]):
         except BaseException:
             self._inbox.recover_guard()
             raise
-        return self._inbox.put_one(partition, item, timeout)
+        return self._inbox.put_one(partition, item, timeout, self._patience)
 
     def produce_many(self, items: Iterable[T], timeout: float | None = None) -> int:
         """Accept the items in order; returns how many were accepted in time.
 
-        Not atomic: what was placed stays accepted, whatever comes after.
+        Not atomic: what was placed stays accepted, whatever comes after. So whatever
+        is raised, also by `items`, has how many that were in its `accepted`.
 
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.
             WouldDeadlock: A handler's thread waits for its own drain task.
+            TypeError, ValueError: `timeout` is no number of seconds.
         """
-        self._refuse_own_thread()
-        until = None if timeout is None else time.monotonic() + timeout
-        accepted = 0
-        for chunk in chunks(items):
-            left = None if until is None else max(0.0, until - time.monotonic())
-            placed = self._inbox.put(chunk, left)
-            accepted += placed
-            if placed < len(chunk):
-                break
-        return accepted
+        tally = Tally()
+        try:
+            if timeout is not None:
+                require_timeout("timeout", timeout)
+            self._refuse_own_thread()
+            until = None if timeout is None else time.monotonic() + timeout
+            for chunk in chunks(items):
+                left = None if until is None else max(0.0, until - time.monotonic())
+                placed = self._inbox.put(chunk, left, self._patience, tally)
+                if placed < len(chunk):
+                    break
+        except BaseException as error:
+            with_accepted(error, tally.accepted)
+            raise
+        return tally.accepted
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
@@ -150,16 +163,18 @@ class SyncBatchQueue(Generic[T]):
             DeliveryError: Items ended other than handled since its last flush.
             TimeoutError: Not all was settled in time.
             BatchQueueError: On the loop's own thread, or the loop is dead.
+            TypeError, ValueError: `timeout` is no number of seconds.
         """
+        require_timeout("timeout", timeout)
         self._refuse_own_thread()
-        self._port.refuse_fork()
         self._on_loop(partial(self._port.flush, timeout, self._log))
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now.
 
         Taken on the loop, so that the numbers fit together; of a loop that does not
-        answer they are taken from outside and may be of slightly different moments.
+        answer they are taken from outside and may be of slightly different moments. In
+        a forked child they are those of an empty queue.
         """
         if _get_running_loop() is self._loop:
             return self._queue.stats()
@@ -184,7 +199,9 @@ class SyncBatchQueue(Generic[T]):
 
     def shutdown(self, timeout: float | None = 30.0) -> list[T]:
         """Shut the queue down, as `BatchQueue.shutdown` does, and wait for it."""
+        require_timeout("timeout", timeout)
         self._refuse_own_thread()
+        self._port.refuse_fork()
         if self._port.has_ended() or (self._loop.is_closed() and self._port.is_over()):
             return []
         return self._on_loop(partial(self._queue.shutdown, timeout))
@@ -199,21 +216,10 @@ class SyncBatchQueue(Generic[T]):
             raise BatchQueueError(msg)
 
     def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        call = LoopCall(self._loop, start)
-        vigil = self._inbox.vigil()
-        try:
-            while not call.answer.done():
-                vigil.keep(partial(_wait, call.answer), SLICE)
-            return call.answer.result()
-        except concurrent.futures.CancelledError as error:
-            msg = f"the loop of queue {self.name!r} ended during the call"
-            raise BatchQueueError(msg) from error
-        finally:
-            call.abandon()
-
-
-def _wait(future: concurrent.futures.Future[Any], seconds: float) -> None:
-    concurrent.futures.wait((future,), seconds)
+        self._port.refuse_fork()
+        vigil = self._inbox.vigil(self._patience)
+        name = f"the loop of queue {self.name!r}"
+        return call_on_loop(self._loop, start, vigil, name)
 
 
 async def _as_coroutine(call: Callable[[], R]) -> R:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from weakref import WeakSet
 
+from batchqueue_async._engine.attached import Attached
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._engine.type_map import Pinned, TypeMap
 
@@ -15,12 +17,14 @@ class Handlers:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
     __slots__ = (
+        "_attached",
         "_by_type",
         "_consumer",
         "_gated",
         "_have_hooks",
         "_known",
         "_let_go",
+        "_queue",
         "_resolved",
         "retired",
         "version",
@@ -38,6 +42,9 @@ class Handlers:
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: list[Registration] = []
         self._have_hooks = self._consumer is not None and self._consumer.has_hooks
+        # The queue, while it runs, and those of its handlers that know it.
+        self._queue: object = None
+        self._attached: WeakSet[Attached] | None = None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
 
@@ -73,7 +80,28 @@ class Handlers:
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
+        if self._queue is not None:
+            self._attach(registration.handler)
         return replaced
+
+    def attach(self, queue: object) -> None:
+        """Tell those who want to know it, now and later, that `queue` runs."""
+        self._queue = queue
+        for registration in self:
+            self._attach(registration.handler)
+
+    def detach(self) -> None:
+        """Tell them that it does no more."""
+        for each in self._attached or ():
+            each.detach(self._queue)
+        self._queue = self._attached = None
+
+    def _attach(self, handler: object) -> None:
+        if isinstance(handler, Attached):
+            if self._attached is None:
+                self._attached = WeakSet()
+            self._attached.add(handler)
+            handler.attach(self._queue)
 
     def remove(self, item_type: type) -> Registration | None:
         removed = self._by_type.pop(item_type, None)

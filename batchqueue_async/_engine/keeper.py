@@ -98,6 +98,11 @@ class Keeper:
         return keeper
 
     @property
+    def queues(self) -> list[Kept]:
+        """The queues, in order of their start."""
+        return list(self._queues.values())
+
+    @property
     def is_ending(self) -> bool:
         """Whether all tasks of the loop are being cancelled, as at its end."""
         canary = self._canary

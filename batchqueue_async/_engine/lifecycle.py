@@ -144,6 +144,7 @@ class Lifecycle(Generic[T]):
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
         await Keeper.of(self.loop).keep(self._queue)
+        self._layout.handlers.attach(self._queue)
 
     def _time_here(self) -> float | None:
         """Return the loop's time; None on other threads, where it may be an old one."""
@@ -420,6 +421,7 @@ class Lifecycle(Generic[T]):
     async def _end(self, crew: Crew[T]) -> None:
         await crew.end()
         self._layout.repeats.tell(math.inf)
+        self._layout.handlers.detach()
         if self.state is State.CLOSING:
             self.state = State.CLOSED
         # Once, although a cancelled closing is begun again.

@@ -17,6 +17,7 @@ from typing import TypeVar
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partition_state import PartitionState
 from batchqueue_async._engine.waiting_line import NOBODY, Waiter, WaitingLine
+from batchqueue_async._policies.errors import with_accepted
 
 T = TypeVar("T")
 
@@ -60,19 +61,32 @@ class Partition(PartitionState[T]):
         return True
 
     def offer(self, chunk: Sequence[T]) -> int:
-        """Accept as many of the chunk's first items as there is room for."""
-        with self._guard:
-            if self.is_closed or self.is_changing or self.line.head:
-                return 0
-            if len(self.items) >= self._full_at:
-                return 0
-            self.is_changing = True
-            self.limit = self.guarded_limit = 0
-            try:
-                return self._accept(chunk)
-            finally:
-                self.is_changing = False
-                self._set_limits()
+        """Accept as many of the chunk's first items as there is room for.
+
+        Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
+        """
+        placed = 0
+        try:
+            with self._guard:
+                if self.is_closed or self.is_changing or self.line.head:
+                    return 0
+                count = len(self.items)
+                if count >= self._full_at:
+                    return 0
+                self.is_changing = True
+                self.limit = self.guarded_limit = 0
+                try:
+                    placed = self._accept(chunk)
+                except BaseException:
+                    placed = max(0, len(self.items) - count)
+                    raise
+                finally:
+                    self.is_changing = False
+                    self._set_limits()
+        except BaseException as error:
+            with_accepted(error, placed)
+            raise
+        return placed
 
     def wait_in_line(self, waiter: Waiter) -> None:
         with self._guard:
@@ -175,8 +189,14 @@ class Partition(PartitionState[T]):
         line = self.line
         line.reserve(self.maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
+            count = len(self.items)
             items = head.surrender()
             if not items:
                 break
-            self._append(items)
+            try:
+                self._append(items)
+            except BaseException:
+                # Ctrl-C, on the waiter's own thread.
+                head.take_back(len(items) + count - len(self.items))
+                raise
             line.filled(head, len(items))

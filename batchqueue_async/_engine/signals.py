@@ -5,35 +5,55 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.manager import BatchQueueManager
-from batchqueue_async._policies.validation import require_timeout
+from batchqueue_async._policies.validation import require_instance, require_timeout
+
+
+@runtime_checkable
+class DrainsOnSignals(Protocol):
+    """What has a loop on a thread of its own: a `LoopThread`."""
+
+    def install_draining(
+        self, signals: Iterable[signal.Signals], timeout: float | None
+    ) -> None:
+        """Replace the handlers of these signals, on the main thread."""
 
 
 def drain_on_signals(
-    manager: BatchQueueManager,
+    manager: BatchQueueManager | DrainsOnSignals,
     signals: Iterable[signal.Signals] = (signal.SIGTERM,),
     timeout: float | None = 30.0,
 ) -> None:
-    """Shut the manager's queues down when a signal comes, then end the program.
+    """Shut a manager's, or a `LoopThread`'s, queues down on a signal, and end.
 
-    Producers get False from then on. After the queues, the program ends by way of
-    `SystemExit(128 + signal)`, so `finally` blocks run. A second signal ends the wait.
+    Producers get False from then on. With a manager the program ends after its queues,
+    by way of `SystemExit(128 + signal)`, so `finally` blocks run. With a `LoopThread`
+    the main thread gets that `SystemExit` at once, wherever it is, also in `produce`;
+    where it leaves the `LoopThread`, or at the interpreter's exit, it waits for the
+    queues. A second signal ends the wait.
+
     Off unless called; web servers have signal handlers of their own, so there the
     manager belongs in the server's lifespan instead.
 
     Args:
         manager: Its queues are drained, the last created first.
-        signals: Their handlers are replaced, on the running loop.
+        signals: Their handlers are replaced: a manager's on the running loop.
         timeout: Seconds for all queues together; None for no deadline.
 
     Raises:
-        RuntimeError: Not called on the main thread's loop.
-        TypeError, ValueError: The timeout is none.
+        RuntimeError: Not called on the main thread's loop; with a `LoopThread`, not
+            called on the main thread.
+        TypeError, ValueError: An argument is wrong.
     """
     require_timeout("timeout", timeout)
+    kinds = (BatchQueueManager, DrainsOnSignals)
+    require_instance("manager", manager, kinds, "a BatchQueueManager or a LoopThread")
+    if not isinstance(manager, BatchQueueManager):
+        manager.install_draining(tuple(signals), timeout)
+        return
     loop = asyncio.get_running_loop()
     draining = _Draining(manager, timeout)
     for each in signals:

@@ -45,6 +45,9 @@ class Waiter:
         """
         return ()
 
+    def take_back(self, count: int) -> None:
+        """So many of what it has surrendered last were not accepted."""
+
 
 class LoopWaiter(Waiter):
     """A producer that waits on the event loop."""
@@ -76,6 +79,9 @@ class LoopWaiter(Waiter):
         self._is_called = True
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
+
+    def take_back(self, count: int) -> None:
+        """So many of what it has surrendered last were not accepted."""
 
     async def wait(self) -> None:
         """Wait for the next `wake`; one that came before counts."""

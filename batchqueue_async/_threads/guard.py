@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         def release(self) -> None: ...
         def __exit__(self, *_: object) -> None: ...
         def _is_owned(self) -> bool: ...
+        def _at_fork_reinit(self) -> None: ...
 
 else:
     from _thread import RLock
@@ -55,6 +56,11 @@ class Guard:
                 lock.release()
             raise
         return True
+
+    def free(self) -> None:
+        """Free it in a forked child, unless the thread that forked holds it."""
+        if not self.is_mine:
+            self.lock._at_fork_reinit()  # noqa: SLF001
 
     @property
     def is_mine(self) -> bool:

@@ -1,62 +1,185 @@
-"""Notices, for a thread that waits on it, that a loop is dead or does not run."""
+"""Notices, for threads that wait on it, that a loop is dead or does not run.
+
+A loop that does not answer may be stopped, or a handler blocks it, or the machine is so
+busy that the loop just had no turn. What tells them apart is how threads fare that want
+nothing but a short nap: where those come late, too, silence says little. So silence is
+not counted in seconds of the clock, but in those that the machine was free to answer.
+
+All who wait for one loop share one watch. One of them looks often; the others sleep for
+long, so that hundreds of blocked threads cost next to nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
+from threading import get_ident
 
-# A waiting thread looks up this often; so many looks without an answer are too many.
-SLICE = 0.1
-_PATIENCE = 5
+PATIENCE = 0.5
+"""Seconds of silence that are too many, unless a caller says otherwise."""
+
+# Seconds between two looks of the one who leads, and of the others at most.
+_SHORT = 0.1
+_LONG = 1.0
+
+# A look that comes after so many short naps, or later, is of a busy machine (or of a
+# process that was suspended), and counts as a tenth of a nap.
+_LATE = 1.5
+_LATE_SHARE = 0.1
+
+# A thread that uses less of a free processor than this is asleep: it waits for neither
+# its turn nor the interpreter's lock. One that uses more is at work, perhaps beside
+# others, and so counts by what it uses; but a quarter of the time at least.
+_ASLEEP = 0.02
+_AT_WORK_SHARE = 0.25
+
+_ATTRIBUTE = "_batchqueue_async_watch"
+
+
+class Watch:
+    """What is known of one loop; shared by all threads that wait for it.
+
+    Nothing is locked: each value is written in one step, and looks that two threads
+    take at once count the same moment twice at worst.
+    """
+
+    def __init__(self) -> None:
+        # Seconds in which the loop could have answered, since ever; how many there had
+        # been at its last answer.
+        self.free = 0.0
+        self.answered = 0.0
+        self._is_asked = False
+        self._looked = time.monotonic()
+        # Who looks often, how often, and until when it is to have looked again.
+        self._leader: object = None
+        self._short = _SHORT
+        self._lease = 0.0
+        self._thread: int | None = None
+        self._clock: int | None = None
+        self._used: float | None = None
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> Watch:
+        """Return the loop's watch; the first call makes it."""
+        watch = getattr(loop, _ATTRIBUTE, None)
+        if watch is None:
+            watch = Watch()
+            setattr(loop, _ATTRIBUTE, watch)
+        assert isinstance(watch, Watch)
+        return watch
+
+    def lead(self, who: object, short: float) -> bool:
+        """Whether `who` is to look again after a short nap: one does at a time."""
+        now = time.monotonic()
+        if self._leader is not who and now < self._lease:
+            return False
+        self._leader, self._short = who, short
+        self._lease = now + _LATE * short
+        return True
+
+    def ask(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the loop answer, unless it is still to.
+
+        Raises:
+            RuntimeError: It is closed.
+        """
+        if not self._is_asked:
+            self._is_asked = True
+            try:
+                loop.call_soon_threadsafe(self._answer)
+            except BaseException:
+                self._is_asked = False
+                raise
+
+    def look(self) -> None:
+        """Count the time since the last look, whoever took it."""
+        now = time.monotonic()
+        took, self._looked = now - self._looked, now
+        worked = min(took, self._worked())
+        if took > _LATE * self._short:
+            share = max(worked, _LATE_SHARE * self._short)
+        elif worked < _ASLEEP * took:
+            share = took
+        else:
+            share = max(worked, _AT_WORK_SHARE * took)
+        self.free += share
+        if not self._is_asked:
+            self.answered = self.free
+
+    def _worked(self) -> float:
+        """Return the processor time of the loop's thread since the last look."""
+        if self._clock is None:
+            return 0.0
+        try:
+            used = time.clock_gettime(self._clock)
+        except OSError:
+            # Its thread has ended.
+            self._clock = self._used = None
+            return 0.0
+        before, self._used = self._used, used
+        return 0.0 if before is None else used - before
+
+    def _answer(self) -> None:
+        self.answered = self.free
+        self._is_asked = False
+        here = get_ident()
+        if here != self._thread and hasattr(time, "pthread_getcpuclockid"):
+            # Asked for here: of a thread that has ended it must not be.
+            self._thread, self._used = here, None
+            self._clock = time.pthread_getcpuclockid(here)
 
 
 class Vigil:
-    """One thread's wait. Counts its own looks, so a suspended process is no alarm.
+    """One thread's wait.
 
     Args:
         loop: Whose answers it counts.
         name: What the loop is called in errors.
         error: What they are.
+        patience: Seconds of silence, of a machine that is free, after which it is dead.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, name: str, error: type[Exception]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        error: type[Exception],
+        patience: float = PATIENCE,
     ) -> None:
         self._loop = loop
         self._name = name
         self._error = error
-        self._unanswered = 0
-        self._is_asked = False
+        self._patience = patience
+        self._watch = Watch.of(loop)
+        self._begun: float | None = None
+        self._nap = 0.0
 
     def keep(self, wait: Callable[[float], object], seconds: float | None) -> None:
-        """Wait for one slice, or for `seconds` if that is less.
+        """Wait for a while, or for `seconds` if that is less.
 
         Raises:
-            Exception: `error`. The loop is closed, or has not run for half a second.
+            Exception: `error`. The loop is closed, or has not run for the patience.
         """
         self._ask()
-        started = time.monotonic()
-        wait(SLICE if seconds is None else max(0.0, min(SLICE, seconds)))
-        if time.monotonic() - started >= 0.9 * SLICE:
-            # Shorter waits, ended by others, say nothing about the loop.
-            self._unanswered += 1
+        wait(self._nap if seconds is None else max(0.0, min(self._nap, seconds)))
 
     def _ask(self) -> None:
-        if self._unanswered >= _PATIENCE:
+        watch = self._watch
+        watch.look()
+        if self._begun is None:
+            self._begun = watch.free
+        if watch.free - max(self._begun, watch.answered) >= self._patience:
             msg = (
-                f"{self._name} has not run for {_PATIENCE * SLICE} s: it is stopped, "
+                f"{self._name} has not run for {self._patience} s: it is stopped, "
                 "or a handler blocks it"
             )
             raise self._error(msg)
-        if not self._is_asked:
-            self._is_asked = True
-            try:
-                self._loop.call_soon_threadsafe(self._answer)
-            except RuntimeError as error:
-                msg = f"{self._name} is closed"
-                raise self._error(msg) from error
-
-    def _answer(self) -> None:
-        self._unanswered = 0
-        self._is_asked = False
+        short = min(_SHORT, self._patience / 5)
+        leads = watch.lead(self, short)
+        self._nap = short if leads else min(_LONG, max(_SHORT, 2 * self._patience))
+        try:
+            watch.ask(self._loop)
+        except RuntimeError as error:
+            msg = f"{self._name} is closed"
+            raise self._error(msg) from error

@@ -1,5 +1,6 @@
 """Loop threads on each kind of loop, and eager switches between threads."""
 
+import asyncio
 import sys
 from collections.abc import Iterator
 
@@ -26,7 +27,18 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The alarm has tests of its own, which go without this.
     """
-    monkeypatch.setattr(vigil, "_PATIENCE", 100)
+    begin = vigil.Vigil.__init__
+
+    def begin_patiently(
+        self: vigil.Vigil,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        error: type[Exception],
+        patience: float,
+    ) -> None:
+        begin(self, loop, name, error, max(patience, 10.0))
+
+    monkeypatch.setattr(vigil.Vigil, "__init__", begin_patiently)
 
 
 @pytest.fixture

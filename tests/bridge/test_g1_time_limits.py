@@ -26,7 +26,7 @@ class Second(First): ...
 
 @pytest.mark.parametrize("when_full", list(WhenFull))
 @pytest.mark.parametrize("buffer_size", [1, 2, 100])
-@pytest.mark.parametrize("timeout", [0, -1.0, 0.05])
+@pytest.mark.parametrize("timeout", [0, 1e-9, 0.05])
 def test_hardly_any_time_is_enough_where_there_is_room(
     loop_thread: LoopThread, when_full: WhenFull, buffer_size: int, timeout: float
 ) -> None:
@@ -48,7 +48,7 @@ def test_hardly_any_time_is_enough_where_there_is_room(
         handler.gate.set()
 
 
-@pytest.mark.parametrize("timeout", [0, -1.0, 0.001, 0.05, 0.25])
+@pytest.mark.parametrize("timeout", [0, 1e-9, 0.001, 0.05, 0.25])
 def test_a_full_partition_refuses_after_the_time(
     loop_thread: LoopThread, timeout: float
 ) -> None:

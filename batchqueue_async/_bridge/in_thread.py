@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import os
+import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from batchqueue_async._bridge.worker import Worker
+from batchqueue_async._engine.attached import Attached
 from batchqueue_async._engine.registration import consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
-
-if TYPE_CHECKING:
-    from anyio import CapacityLimiter
 
 T = TypeVar("T")
 
@@ -26,6 +29,10 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
     It is still never entered twice at once, whatever the number of drain tasks. Its
     `on_idle`, `on_flush` and `on_close` run there, too. A thread cannot be stopped: at
     a shutdown deadline the call is left behind and its batch is returned.
+
+    The thread is the handler's own, a daemon: it is there while a running queue has the
+    handler, since at the interpreter's exit Python 3.12 and later start none. Called in
+    another way, by a handler of yours, it takes one of anyio's.
 
     Raises:
         TypeError: The handler is async already, or no handler.
@@ -40,8 +47,13 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
     return _InThread(handler, consume)
 
 
-class _InThread:
+class _InThread(Attached):
     """The handler's methods as coroutines; it has the hooks that the handler has."""
+
+    _lock: threading.Lock
+    _limiter: CapacityLimiter | None
+    _worker: Worker | None
+    _end: Callable[[], object]
 
     def __init__(self, handler: object, consume: Callable[[list[Any]], object]) -> None:
         # A fifth of the time that importing the package would take.
@@ -49,7 +61,7 @@ class _InThread:
 
         self._run_sync = to_thread.run_sync
         self._new_limiter = partial(CapacityLimiter, 1)
-        self._limiter: CapacityLimiter | None = None
+        self._forget()
         self._consume = consume
         name = getattr(handler, "__qualname__", type(handler).__qualname__)
         self.__qualname__ = f"in_thread({name})"
@@ -61,19 +73,43 @@ class _InThread:
     async def consume(self, batch: list[Any], /) -> None:
         await self._run(self._consume, batch)
 
+    def attach(self, queue: object) -> None:
+        if self._process != os.getpid():
+            # After a fork: the thread and who used it are the parent's.
+            self._forget()
+        with self._lock:
+            self._queues.add(queue)
+            if self._worker is None:
+                # Without it each call asks for a thread, and fails if it gets none.
+                with contextlib.suppress(RuntimeError):
+                    worker = Worker(self.__qualname__)
+                    end = weakref.finalize(self, worker.end)
+                    end.atexit = False
+                    self._worker, self._end = worker, end
+
+    def detach(self, queue: object) -> None:
+        with self._lock:
+            self._queues.discard(queue)
+            if not self._queues and self._worker is not None:
+                self._worker = None
+                self._end()
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._queues: weakref.WeakSet[object] = weakref.WeakSet()
+        self._limiter = None
+        self._worker = None
+
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
-        if self._limiter is None:
-            self._limiter = self._new_limiter()
-        job = asyncio.ensure_future(
-            self._run_sync(_kept, call, *arguments, limiter=self._limiter)
-        )
+        job = asyncio.ensure_future(self._call(partial(_kept, call, *arguments)))
         try:
-            result, ending = await asyncio.shield(job)
+            result, error = await asyncio.shield(job)
         except asyncio.CancelledError:
             await _outlast(job)
             raise
-        if ending is not None:
-            raise ending
+        if error is not None:
+            raise error
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
@@ -82,16 +118,28 @@ class _InThread:
             )
             raise TypeError(msg)
 
+    async def _call(
+        self, function: Callable[[], tuple[object, BaseException | None]]
+    ) -> tuple[object, BaseException | None]:
+        if self._limiter is None:
+            self._limiter = self._new_limiter()
+        worker = self._worker
+        if worker is None:
+            return await self._run_sync(function, limiter=self._limiter)
+        # Not with both at once.
+        async with self._limiter:
+            return await worker.run(function)
+
 
 def _kept(
     call: Callable[..., object], *arguments: object
 ) -> tuple[object, BaseException | None]:
     # What is to end the program would end the thread, and then the loop, before the
-    # drain task gets to know of it.
+    # drain task gets to know of it; and no future takes a StopIteration.
     try:
         return call(*arguments), None
-    except (KeyboardInterrupt, SystemExit) as ending:
-        return None, ending
+    except BaseException as error:  # noqa: BLE001 - raised on the loop
+        return None, error
 
 
 def _is_async(call: object) -> bool:

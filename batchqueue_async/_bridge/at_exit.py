@@ -1,0 +1,78 @@
+"""What happens to `LoopThread`s that still run when the interpreter exits.
+
+Before it joins its threads, since after that nobody's threads would be left to work on;
+all there are still run then, daemons too. Python 3.12 and later start no more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from typing import Protocol
+
+
+class Draining(Protocol):
+    """Something that runs, and that must not end in silence."""
+
+    def drain_at_exit(self) -> None:
+        """Drain it, within its own time; what is left then is logged."""
+
+
+# In order of their start. They keep alive what their users have lost sight of.
+_running: dict[int, Draining] = {}
+# A forked child keeps its parent's, too: the end of a loop would touch its sockets.
+_inherited: list[Draining] = []
+_hooked: list[bool] = []
+_exiting: list[bool] = []
+
+
+def remember(running: Draining) -> None:
+    """Have it drained at the interpreter's exit, unless `forget` comes before."""
+    _running[id(running)] = running
+    if not _hooked:
+        _hooked.append(True)
+        _hook()
+
+
+def forget(running: Draining) -> None:
+    """It has ended."""
+    _running.pop(id(running), None)
+
+
+def is_exiting() -> bool:
+    """Whether the interpreter is about to end, so that nothing catches an exception."""
+    return bool(_exiting)
+
+
+def _hook() -> None:
+    # What is hooked last runs first: before asyncio's own worker threads are ended,
+    # which handlers may work with. So their module has to be there.
+    import concurrent.futures.thread  # noqa: F401, PLC0415
+
+    register = getattr(threading, "_register_atexit", atexit.register)
+    try:
+        register(_drain)
+    except RuntimeError:
+        # Too late for that one: the threads are about to be joined.
+        atexit.register(_drain)
+
+
+def _drain() -> None:
+    _exiting.append(True)
+    # The last started first: it may feed the others.
+    for each in reversed(list(_running.values())):
+        # Each logs for itself; a third Ctrl-C ends this one, and the next is begun.
+        with contextlib.suppress(BaseException):
+            each.drain_at_exit()
+
+
+def _leave_to_parent() -> None:
+    _inherited.extend(_running.values())
+    _running.clear()
+    _exiting.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,0 +1,136 @@
+"""The end of all queues of one loop, begun from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from contextvars import Context
+from typing import Any
+
+from batchqueue_async._engine.doom import survive
+from batchqueue_async._engine.keeper import Keeper
+from batchqueue_async._engine.log import logger
+from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._threads.flag import Flag
+
+# What a queue may take beyond the deadline: to cancel its handlers, and for `on_error`.
+_GRACE = 2.0
+
+
+class Draining:
+    """Shuts the loop's queues down, the last started first, by one deadline.
+
+    Also those that were not opened through its `LoopThread`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.has_begun = False
+        # The same for threads, and for the loop.
+        self.done = Flag()
+        self.ended = asyncio.Event()
+        self._loop = loop
+        self._deadline: float | None = None
+        self._tells = True
+        self._task: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._current: BatchQueue[Any] | None = None
+        self._left: dict[str, list[Any]] = {}
+
+    def begin(self, timeout: float | None, *, tells: bool) -> None:
+        """Begin; again it can only bring the deadline forward, or let it be told.
+
+        May be called anywhere, also in a signal handler.
+
+        Args:
+            timeout: Seconds until handlers are cancelled; None for never.
+            tells: Whether what is left then is logged and passed to `on_error`; else
+                it is for `take_left`.
+        """
+        self._tells = tells or (self.has_begun and self._tells)
+        self.has_begun = True
+        if timeout is not None:
+            deadline = time.monotonic() + timeout
+            if self._deadline is None or deadline < self._deadline:
+                self._deadline = deadline
+        # In a context of its own: the caller may be part of a handler's call. On a loop
+        # that is closed nothing is left to be done.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._go_on, context=Context())
+
+    def seconds_left(self) -> float | None:
+        """Return how long it is until the deadline; None if there is none."""
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it should have been done long ago."""
+        if self._deadline is None:
+            return False
+        return time.monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
+
+    def queues(self) -> list[BatchQueue[Any]]:
+        """Return the loop's queues that are not shut down, in order of their start."""
+        kept = Keeper.of(self._loop).queues
+        return [each for each in kept if isinstance(each, BatchQueue)]
+
+    def take_left(self) -> dict[str, list[Any]]:
+        """Return what the deadline left, by queue, and log how much that is.
+
+        The second call gets nothing.
+        """
+        left, self._left = self._left, {}
+        for name, items in left.items():
+            if items:
+                logger.error("%d items of %r were left at shutdown", len(items), name)
+        return left
+
+    def log_left(self) -> None:
+        """Say what is lost, where the loop has not done so in time."""
+        for queue in self.queues():
+            if count := queue.count_left():
+                logger.error(
+                    "%d items of %r are left: its loop does not run", count, queue.name
+                )
+
+    def _go_on(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._drain())
+            self._task.set_name("batchqueue_async draining")
+        elif self._current is not None:
+            left = self.seconds_left()
+            if left is not None:
+                self._current.hurry(left)
+            if self._tells and self._telling is None:
+                # Not to be returned any more.
+                self._telling = self._loop.create_task(self._current.close(left))
+
+    async def _drain(self) -> None:
+        ended: list[BatchQueue[Any]] = []
+        while True:
+            pending = [each for each in self.queues() if each not in ended]
+            if not pending:
+                self.ended.set()
+                self.done.set()
+                return
+            self._current = pending[-1]
+            try:
+                await self._end(self._current)
+            except asyncio.CancelledError:
+                # Somebody cancelled all tasks of a loop that goes on.
+                survive()
+                continue
+            except Exception:  # noqa: BLE001 - one failure does not stop the rest
+                logger.exception("queue %r failed to shut down", self._current.name)
+            ended.append(self._current)
+            self._current = None
+
+    async def _end(self, queue: BatchQueue[Any]) -> None:
+        left = self.seconds_left()
+        if self._tells:
+            await queue.close(left)
+        else:
+            items = await queue.shutdown(left)
+            self._left.setdefault(queue.name, []).extend(items)

@@ -1,0 +1,239 @@
+"""One life of a `LoopThread`: its thread, the loop on it, and how both end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchqueue_async._bridge import at_exit
+from batchqueue_async._bridge.draining import Draining
+from batchqueue_async._bridge.inherited import refuse_inherited
+from batchqueue_async._bridge.loop_call import call_on_loop
+from batchqueue_async._engine.doom import survive
+from batchqueue_async._engine.log import logger
+from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.reentrancy import current_call
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._threads.flag import Flag
+from batchqueue_async._threads.vigil import Vigil
+
+if TYPE_CHECKING:
+    from batchqueue_async._bridge.portal import Portal
+
+R = TypeVar("R")
+
+# What the thread gets to end after the draining, though the deadline may be over.
+_LAST_SECONDS = 1.0
+
+# How much of a wait for the end is enough: a Ctrl-C counts two.
+_HURRIED, _GIVEN_UP = 2, 4
+
+
+class LoopRun:
+    """A thread that runs a loop until it is told to end, whatever code on it does.
+
+    Args:
+        name: Of the thread.
+        shutdown_timeout: Seconds for all queues at the interpreter's exit.
+        patience: Seconds after which the loop counts as dead, for who waits for it.
+    """
+
+    draining: Draining
+    _loop: asyncio.AbstractEventLoop
+
+    def __init__(
+        self, name: str, shutdown_timeout: float | None, patience: float
+    ) -> None:
+        self.manager = BatchQueueManager()
+        self.portal: Portal | None = None
+        # What was to end the program, raised by handlers and other code on the loop.
+        self.endings: list[BaseException] = []
+        self._name = name
+        self._shutdown_timeout = shutdown_timeout
+        self._patience = patience
+        self._process = os.getpid()
+        self._failure: BaseException | None = None
+        self._ready = Flag()
+        self._over = Flag()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def refuse_inherited(self) -> None:
+        """Refuse to be used in a forked child.
+
+        Raises:
+            BatchQueueError: This is one, and the thread is its parent's.
+        """
+        refuse_inherited(self._name, self._process)
+
+    def is_called_by_handler(self) -> bool:
+        """Whether the caller is part of a handler's call here, on any thread."""
+        call = current_call()
+        queues = self.draining.queues()
+        return call is not None and any(call.work.queue is each for each in queues)
+
+    def is_called_on_loop(self) -> bool:
+        return asyncio._get_running_loop() is self._loop  # noqa: SLF001
+
+    def start(self) -> None:
+        """Start, and wait until the loop runs.
+
+        Raises:
+            BatchQueueError: There is no thread, or no loop, to be had.
+        """
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._failure = error
+        else:
+            self.wait_until_ready()
+        if self._failure is not None:
+            msg = f"LoopThread {self._name!r} cannot start: {self._failure}"
+            raise BatchQueueError(msg) from self._failure
+
+    def wait_until_ready(self) -> None:
+        while not self._ready.is_set:
+            self._ready.wait(1.0)
+
+    def call(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Run a coroutine on the loop, and wait for it.
+
+        Raises:
+            BatchQueueError: The loop is dead, or ended meanwhile.
+        """
+        name = f"the loop of LoopThread {self._name!r}"
+        return call_on_loop(self._loop, start, self._vigil(), name)
+
+    def wait(self) -> bool:
+        """Wait until `draining` is done and the thread has ended; whether it is done.
+
+        A Ctrl-C brings the deadline forward, and so does the second of whatever else is
+        to end the program; it is raised when the end has come.
+        """
+        ending: BaseException | None = None
+        urgency = 0
+        while urgency < _GIVEN_UP:
+            try:
+                self._wait()
+                break
+            except (SystemExit, KeyboardInterrupt) as error:
+                ending = ending or error
+                urgency += 1 if isinstance(error, SystemExit) else 2
+                if urgency >= _HURRIED:
+                    # Who would take what is left is about to be interrupted.
+                    self.draining.begin(0.0, tells=True)
+        if not self.draining.done.is_set:
+            self.draining.log_left()
+        if ending is not None:
+            raise ending
+        return self.draining.done.is_set
+
+    def drain_at_exit(self) -> None:
+        """Drain at the interpreter's exit; there is nobody to raise anything to."""
+        self.draining.begin(self._shutdown_timeout, tells=True)
+        try:
+            self.wait()
+        finally:
+            for each in self.endings:
+                logger.error(
+                    "LoopThread %r: %r on its loop was to end the program; it is told "
+                    "only now, since nobody stopped the LoopThread",
+                    self._name,
+                    each,
+                    exc_info=each,
+                )
+
+    def _vigil(self) -> Vigil:
+        name = f"the loop of LoopThread {self._name!r}"
+        return Vigil(self._loop, name, BatchQueueError, self._patience)
+
+    def _wait(self) -> None:
+        vigil = self._vigil()
+        done = self.draining.done
+        while not (done.is_set or self._over.is_set):
+            left = self.draining.seconds_left()
+            if left is None or left > 0:
+                done.wait(1.0 if left is None else left)
+                continue
+            # What is left is being told now, if the loop runs.
+            if self.draining.is_overdue:
+                return
+            try:
+                vigil.keep(done.wait, None)
+            except BatchQueueError:
+                return
+        left = self.draining.seconds_left()
+        until = time.monotonic() + max(_LAST_SECONDS, left or 0.0)
+        while not self._over.is_set and time.monotonic() < until:
+            self._over.wait(_LAST_SECONDS)
+        if self._over.is_set:
+            self._thread.join(_LAST_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                self._loop = runner.get_loop()
+                self.draining = Draining(self._loop)
+                at_exit.remember(self)
+                self._serve()
+        except BaseException as error:  # noqa: BLE001 - `start` raises it
+            # Or nobody: to end the loop's executor, if it has one, takes a new thread.
+            self._failure = error
+        finally:
+            at_exit.forget(self)
+            self._ready.set()
+            self._over.set()
+
+    def _serve(self) -> None:
+        """Run the loop, again and again: it must not end before its queues have."""
+        main = self._loop.create_task(self._main())
+        while not main.done():
+            try:
+                self._loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt) as ending:
+                if not any(each is ending for each in self.endings):
+                    self.endings.append(ending)
+            except RuntimeError:
+                # Somebody has stopped the loop.
+                if main.done():
+                    raise
+
+    async def _main(self) -> None:
+        # A fifth of the time that importing the package would take.
+        from batchqueue_async._bridge.portal import Portal  # noqa: PLC0415
+
+        while not self.draining.done.is_set:
+            try:
+                async with Portal(self._name) as self.portal:
+                    self._ready.set()
+                    await self.draining.ended.wait()
+                    self._cut_off_tasks(self.portal)
+            except asyncio.CancelledError:
+                # Somebody cancelled all tasks of a loop that goes on.
+                survive()
+            except BaseExceptionGroup:
+                # A task of the portal was to end the program, and so it ended all.
+                logger.warning("LoopThread %r: its portal is renewed", self._name)
+
+    def _cut_off_tasks(self, portal: Portal) -> None:
+        """Let what else was started through the portal have the rest of the time."""
+        left = self.draining.seconds_left()
+
+        def cut_off() -> None:
+            self._cutting = self._loop.create_task(portal.stop(cancel_remaining=True))
+
+        if left is not None:
+            self._loop.call_later(left, cut_off)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
+
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop  # noqa: PLC0415 - an extra
+
+    return uvloop.new_event_loop
