@@ -51,7 +51,7 @@ class _InThread(Attached):
     """The handler's methods as coroutines; it has the hooks that the handler has."""
 
     _lock: threading.Lock
-    _limiter: CapacityLimiter | None
+    _limiter: Any
     _worker: Worker | None
     _end: Callable[[], object]
 
