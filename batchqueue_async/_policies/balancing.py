@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
+from .lpt import lpt_plan
 from .validation import refuse, require_at_least, require_positive
 from .value import Value
 
@@ -116,8 +117,6 @@ def _better_plan(
     most, least = max(now), min(now)
     if most == 0 or (least > 0 and most / least < skip_below):
         return None
-    from .lpt import lpt_plan  # noqa: PLC0415 - three modules, for who rebalances
-
     plan = lpt_plan(loads, owners, drain_tasks)
     planned = max(load_sums(loads, plan, drain_tasks))
     return plan if planned < most * (1 - _DRIFT) else None
