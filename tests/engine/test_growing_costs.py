@@ -219,6 +219,9 @@ def test_the_ranks_of_partitions_stay_few() -> None:
         lightest.book(number % 7, (number % 2) * 2 - 1)
         assert len(lightest._ranks) <= 2 * 10 + 16
     assert lightest.types[lightest.find()] == min(lightest.types)
+    # As after an interrupt in the middle of a change.
+    lightest._ranks.clear()
+    assert lightest.types[lightest.find()] == min(lightest.types)
 
 
 async def test_statistics_of_many_partitions_cost_little_for_each() -> None:
