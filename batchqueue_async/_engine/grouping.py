@@ -75,13 +75,14 @@ class Grouping(Generic[T]):
         lists: defaultdict[type, list[T]] = defaultdict(list)
         for item in items:
             lists[type(item)].append(item)
-        of = self._handlers.of
-        by_handler = dict(zip(map(of, lists), lists.values(), strict=True))
+        found = [*map(self._handlers.of, lists)]
+        by_handler = dict(zip(found, lists.values(), strict=True))
         if len(by_handler) < len(lists):
             # Types that share a handler keep their order among each other.
+            of = dict(zip(lists, found, strict=True))
             by_handler = {registration: [] for registration in by_handler}
             for item in items:
-                by_handler[of(type(item))].append(item)
+                by_handler[of[type(item)]].append(item)
         return by_handler
 
     def batches(self, most: int | None) -> list[Batch[T]]:

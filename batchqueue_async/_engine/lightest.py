@@ -35,9 +35,14 @@ class Lightest:
     def find(self) -> int:
         """Return the lightest; whoever asked books something to it."""
         # Ranks are pushed at each change and not removed: skip outdated ones.
-        while (rank := self._ranks[0]) != self._rank(rank[-1]):
+        while self._ranks:
+            rank = self._ranks[0]
+            if rank == self._rank(rank[-1]):
+                return rank[-1]
             heapq.heappop(self._ranks)
-        return rank[-1]
+        # A Ctrl-C came before the last change's was pushed.
+        self._rank_all()
+        return self._ranks[0][-1]
 
     def _rank(self, index: int) -> _Rank:
         # Empty ones first; then by weight, and by types where weights are equal.
@@ -49,5 +54,9 @@ class Lightest:
             heapq.heappush(self._ranks, self._rank(index))
         else:
             # Amortised: more than half of them are outdated.
-            self._ranks = [self._rank(each) for each in range(len(self.types))]
-            heapq.heapify(self._ranks)
+            self._rank_all()
+
+    def _rank_all(self) -> None:
+        ranks = [self._rank(each) for each in range(len(self.types))]
+        heapq.heapify(ranks)
+        self._ranks = ranks

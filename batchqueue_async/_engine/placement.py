@@ -115,8 +115,9 @@ class TypePlacement(Generic[T]):
 
     def _settle(self, item_type: type, partition: Partition[T]) -> None:
         if item_type not in self.routes:
-            self.placed.add(item_type, partition)
+            # Counted first: after a Ctrl-C in between, one too many does no harm.
             self._seen().book(partition.index, 1)
+            self.placed.add(item_type, partition)
 
     def _seen(self) -> Lightest:
         """Return what is known of partitions: new ones are, ended types are not."""

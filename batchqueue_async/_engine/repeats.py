@@ -127,9 +127,10 @@ def _place(error: BaseException) -> tuple[str, int] | None:
     trace = first = error.__traceback__
     if trace is None or first is None:
         return None
-    while trace.tb_next is not None:
+    # One that is raised again and again has all its former ways behind the last one.
+    while (
+        trace.tb_next is not None
+        and trace.tb_next.tb_frame.f_code is not first.tb_frame.f_code
+    ):
         trace = trace.tb_next
-        if trace.tb_frame.f_code is first.tb_frame.f_code:
-            # One that is raised again and again has all its former ways behind this.
-            break
     return trace.tb_frame.f_code.co_filename, trace.tb_lineno

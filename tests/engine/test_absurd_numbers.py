@@ -1,0 +1,126 @@
+"""Numbers that nobody means are refused before anything has changed."""
+
+from typing import Any
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+)
+from tests.support.recording_handler import RecordingHandler
+
+ADAPTIVE = BatchQueueConfig[Any](
+    partitions=PartitionPolicy.adaptive(), drain_tasks=DrainTaskPolicy.fixed(2)
+)
+
+
+class Unhashable(type):
+    """A type that can be no key."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Item: ...
+
+
+@pytest.mark.parametrize(
+    "item_type, handler, weight, message",
+    [
+        (Item, print, 1e6, r"weight must be .*65536 partitions.*got 1000000\.0"),
+        (Item, print, 10**400, "weight must be finite"),
+        (Item, print, 1e308, "weight must be .*65536"),
+        (Item, print, float("inf"), "weight must be finite"),
+        (Item, 7, 1.0, "handler must"),
+        (Unhashable("Odd", (), {}), print, 1.0, "unhashable"),
+    ],
+)
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_a_handler_that_is_refused_leaves_the_queue_as_it_was(
+    item_type: Any,  # noqa: ANN401
+    handler: Any,  # noqa: ANN401
+    weight: float,
+    message: str,
+    *,
+    is_replaced: bool,
+) -> None:
+    before, other = RecordingHandler[Any](), RecordingHandler[Any]()
+    async with BatchQueue("q", ADAPTIVE) as queue:
+        queue.add_handler(int, other, weight=3)
+        if is_replaced:
+            queue.add_handler(Item, before, weight=5)
+        count = len(queue.stats().partitions)
+        with pytest.raises((TypeError, ValueError), match=message):
+            queue.add_handler(item_type, handler, weight)
+        layout = queue._layout
+        assert len(layout.handlers.types) == 1 + is_replaced
+        assert layout._weight == 3 + 5 * is_replaced
+        assert len(queue.stats().partitions) == count
+        assert len(layout.ownership.last_owners()) == count
+        assert await queue.produce_many([1, Item()]) == 2
+        # The next one gets what it would have got.
+        queue.add_handler(str, other)
+        assert len(queue.stats().partitions) == max(2, 4 + 5 * is_replaced)
+    assert (len(other.items), len(before.items)) == (1, is_replaced)
+
+
+async def test_growth_that_fails_midway_leaves_no_partition_without_an_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with BatchQueue("q", ADAPTIVE) as queue:
+        layout = queue._layout
+        new = type(layout)._new_partition
+
+        def out_of_memory(self: Any, index: int) -> Any:  # noqa: ANN401
+            if index == 5:
+                raise MemoryError
+            return new(self, index)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(layout), "_new_partition", out_of_memory)
+            with pytest.raises(MemoryError):
+                queue.add_handler(Item, print, weight=20)
+        assert len(layout.partitions) == len(layout.ownership.last_owners()) == 2
+        queue.add_handler(Item, print, weight=20)
+        assert len(queue.stats().partitions) == 20
+
+
+def test_handlers_that_ask_for_too_much_together_are_refused() -> None:
+    queue = BatchQueue("q", ADAPTIVE)
+    queue.add_handler(int, print, weight=1_000)
+    with pytest.raises(ValueError, match=r"weight must be .* got 131000"):
+        queue.add_handler(str, print, weight=131_000)
+    assert queue.remove_handler(str) is False
+    assert len(queue.stats().partitions) == 50 + 475
+
+
+def test_so_many_partitions_for_so_many_drain_tasks_are_refused() -> None:
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.per_drain_task(40_000),
+        drain_tasks=DrainTaskPolicy.fixed(2),
+    )
+    with pytest.raises(ValueError, match=r"partitions must be .*got 80000"):
+        BatchQueue("q", config)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [PartitionPolicy.fixed, PartitionPolicy.per_drain_task, PartitionPolicy.adaptive],
+)
+def test_a_policy_for_too_many_partitions_is_refused(policy: Any) -> None:  # noqa: ANN401
+    assert policy(65_536)
+    with pytest.raises(ValueError, match="must be <= 65536, got 65537"):
+        policy(65_537)
+
+
+def test_a_policy_for_too_many_drain_tasks_is_refused() -> None:
+    assert DrainTaskPolicy.fixed(65_536).resolve() == 65_536
+    with pytest.raises(ValueError, match="n must be <= 65536, got 65537"):
+        DrainTaskPolicy.fixed(65_537)
+    for multiplier in (1e6, 1e308):
+        with pytest.raises(ValueError, match="multiplier must be"):
+            DrainTaskPolicy.cpu_cores(multiplier)
+    with pytest.raises(ValueError, match="base must be <= 65536"):
+        DrainTaskPolicy.cpu_cores_with_base(65_537, 1.0)

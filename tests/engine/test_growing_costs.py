@@ -1,0 +1,236 @@
+"""What many of a thing cost: counted in steps, and compared for n and 4 n of them.
+
+Four times as many may cost a little over four times as much; what is quadratic costs
+sixteen times as much.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+)
+from batchqueue_async._engine.accounts import Accounts
+from batchqueue_async._engine.lightest import Lightest
+from batchqueue_async._engine.waiting_line import LoopWaiter, Waiter, WaitingLine
+from benchmarks.opcodes import Instructions
+from tests.engine.until import turns
+from tests.support.oracle import check_settled
+from tests.support.recording_handler import RecordingHandler
+
+LINEAR = 5.0
+"""Between 4 and 16: what four times as many may cost."""
+
+
+async def growth(steps: Callable[[int], Coroutine[Any, Any, int]], n: int) -> float:
+    """How many times as many steps 4 n of them take."""
+    return await steps(4 * n) / await steps(n)
+
+
+class Compared(Waiter):
+    """A producer in a line that counts how often it is compared."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def wake(self) -> None:
+        """It looks at its slots all the time."""
+
+
+def in_line(count: int, wants: int = 1) -> tuple[WaitingLine, list[Compared]]:
+    line, waiters = WaitingLine(), [Compared(wants, None) for _ in range(count)]
+    for each in waiters:
+        line.join(each)
+    return line, waiters
+
+
+@pytest.mark.parametrize("order", ["oldest first", "newest first", "at random"])
+def test_who_leaves_the_line_is_not_searched_for(order: str) -> None:
+    Compared.comparisons = 0
+    line, waiters = in_line(500)
+    line.reserve(200)
+    leaving = list(waiters)
+    if order == "newest first":
+        leaving.reverse()
+    elif order == "at random":
+        random.Random(1).shuffle(leaving)
+    for each in leaving:
+        line.leave(each)
+        line.leave(each)
+        line.reserve(200 - line.reserved)
+        assert line.reserved == min(200, line.wanted)
+        granted = [waiter.granted for waiter in line]
+        assert granted == sorted(granted, reverse=True), "first come, first served"
+    assert Compared.comparisons == 0
+    assert line.wanted == line.reserved == len(line) == 0
+
+
+def test_a_slot_of_who_leaves_goes_to_the_first_that_lacks_one() -> None:
+    line, (first, second, third, fourth) = in_line(4, wants=2)
+    line.reserve(5)
+    assert [each.granted for each in line] == [2, 2, 1, 0]
+    line.leave(second)
+    line.reserve(5 - line.reserved)
+    assert [each.granted for each in (first, third, fourth)] == [2, 2, 1]
+    line.leave(fourth)
+    line.join(late := Compared(2, None))
+    line.reserve(5 - line.reserved)
+    assert (late.granted, list(line)) == (1, [first, third, late])
+
+
+def test_a_line_knows_whose_handlers_are_in_it() -> None:
+    line = WaitingLine()
+    ours, theirs, nobodys = Compared(1, 3), Compared(1, 3), Compared(1, None)
+    assert not line.has_handler_of(3)
+    for each in (nobodys, ours, theirs):
+        line.join(each)
+    line.leave(ours)
+    assert line.has_handler_of(3)
+    line.reserve(2)
+    for each in (nobodys, theirs):
+        line.filled(each, 1)
+    assert not line.has_handler_of(3)
+
+
+async def test_producers_that_are_cancelled_newest_first_are_not_searched_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    comparisons = 0
+
+    def compare(one: object, other: object) -> bool:
+        nonlocal comparisons
+        comparisons += 1
+        return one is other
+
+    monkeypatch.setattr(LoopWaiter, "__eq__", compare)
+    handler = RecordingHandler[int](gate=asyncio.Event())
+    async with BatchQueue("q", BatchQueueConfig[int](buffer_size=1)) as queue:
+        queue.add_handler(int, handler)
+        assert await queue.produce(0)
+        await handler.entered()
+        assert await queue.produce(1)
+        waiting = [asyncio.create_task(queue.produce(2)) for _ in range(100)]
+        await turns(2)
+        for each in reversed(waiting):
+            each.cancel()
+        await turns(3)
+        assert all(each.cancelled() for each in waiting)
+        assert handler.gate is not None
+        handler.gate.set()
+    assert check_settled(queue).handled == 2
+    assert comparisons == 0
+
+
+async def test_slots_are_given_to_a_long_line_without_a_walk_from_its_head() -> None:
+    async def steps(count: int) -> int:
+        line, waiters = in_line(count)
+        counts = Instructions()
+        with counts.counted():
+            for _ in range(count):
+                line.reserve(1)
+        assert all(each.granted for each in waiters)
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < LINEAR
+
+
+async def test_flushes_of_which_half_are_cancelled_cost_the_same_each() -> None:
+    async def steps(count: int) -> int:
+        gate = asyncio.Event()
+
+        async def handle(_: list[Any]) -> None:
+            await gate.wait()
+
+        types = [type(f"T{number}", (), {}) for number in range(4)]
+        config = BatchQueueConfig[Any](
+            partitions=PartitionPolicy.fixed(4), drain_tasks=DrainTaskPolicy.fixed(2)
+        )
+        queue, counts = BatchQueue("q", config), Instructions()
+        await queue.start()
+        for each in types:
+            queue.add_handler(each, handle)
+            assert await queue.produce(each())
+        await turns()
+        with counts.counted():
+            flushes = [asyncio.create_task(queue.flush()) for _ in range(count)]
+            await turns(2)
+            for flush in flushes[::2]:
+                flush.cancel()
+            await turns(2)
+            gate.set()
+            await asyncio.gather(*flushes[1::2])
+        assert all(each.cancelled() for each in flushes[::2])
+        await queue.shutdown()
+        lines = counts.by_line().items()
+        return sum(count for line, count in lines if "/accounts.py" in line)
+
+    assert await growth(steps, 25) < LINEAR
+
+
+class Told:
+    def __init__(self, number: int, log: list[int]) -> None:
+        self.number, self.log = number, log
+
+    def reached(self) -> None:
+        self.log.append(self.number)
+
+
+async def test_who_watches_is_told_and_forgotten_without_a_search() -> None:
+    async def steps(count: int) -> int:
+        accounts, told, counts = Accounts(), list[int](), Instructions()
+        watchers = [Told(number, told) for number in range(count)]
+        accounts.take(count)
+        for first in range(count):
+            accounts.open(first)
+        with counts.counted():
+            for watcher in watchers:
+                assert accounts.watch(watcher.number + 1, watcher)
+            for watcher in watchers[1::2]:
+                accounts.unwatch(watcher)
+                accounts.unwatch(watcher)
+            for first in range(count):
+                accounts.settle("handled", 1, first)
+                assert told == list(range(0, first + 1, 2))[-len(told) :]
+        assert told == list(range(0, count, 2))
+        assert not accounts.is_watched
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < LINEAR
+
+
+def test_the_ranks_of_partitions_stay_few() -> None:
+    lightest = Lightest()
+    lightest.grow(10)
+    for number in range(5_000):
+        lightest.book(number % 7, 0)
+        lightest.book(number % 7, (number % 2) * 2 - 1)
+        assert len(lightest._ranks) <= 2 * 10 + 16
+    assert lightest.types[lightest.find()] == min(lightest.types)
+    # As after an interrupt in the middle of a change.
+    lightest._ranks.clear()
+    assert lightest.types[lightest.find()] == min(lightest.types)
+
+
+async def test_statistics_of_many_partitions_cost_little_for_each() -> None:
+    count, counts = 400, Instructions()
+    config = BatchQueueConfig[Any](partitions=PartitionPolicy.fixed(count))
+    queue = BatchQueue("q", config)
+    queue.stats()
+    with counts.counted():
+        stats = queue.stats()
+    assert [each.index for each in stats.partitions] == list(range(count))
+    # It was 430, and C functions that looked fields up by name came on top of it.
+    assert sum(counts.by_line().values()) / count < 200
