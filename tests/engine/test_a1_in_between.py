@@ -85,6 +85,9 @@ class InLine:
     def surrender(self) -> Sequence[int]:
         return ()
 
+    def take_back(self, count: int) -> None:
+        """It surrenders nothing."""
+
 
 def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> None:
     partition = Partition[int](0, buffer_size=5, due_size=5)

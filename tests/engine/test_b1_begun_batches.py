@@ -43,6 +43,9 @@ class Asleep:
     def surrender(self) -> Sequence[int]:
         return ()
 
+    def take_back(self, count: int) -> None:
+        """It surrenders nothing."""
+
 
 def wait_in_line(partition: Partition[int]) -> None:
     partition.offer(range(4))
