@@ -57,6 +57,7 @@ class LoopRun:
         self._patience = patience
         self._process = os.getpid()
         self._failure: BaseException | None = None
+        self._is_waited_for = False
         self._ready = Flag()
         self._over = Flag()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -127,12 +128,16 @@ class LoopRun:
                     self.draining.begin(0.0, tells=True)
         if not self.draining.done.is_set:
             self.draining.log_left()
+        self._is_waited_for = True
         if ending is not None:
             raise ending
         return self.draining.done.is_set
 
     def drain_at_exit(self) -> None:
         """Drain at the interpreter's exit; there is nobody to raise anything to."""
+        if self._is_waited_for:
+            # In vain, and what it left is logged.
+            return
         self.draining.begin(self._shutdown_timeout, tells=True)
         try:
             self.wait()

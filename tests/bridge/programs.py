@@ -1,0 +1,110 @@
+"""Programs that end in their own ways, on each Python that is here."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What the package needs, and is the same for each Python.
+_NEEDED = ("anyio", "idna", "sniffio", "typing_extensions")
+
+_PREFACE = """
+import asyncio, atexit, contextlib, gc, logging, os, signal, sys, threading, time
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+logging.basicConfig(format="%(levelname)s %(message)s")
+from batchqueue_async import *
+"""
+
+
+def _others() -> list[Path]:
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    versions = ("3.11", "3.12", "3.13")
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found: list[Path] = []
+    for version in versions:
+        if version != own:
+            # A shim in PATH only works for the versions that are switched on.
+            here = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
+            in_path = shutil.which(f"python{version}")
+            if in_path is not None and not here:
+                here = [Path(in_path)]
+            found += here[:1]
+    return found
+
+
+PYTHONS = [Path(sys.executable), *_others()]
+each_python = pytest.mark.parametrize(
+    "python", [pytest.param(each, id=each.parent.parent.name) for each in PYTHONS]
+)
+
+
+@dataclass
+class Ended:
+    """How a program ended, and what it wrote."""
+
+    status: int
+    output: str
+    log: str
+    seconds: float
+
+
+class Program:
+    """A program that runs, with everything of the package imported."""
+
+    def __init__(self, text: str, *arguments: str, python: Path | None = None) -> None:
+        self._began = time.monotonic()
+        python = python or Path(sys.executable)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        if python != Path(sys.executable):
+            environment["PYTHONPATH"] += os.pathsep + _packages()
+        self._process = subprocess.Popen(
+            [str(python), "-c", _PREFACE + text, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def send(self, sent: signal.Signals) -> None:
+        self._process.send_signal(sent)
+
+    def end(self, within: float = 30.0) -> Ended:
+        """Wait for its end; one that hangs is killed, and fails the test."""
+        try:
+            output, log = self._process.communicate(timeout=within)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            output, log = self._process.communicate()
+            pytest.fail(f"it hangs: {output!r}, {log!r}")
+        seconds = time.monotonic() - self._began
+        return Ended(self._process.returncode, output.strip(), log, seconds)
+
+
+def _packages() -> str:
+    folder = Path(tempfile.gettempdir()) / f"batchqueue-pure-packages-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for name in _NEEDED:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin)
+        source = origin.parent if origin.name == "__init__.py" else origin
+        link = folder / source.name
+        if not link.exists():
+            link.symlink_to(source)
+    return str(folder)
