@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.hooks import Hooks
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
@@ -23,6 +24,10 @@ from batchqueue_async._engine.schedule import Pace, Schedule, Share
 from batchqueue_async._engine.taken import Taken
 
 T = TypeVar("T")
+
+
+# How long it waits before it tries again what failed for want of memory.
+_RECOVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +88,25 @@ class DrainTask(Generic[T]):
 
     async def run(self) -> None:
         """Drain until the queue closes and nothing of it is left here."""
+        pause = 0.0
         while not self.is_finished:
             try:
+                # An eager task gets here before those who start it know of it: handlers
+                # that produce, or shut the queue down, come after.
+                await asyncio.sleep(pause)
                 await self._drain()
             except asyncio.CancelledError:
                 if self.taken.is_stopped or is_doomed():
                     raise
                 # What was taken is still known, so draining just goes on.
                 survive()
+                pause = 0.0
+            except Exception:  # noqa: BLE001 - nor was there memory for each step
+                task = asyncio.current_task()
+                logger.exception("%s goes on", task.get_name() if task else self.index)
+                pause = _RECOVERY
 
     async def _drain(self) -> None:
-        # An eager task gets here before those who start it know of it: handlers that
-        # produce, or shut the queue down, come after.
-        await asyncio.sleep(0)
         empty_cycles = 0
         now = self._loop.time()
         while True:

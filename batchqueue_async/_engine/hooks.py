@@ -6,15 +6,17 @@ Each call is alone in its handler: never beside `consume`, nor beside another ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from batchqueue_async._engine.attempt import attempt
-from batchqueue_async._engine.gate import ALONE
+from batchqueue_async._engine.attempt import attempt, left_behind
+from batchqueue_async._engine.gate import ALONE, Stuck
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
-from batchqueue_async._engine.reentrancy import outside
+from batchqueue_async._engine.reentrancy import Inside, outside
 from batchqueue_async._engine.registration import Hook, Registration
 from batchqueue_async._engine.wait_for_graph import OnFlushNode
+from batchqueue_async._policies.config import BatchQueueConfig
 
 
 class Hooks:
@@ -22,15 +24,25 @@ class Hooks:
 
     __slots__ = (
         "_name",
+        "_on_release",
         "_own_work",
         "_shortest_idle",
+        "_timeout",
         "flushing",
     )
 
-    def __init__(self, own_work: OwnWork, name: str, shortest_idle: float) -> None:
+    def __init__(
+        self,
+        own_work: OwnWork,
+        name: str,
+        config: BatchQueueConfig[Any],
+        on_release: Callable[[], None],
+    ) -> None:
         self._own_work = own_work
         self._name = name
-        self._shortest_idle = shortest_idle
+        self._shortest_idle = config.idle.shortest
+        self._timeout = config.handler_timeout
+        self._on_release = on_release
         # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
         self.flushing: dict[
             asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
@@ -56,14 +68,20 @@ class Hooks:
             if not registration.gate.try_enter(ALONE):
                 continue
             registration.next_idle = now + self._shortest_idle
-            try:
-                if (permit := self._own_work.permit) is not None:
-                    await permit.regain()
-                with self._own_work.inside(drain_task, registration.gate):
-                    await self._call(hook, "on_idle", registration)
-            finally:
-                registration.gate.leave(ALONE)
+            await self._idle(hook, registration, drain_task)
             await asyncio.sleep(0)
+
+    async def _idle(
+        self, hook: Hook, registration: Registration, drain_task: int
+    ) -> None:
+        if (permit := self._own_work.permit) is not None and not permit.is_held:
+            try:
+                await permit.regain()
+            except BaseException:
+                registration.gate.leave(ALONE)
+                raise
+        call = self._own_work.inside(drain_task, registration.gate)
+        await self._call(hook, "on_idle", registration, call)
 
     def flush(
         self, registration: Registration, drain_task: int | None
@@ -109,13 +127,11 @@ class Hooks:
     ) -> BaseException | None:
         hook = registration.on_flush
         await registration.gate.admitted(ALONE, answer)
-        try:
-            if hook is None or registration.is_closed:
-                return None
-            with self._own_work.beside(drain_task, registration.gate):
-                return await self._call(hook, "on_flush", registration)
-        finally:
+        if hook is None or registration.is_closed:
             registration.gate.leave(ALONE)
+            return None
+        call = self._own_work.beside(drain_task, registration.gate)
+        return await self._call(hook, "on_flush", registration, call)
 
     async def close(
         self, registration: Registration, drain_task: int | None = None
@@ -129,16 +145,26 @@ class Hooks:
         if registration.on_close is not None:
             await self._own_work.enter(registration.gate, ALONE, drain_task)
             registration.is_closed = True
-            try:
-                with self._own_work.inside(drain_task, registration.gate):
-                    await self._call(registration.on_close, "on_close", registration)
-            finally:
-                registration.gate.leave(ALONE)
+            call = self._own_work.inside(drain_task, registration.gate)
+            await self._call(registration.on_close, "on_close", registration, call)
 
     async def _call(
-        self, hook: Hook, name: str, registration: Registration
+        self, hook: Hook, name: str, registration: Registration, call: Inside
     ) -> BaseException | None:
-        error = await attempt(hook)
+        """Call a hook of a handler that was entered for it, and leave that."""
+        left: asyncio.Future[Any] | None = None
+        try:
+            error = await attempt(hook, timeout=self._timeout)
+            left = left_behind(error)
+        except BaseException as raised:
+            left = left_behind(raised)
+            raise
+        finally:
+            call.end()
+            if left is None:
+                registration.gate.leave(ALONE)
+            else:
+                self._outlive(left, name, registration, call)
         if error is not None:
             logger.error(
                 "%s: %s of %s failed",
@@ -148,3 +174,19 @@ class Hooks:
                 exc_info=error,
             )
         return error
+
+    def _outlive(
+        self,
+        left: asyncio.Future[Any],
+        name: str,
+        registration: Registration,
+        call: Inside,
+    ) -> None:
+        logger.error(
+            "%s: %s of %s cannot be stopped; the handler is blocked until it ends",
+            self._name,
+            name,
+            registration.label,
+        )
+        stuck = Stuck(ALONE, None, call.drain_task)
+        registration.gate.keep(stuck, left, self._on_release)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -41,6 +42,8 @@ class _InThread:
 
     def __init__(self, handler: object, consume: Callable[[list[Any]], object]) -> None:
         self._limiter: CapacityLimiter | None = None
+        # Set when a call ends whose task was cancelled away from its thread.
+        self._left: asyncio.Future[None] | None = None
         self._consume = consume
         self.__qualname__ = f"in_thread({getattr(handler, '__qualname__', handler)})"
         for name in _HOOKS:
@@ -54,13 +57,18 @@ class _InThread:
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
         if self._limiter is None:
             self._limiter = CapacityLimiter(1)
+        while self._left is not None and not self._left.done():
+            await asyncio.wait({self._left})
+        thread_call = _ThreadCall(partial(call, *arguments))
         job = asyncio.ensure_future(
-            to_thread.run_sync(_kept, call, *arguments, limiter=self._limiter)
+            to_thread.run_sync(thread_call.run, limiter=self._limiter)
         )
         try:
             result, ending = await asyncio.shield(job)
         except asyncio.CancelledError:
             await _outlast(job)
+            if job.cancelled():
+                self._left = thread_call.end()
             raise
         if ending is not None:
             raise ending
@@ -71,15 +79,46 @@ class _InThread:
             raise TypeError(msg)
 
 
-def _kept(
-    call: Callable[..., object], *arguments: object
-) -> tuple[object, BaseException | None]:
-    # What is to end the program would end the thread, and then the loop, before the
-    # drain task gets to know of it.
-    try:
-        return call(*arguments), None
-    except (KeyboardInterrupt, SystemExit) as ending:
-        return None, ending
+class _ThreadCall:
+    """One call on a worker thread, which may last longer than the task that made it.
+
+    Whoever cancels all tasks of a loop ends that task, and not the thread.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._is_on = False
+        self._ended: asyncio.Future[None] | None = None
+
+    def run(self) -> tuple[object, BaseException | None]:
+        """Call, on the thread."""
+        self._is_on = True
+        # What is to end the program would end the thread, and then the loop, before the
+        # drain task gets to know of it.
+        try:
+            return self._call(), None
+        except (KeyboardInterrupt, SystemExit) as ending:
+            return None, ending
+        finally:
+            self._is_on = False
+            if self._ended is not None:
+                # Without the loop nobody is left to enter.
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(_finish, self._ended)
+
+    def end(self) -> asyncio.Future[None]:
+        """Return a future that is done when the thread has left the call."""
+        # Before the look: of this and the thread's own, the later one sees the other.
+        self._ended = self._loop.create_future()
+        if not self._is_on:
+            _finish(self._ended)
+        return self._ended
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _is_async(call: object) -> bool:

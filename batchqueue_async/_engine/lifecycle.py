@@ -77,7 +77,7 @@ class Lifecycle(Generic[T]):
         self.state = State.NEW
         self.loop: asyncio.AbstractEventLoop | None = None
         self.own_work = OwnWork(queue, layout.ownership)
-        self.hooks = Hooks(self.own_work, self.name, config.idle.shortest)
+        self.hooks = Hooks(self.own_work, self.name, config, on_release=self.wake)
         self.delivery = Delivery(
             self.own_work, self.name, config, layout.failures, on_release=self.wake
         )

@@ -55,7 +55,7 @@ class AnyPlan:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
 
-    def assign(self, loads: Any, owners: Any, drain_tasks: int) -> list[int]:  # noqa: ANN401, ARG002
+    def assign(self, loads: Any, owners: Any, drain_tasks: int) -> list[int]:  # noqa: ANN401
         return [self._chance.randrange(drain_tasks) for _ in owners]
 
 
@@ -238,7 +238,7 @@ async def flush(
         await chance.choice(queues).flush()
     except WouldDeadlock:
         raise
-    except Exception:  # noqa: BLE001, S110  # of failed items there are many
+    except Exception:  # noqa: BLE001  # of failed items there are many
         pass
 
 
