@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.handler_waits import RoomWait
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._engine.wait_for_graph import RoomWait
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.vigil import Vigil

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from batchqueue_async._engine.capacity import Capacities
+from batchqueue_async._engine.handler_waits import AllEndWait
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.reentrancy import current_call
+from batchqueue_async._engine.wait_for_graph import Node
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
 from batchqueue_async._policies.items import T
@@ -133,7 +137,7 @@ class BatchQueueManager:
         if timeout is not None:
             self.hurry(timeout)
         # A second call waits for the first one: queues end one after the other.
-        async with self._turn:
+        async with self._own_turn():
             while self._queues:
                 name, self._closing = self._queues.popitem()
                 try:
@@ -143,6 +147,30 @@ class BatchQueueManager:
                 finally:
                     self._closing = None
             self._deadline = None
+
+    @contextlib.asynccontextmanager
+    async def _own_turn(self) -> AsyncIterator[None]:
+        call = current_call()
+        if call is None or not self._turn.locked():
+            async with self._turn:
+                yield
+            return
+        # A handler waits for all that are to end before, and for who ends them.
+        turn = asyncio.ensure_future(self._turn.acquire())
+        try:
+            async with AllEndWait(call, self._ends) as wait:
+                wait.begin()
+                await wait.until(turn)
+            yield
+        finally:
+            if turn.done():
+                self._turn.release()
+            turn.cancel()
+
+    def _ends(self) -> list[Node]:
+        closing = () if self._closing is None else (self._closing,)
+        queues = (*closing, *self._queues.values())
+        return [node for queue in queues for node in queue.end_nodes()]
 
     def _forget(self, queue: BatchQueue[Any]) -> None:
         # Its name may be another queue's by now.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,6 +17,7 @@ from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._engine.wait_for_graph import Node, end_of
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
@@ -258,6 +259,10 @@ class BatchQueue(Generic[T]):
     def hurry(self, timeout: float) -> None:
         """Bring the deadline of a shutdown that is under way forward."""
         self._lifecycle.hurry(timeout)
+
+    def end_nodes(self) -> Collection[Node]:
+        """Return what stands for its end in the wait-for graph of handlers."""
+        return end_of(self._own_work)
 
     def share_drain_tasks(self, capacities: Capacities) -> None:
         """Let it share drain capacity with its manager's other queues."""
