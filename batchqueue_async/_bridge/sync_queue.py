@@ -61,7 +61,7 @@ class SyncBatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.
-            WouldDeadlock: A handler's thread waits for its own drain task.
+            WouldDeadlock: A handler's thread would wait for its own handler.
         """
         if _get_running_loop() is self._loop:
             self._refuse_own_thread()
@@ -91,7 +91,7 @@ class SyncBatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.
-            WouldDeadlock: A handler's thread waits for its own drain task.
+            WouldDeadlock: A handler's thread would wait for its own handler.
         """
         self._refuse_own_thread()
         until = None if timeout is None else time.monotonic() + timeout
@@ -114,6 +114,7 @@ class SyncBatchQueue(Generic[T]):
             DeliveryError: Items ended other than handled since its last flush.
             TimeoutError: Not all was settled in time.
             BatchQueueError: On the loop's own thread, or the loop is dead.
+            WouldDeadlock: A handler's thread would wait for its own handler.
         """
         self._refuse_own_thread()
         self._port.refuse_fork()

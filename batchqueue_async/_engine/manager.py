@@ -108,6 +108,10 @@ class BatchQueueManager:
 
         Returns:
             What the deadline left unhandled, by queue name.
+
+        Raises:
+            WouldDeadlock: A handler would wait for another shutdown that waits for it;
+                that one goes on.
         """
         leftovers: dict[str, list[Any]] = {}
 

@@ -139,7 +139,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.
-            WouldDeadlock: A handler would wait for what only its drain task can do.
+            WouldDeadlock: A handler would wait for itself.
         """
         partition = self._sole
         if partition is None:
@@ -186,7 +186,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.
-            WouldDeadlock: A handler would wait for what only its drain task can do.
+            WouldDeadlock: A handler would wait for itself.
         """
         if type(items) is list and items and self._intake.put_whole(items):
             return len(items)
@@ -204,8 +204,8 @@ class BatchQueue(Generic[T]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
 
-        Ends naps and linger; then handlers with `on_flush` are told. From a handler,
-        what its own drain task has to do is left out.
+        Ends naps and linger; then handlers with `on_flush` are told. From a handler of
+        this queue, what waits for that handler is left out.
 
         Args:
             timeout: Seconds to wait at most.
@@ -214,6 +214,7 @@ class BatchQueue(Generic[T]):
             DeliveryError: Items ended other than handled since the last flush.
             TimeoutError: Not all was settled in time.
             BatchQueueError: Called from another loop or thread.
+            WouldDeadlock: Another queue's handler would wait for itself.
         """
         await self._flusher.flush(timeout, self._log)
 
@@ -221,8 +222,8 @@ class BatchQueue(Generic[T]):
         """Refuse new items, have the waiting ones handled, and stop.
 
         Idempotent; of concurrent calls one gets the list, and the earliest deadline
-        counts. Cancelled, it goes on in the background. From a handler it only begins
-        and returns [] at once.
+        counts. Cancelled or refused, it goes on in the background. From a handler of
+        this queue it only begins, and returns [] at once.
 
         Args:
             timeout: Seconds until running handlers are cancelled; None for never.
@@ -232,6 +233,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: Called from another loop or thread.
+            WouldDeadlock: Another queue's handler would wait for itself.
         """
         return await self._lifecycle.shutdown(timeout)
 

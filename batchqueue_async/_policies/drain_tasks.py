@@ -87,7 +87,8 @@ class SharedDrainTasks:
 
     Attributes:
         name: What the queues that share it have in common.
-        policy: How many queues may drain at the same time.
+        policy: How many queues may drain at the same time. One whose handler waits for
+            a queue lends its turn meanwhile.
     """
 
     name: str
