@@ -100,13 +100,20 @@ class _InThread(Attached):
         self._queues: weakref.WeakSet[object] = weakref.WeakSet()
         self._limiter = None
         self._worker = None
+        # Set when a call ends whose task was cancelled away from its thread.
+        self._left: asyncio.Future[None] | None = None
 
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
-        job = asyncio.ensure_future(self._call(partial(_kept, call, *arguments)))
+        while self._left is not None and not self._left.done():
+            await asyncio.wait({self._left})
+        thread_call = _ThreadCall(partial(call, *arguments))
+        job = asyncio.ensure_future(self._call(thread_call.run))
         try:
             result, error = await asyncio.shield(job)
         except asyncio.CancelledError:
             await _outlast(job)
+            if job.cancelled():
+                self._left = thread_call.end()
             raise
         if error is not None:
             raise error
@@ -131,15 +138,46 @@ class _InThread(Attached):
             return await worker.run(function)
 
 
-def _kept(
-    call: Callable[..., object], *arguments: object
-) -> tuple[object, BaseException | None]:
-    # What is to end the program would end the thread, and then the loop, before the
-    # drain task gets to know of it; and no future takes a StopIteration.
-    try:
-        return call(*arguments), None
-    except BaseException as error:  # noqa: BLE001 - raised on the loop
-        return None, error
+class _ThreadCall:
+    """One call on a worker thread, which may last longer than the task that made it.
+
+    Whoever cancels all tasks of a loop ends that task, and not the thread.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._is_on = False
+        self._ended: asyncio.Future[None] | None = None
+
+    def run(self) -> tuple[object, BaseException | None]:
+        """Call, on the thread."""
+        self._is_on = True
+        # What is to end the program would end the thread, and then the loop, before the
+        # drain task gets to know of it; and no future takes a StopIteration.
+        try:
+            return self._call(), None
+        except BaseException as error:  # noqa: BLE001 - raised on the loop
+            return None, error
+        finally:
+            self._is_on = False
+            if self._ended is not None:
+                # Without the loop nobody is left to enter.
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(_finish, self._ended)
+
+    def end(self) -> asyncio.Future[None]:
+        """Return a future that is done when the thread has left the call."""
+        # Before the look: of this and the thread's own, the later one sees the other.
+        self._ended = self._loop.create_future()
+        if not self._is_on:
+            _finish(self._ended)
+        return self._ended
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _is_async(call: object) -> bool:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.forking import disown_after_fork
+from batchqueue_async._engine.handler_waits import RoomWait
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._engine.wait_for_graph import RoomWait
 from batchqueue_async._engine.waiting_line import Waiter
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
 from batchqueue_async._threads.guard import Guard

@@ -78,7 +78,7 @@ class SyncBatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.
-            WouldDeadlock: A handler's thread waits for its own drain task.
+            WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         if timeout is not None:
@@ -134,7 +134,7 @@ class SyncBatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.
-            WouldDeadlock: A handler's thread waits for its own drain task.
+            WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         tally = Tally()
@@ -163,6 +163,7 @@ class SyncBatchQueue(Generic[T]):
             DeliveryError: Items ended other than handled since its last flush.
             TimeoutError: Not all was settled in time.
             BatchQueueError: On the loop's own thread, or the loop is dead.
+            WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         require_timeout("timeout", timeout)

@@ -27,6 +27,21 @@ class Unstoppable(TimeoutError):
         self.task = task
 
 
+class CutOff(asyncio.CancelledError):
+    """The waiting for a handler was cancelled twice, and the handler goes on."""
+
+    def __init__(self, task: asyncio.Future[Any]) -> None:
+        super().__init__()
+        self.task = task
+
+
+def left_behind(error: BaseException | None) -> asyncio.Future[Any] | None:
+    """Return what still runs of a call that ended with this, if anything does."""
+    if isinstance(error, Unstoppable | CutOff) and not error.task.done():
+        return error.task
+    return None
+
+
 async def attempt(
     call: Callable[..., Awaitable[object] | object],
     *arguments: object,
@@ -84,6 +99,8 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     if isinstance(awaitable, Coroutine):
         # Cancelled before its first step, it would be told as never awaited.
         task.add_done_callback(lambda _: awaitable.close())
+    until = asyncio.get_running_loop().time() + timeout
+    message = f"no answer within handler_timeout={timeout}"
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
@@ -91,9 +108,8 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
             # In this very turn: what it did counts, then the cancellation does.
             _cancel_current_task()
             return
-        # Whoever cancels decides how long to wait for a handler that goes on.
         task.cancel()
-        await asyncio.wait({task})
+        await _outlast(task, until, message)
         if _has_returned(task):
             # It has handled its batch, as one without a timeout may at the deadline.
             return
@@ -103,11 +119,40 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
             raise ending
         return
     task.cancel()
-    await asyncio.wait({task}, timeout=GRACE)
-    message = f"no answer within handler_timeout={timeout}"
-    if task.done():
-        raise TimeoutError(message)
-    raise Unstoppable(message, task)
+    if await _outlast(task, until, message):
+        raise asyncio.CancelledError
+    raise TimeoutError(message)
+
+
+async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> bool:
+    """Wait for a cancelled task to end, whoever cancels the current one meanwhile.
+
+    Returns:
+        Whether the current task was told to end meanwhile, and meant to.
+
+    Raises:
+        Unstoppable: It did not end by `until`, nor in the grace after that.
+        CutOff: The current task, which is to end, was told so again.
+    """
+    loop = asyncio.get_running_loop()
+    until = max(until, loop.time()) + GRACE
+    is_told = False
+    while not task.done():
+        # Whoever ends the current task decides how long to wait for one that goes on.
+        is_ending = is_doomed()
+        left = until - loop.time()
+        if not is_ending and left <= 0:
+            raise Unstoppable(message, task)
+        try:
+            await asyncio.wait({task}, timeout=None if is_ending else left)
+        except asyncio.CancelledError:
+            if not is_doomed():
+                survive()
+                continue
+            is_told = True
+            if is_ending and not task.done():
+                raise CutOff(task) from None
+    return is_told
 
 
 async def _kept(awaitable: Awaitable[object]) -> BaseException | None:

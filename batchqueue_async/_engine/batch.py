@@ -99,15 +99,20 @@ class Batch(Generic[T]):
         mine = {share.partition.index for share in self.shares}
         return not mine.isdisjoint(share.partition.index for share in other.shares)
 
-    @property
-    def is_kept_out(self) -> bool:
-        """Whether its handler is at work on another one, and cannot be stopped."""
+    def is_kept_out(self, drain_task: int) -> bool:
+        """Whether its handler is at work on another one, and cannot be stopped.
+
+        For the drain task that is to deliver it: with its own call still inside it
+        would enter the handler twice, whatever the partition.
+        """
         registration = self.registration
         if registration is None or not registration.gate.stuck:
             return False
         return any(
-            registration.gate.excludes(registration.slot, slot) or self.follows(other)
-            for slot, other in registration.gate.stuck
+            drain_task == stuck.drain_task
+            or registration.gate.excludes(registration.slot, stuck.slot)
+            or (stuck.batch is not None and self.follows(stuck.batch))
+            for stuck in registration.gate.stuck
         )
 
     def settle(self, outcome: Outcome) -> None:

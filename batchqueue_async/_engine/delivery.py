@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import CoroutineType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from weakref import ref
 
 from batchqueue_async._engine.attempt import (
     Unstoppable,
     attempt,
     finish,
+    left_behind,
     own_error,
 )
 from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.gate import Stuck
 from batchqueue_async._engine.layout import Layout
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
@@ -85,6 +87,7 @@ class Delivery(Generic[T]):
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
+        left: asyncio.Future[Any] | None = None
         call = self._own_work.inside(drain_task, gate, slot)
         try:
             # As `attempt` does it, without the price of one coroutine more.
@@ -94,13 +97,14 @@ class Delivery(Generic[T]):
             elif result is not None:
                 await finish(registration.consume, result, self._timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
+            left = left_behind(raised)
             error = self._own_error(raised, call, batch)
         finally:
             call.end()
             if watch is not None:
                 batch.charge(watch.seconds())
-            if error is not None and isinstance(error, Unstoppable):
-                self._outlive(error.task, batch, registration)
+            if left is not None:
+                self._outlive(left, batch, registration, drain_task)
             else:
                 gate.leave(slot)
         if error is None:
@@ -119,7 +123,11 @@ class Delivery(Generic[T]):
         registration = batch.registration
         if batch.is_settled or registration is None:
             return []
-        rest = self._rest_of(batch, error)
+        try:
+            rest = self._rest_of(batch, error)
+        except Exception:  # noqa: BLE001 - no memory for its halves
+            logger.exception("%s: a failed batch could not be split", self._name)
+            rest = []
         if not rest:
             await self._give_up(batch, registration, error, drain_task)
         return rest
@@ -181,12 +189,13 @@ class Delivery(Generic[T]):
         error: BaseException,
         drain_task: int,
     ) -> None:
+        count = len(batch)
         try:
             if self._on_error is None:
                 self._repeats.error(
                     "%s: %d items failed in %s",
                     self._name,
-                    len(batch),
+                    count,
                     registration.label,
                     title=f"{self._name}: items failed in {registration.label}",
                     error=error,
@@ -195,25 +204,53 @@ class Delivery(Generic[T]):
             else:
                 if (permit := self._own_work.permit) is not None:
                     await permit.regain()
-                with self._own_work.inside(drain_task):
-                    await self.tell(list(batch.items), error)
+                await self._tell_failed(batch, error, drain_task)
         except asyncio.CancelledError:
             logger.error(
                 "%s: on_error was cut off at the deadline, for %d items",
                 self._name,
-                len(batch),
+                count,
                 exc_info=error,
             )
             raise
         finally:
-            self._failures.add("failed", batch.items, error)
+            self._note("failed", batch.items, error)
             batch.settle("failed")
+
+    async def _tell_failed(
+        self, batch: Batch[T], error: BaseException, drain_task: int
+    ) -> None:
+        try:
+            items = list(batch.items)
+        except MemoryError:
+            # It gets the list itself, and may change it: what is in it is noted before.
+            self._note("failed", batch.items, error)
+            items, batch.items = batch.items, []
+        with self._own_work.inside(drain_task):
+            await self.tell(items, error)
+
+    def _note(
+        self,
+        outcome: Literal["failed", "unhandled"],
+        items: list[T],
+        error: BaseException | None = None,
+    ) -> None:
+        """Keep what ended other than handled for the next flush; never raises."""
+        try:
+            self._failures.add(outcome, items, error)
+        except Exception:  # noqa: BLE001 - the account must be right all the same
+            logger.exception(
+                "%s: the next flush will not tell all of %d items that ended as %s",
+                self._name,
+                len(items),
+                outcome,
+            )
 
     async def tell(self, items: list[T], error: BaseException) -> None:
         """Call `on_error`; what it raises is logged, with the error that it got."""
         if self._on_error is None:
             return
-        raised = await attempt(self._on_error, items, error)
+        raised = await attempt(self._on_error, items, error, timeout=self._timeout)
         if raised is not None:
             self._repeats.error(
                 "%s: on_error raised %s for %d items that had failed with %s",
@@ -234,7 +271,7 @@ class Delivery(Generic[T]):
                     self._name,
                     item_type.__qualname__,
                 )
-        self._failures.add("unhandled", batch.items)
+        self._note("unhandled", batch.items)
         batch.settle("unhandled")
 
     def _is_news(self, item_type: type) -> bool:
@@ -250,24 +287,23 @@ class Delivery(Generic[T]):
         return True
 
     def _outlive(
-        self, task: asyncio.Future[Any], batch: Batch[T], registration: Registration
+        self,
+        call: asyncio.Future[Any],
+        batch: Batch[T],
+        registration: Registration,
+        drain_task: int,
     ) -> None:
         """Block the partitions of a handler that cannot be stopped, until it ends."""
         batch.hold()
-        gate = registration.gate
-        stay = (registration.slot, batch)
-        gate.stuck = (*gate.stuck, stay)
         logger.error(
             "%s: %s cannot be stopped; its partitions are blocked until it ends",
             self._name,
             registration.label,
         )
 
-        def ended(_: asyncio.Future[Any]) -> None:
-            task.cancelled() or task.exception()
+        def ended() -> None:
             batch.release()
-            gate.stuck = tuple(each for each in gate.stuck if each is not stay)
-            gate.leave(registration.slot)
             self._on_release()
 
-        task.add_done_callback(ended)
+        stuck = Stuck(registration.slot, batch, drain_task)
+        registration.gate.keep(stuck, call, ended)

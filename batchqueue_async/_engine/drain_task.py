@@ -17,6 +17,7 @@ from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.gathering import Gathering
 from batchqueue_async._engine.hooks import Hooks
+from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.loop_turn import LoopTurn
 from batchqueue_async._engine.nap import Nap
 from batchqueue_async._engine.own_work import OwnWork
@@ -26,6 +27,10 @@ from batchqueue_async._engine.schedule import Pace, Schedule, Share
 from batchqueue_async._engine.taken import Taken
 
 T = TypeVar("T")
+
+
+# How long it waits before it tries again what failed for want of memory.
+_RECOVERY = 1.0
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -98,24 +103,29 @@ class DrainTask(Generic[T]):
 
         May be run again where it was cancelled: what was taken is still known.
         """
+        pause = 0.0
         self._turn.join()
         self.taken.was_cut_short = self.taken.is_open
         try:
             while not (self.is_finished or self.is_paused):
                 try:
+                    # An eager task gets here before those who start it know of it:
+                    # handlers that produce, or shut the queue down, come after.
+                    await asyncio.sleep(pause)
                     await self._drain()
                 except asyncio.CancelledError:
                     if self.taken.is_stopped or is_doomed():
                         raise
                     # What was taken is still known, so draining just goes on.
                     survive()
+                    pause = 0.0
+                except Exception:  # noqa: BLE001 - nor was there memory for each step
+                    self._log_going_on()
+                    pause = _RECOVERY
         finally:
             self._turn.leave()
 
     async def _drain(self) -> None:
-        # An eager task gets here before those who start it know of it: handlers that
-        # produce, or shut the queue down, come after.
-        await asyncio.sleep(0)
         empty_cycles = 0
         now = self._loop.time()
         while True:
@@ -146,6 +156,10 @@ class DrainTask(Generic[T]):
             )
             now = await self._nap.sleep(until)
             empty_cycles += not found
+
+    def _log_going_on(self) -> None:
+        task = asyncio.current_task()
+        logger.exception("%s goes on", task.get_name() if task else self.index)
 
     def wake(self) -> None:
         """End a nap: something is to be done that cannot linger."""

@@ -9,13 +9,25 @@ hooks may be called by another drain task. First come, first served, so that a b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 ALONE = "alone"
 """The slot of hooks: nobody else is inside."""
 TOGETHER = "together"
 """The slot of a `consume` that may run several times at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stuck:
+    """A call that is inside and cannot be stopped."""
+
+    slot: Hashable
+    batch: Any
+    """What it was given; None if it is a hook."""
+    drain_task: int | None
+    """Who called, and would enter twice with any other call."""
 
 
 class Gate:
@@ -30,8 +42,7 @@ class Gate:
         self._sole: Hashable | None = None
         self._crowd: dict[Hashable, int] | None = None
         self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
-        # Slot and batch of calls that cannot be stopped.
-        self.stuck: tuple[tuple[Hashable, Any], ...] = ()
+        self.stuck: tuple[Stuck, ...] = ()
 
     @property
     def is_free(self) -> bool:
@@ -93,6 +104,19 @@ class Gate:
             self._crowd = crowd or None
         if self._waiting:
             self._admit_next()
+
+    def keep(
+        self, stuck: Stuck, call: asyncio.Future[Any], on_end: Callable[[], None]
+    ) -> None:
+        """Stay inside until the call ends by itself, instead of `leave`."""
+        self.stuck = (*self.stuck, stuck)
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            self.stuck = tuple(each for each in self.stuck if each is not stuck)
+            self.leave(stuck.slot)
+            on_end()
+
+        call.add_done_callback(ended)
 
     def _go_in(self, slot: Hashable) -> None:
         crowd = self._crowd

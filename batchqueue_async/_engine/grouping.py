@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.batch import Batch
@@ -26,6 +27,8 @@ class Grouping(Generic[T]):
         self._handlers = handlers
         self._has_one_type = has_one_type
         self._batches: dict[Registration | None, Batch[T]] = {}
+        # What there was no memory for to put it into the batch of its handler.
+        self._apart: list[Batch[T]] = []
 
     def add(self, partition: Partition[T], items: list[T]) -> None:
         """Add what was taken from a partition; order within it is kept."""
@@ -42,7 +45,15 @@ class Grouping(Generic[T]):
             if batch is None:
                 batches[registration] = Batch(registration, own, partition, first)
             else:
-                batch.add(own, partition, first)
+                self._extend(batch, own, partition, first)
+
+    def _extend(
+        self, batch: Batch[T], own: list[T], partition: Partition[T], first: int
+    ) -> None:
+        try:
+            batch.add(own, partition, first)
+        except MemoryError:
+            self._apart.append(Batch(batch.registration, own, partition, first))
 
     def _sort(
         self, partition: Partition[T], items: list[T]
@@ -66,9 +77,13 @@ class Grouping(Generic[T]):
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
         lists: dict[Registration | None, list[T]] = {}
-        for item in items:
-            registration = self._handlers.of_identical(type(item))
-            lists.setdefault(registration, []).append(item)
+        try:
+            for item in items:
+                registration = self._handlers.of_identical(type(item))
+                lists.setdefault(registration, []).append(item)
+        except MemoryError as error:
+            # Taken they are, so they fail.
+            return {Registration(partial(_refuse, error)): items}
         return lists
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
@@ -87,10 +102,21 @@ class Grouping(Generic[T]):
 
     def batches(self, most: int | None) -> list[Batch[T]]:
         """Return the batches, those of more than `most` items in pieces."""
-        whole = self._batches.values()
+        whole = [*self._batches.values(), *self._apart]
         if most is None:
-            return list(whole)
-        return [piece for batch in whole for piece in batch.pieces(most)]
+            return whole
+        pieces: list[Batch[T]] = []
+        for batch in whole:
+            try:
+                pieces.extend(batch.pieces(most))
+            except MemoryError:
+                # Too long is better than lost.
+                pieces.append(batch)
+        return pieces
+
+
+def _refuse(error: MemoryError, _: list[Any]) -> None:
+    raise error
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:

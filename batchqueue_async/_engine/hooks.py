@@ -6,16 +6,18 @@ Each call is alone in its handler: never beside `consume`, nor beside another ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from batchqueue_async._engine.attempt import attempt
-from batchqueue_async._engine.gate import ALONE
+from batchqueue_async._engine.attempt import attempt, left_behind
+from batchqueue_async._engine.gate import ALONE, Stuck
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
-from batchqueue_async._engine.reentrancy import outside
+from batchqueue_async._engine.reentrancy import Inside, outside
 from batchqueue_async._engine.registration import Hook, Registration
 from batchqueue_async._engine.repeats import Repeats
 from batchqueue_async._engine.wait_for_graph import OnFlushNode
+from batchqueue_async._policies.config import BatchQueueConfig
 
 
 class Hooks:
@@ -24,19 +26,28 @@ class Hooks:
     __slots__ = (
         "_name",
         "_not_closed",
+        "_on_release",
         "_own_work",
         "_shortest_idle",
+        "_timeout",
         "flushing",
         "repeats",
     )
 
     def __init__(
-        self, own_work: OwnWork, name: str, shortest_idle: float, repeats: Repeats
+        self,
+        own_work: OwnWork,
+        name: str,
+        config: BatchQueueConfig[Any],
+        repeats: Repeats,
+        on_release: Callable[[], None],
     ) -> None:
         self.repeats = repeats
         self._own_work = own_work
         self._name = name
-        self._shortest_idle = shortest_idle
+        self._shortest_idle = config.idle.shortest
+        self._timeout = config.handler_timeout
+        self._on_release = on_release
         # Handlers whose `on_close` was due and did not complete, by identity.
         self._not_closed: dict[int, Registration] = {}
         # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
@@ -64,14 +75,20 @@ class Hooks:
             if not registration.gate.try_enter(ALONE):
                 continue
             registration.next_idle = now + self._shortest_idle
-            try:
-                if (permit := self._own_work.permit) is not None:
-                    await permit.regain()
-                with self._own_work.inside(drain_task, registration.gate):
-                    await self._call(hook, "on_idle", registration)
-            finally:
-                registration.gate.leave(ALONE)
+            await self._idle(hook, registration, drain_task)
             await asyncio.sleep(0)
+
+    async def _idle(
+        self, hook: Hook, registration: Registration, drain_task: int
+    ) -> None:
+        if (permit := self._own_work.permit) is not None and not permit.is_held:
+            try:
+                await permit.regain()
+            except BaseException:
+                registration.gate.leave(ALONE)
+                raise
+        call = self._own_work.inside(drain_task, registration.gate)
+        await self._call(hook, "on_idle", registration, call)
 
     def flush(
         self, registration: Registration, drain_task: int | None
@@ -117,13 +134,11 @@ class Hooks:
     ) -> BaseException | None:
         hook = registration.on_flush
         await registration.gate.admitted(ALONE, answer)
-        try:
-            if hook is None or registration.is_closed:
-                return None
-            with self._own_work.beside(drain_task, registration.gate):
-                return await self._call(hook, "on_flush", registration)
-        finally:
+        if hook is None or registration.is_closed:
             registration.gate.leave(ALONE)
+            return None
+        call = self._own_work.beside(drain_task, registration.gate)
+        return await self._call(hook, "on_flush", registration, call)
 
     @property
     def not_closed(self) -> tuple[str, ...]:
@@ -144,16 +159,14 @@ class Hooks:
             return
         await self._own_work.enter(registration.gate, ALONE, drain_task)
         registration.is_closed = True
+        call = self._own_work.inside(drain_task, registration.gate)
         try:
-            with self._own_work.inside(drain_task, registration.gate):
-                error = await self._call(
-                    registration.on_close, "on_close", registration
-                )
+            error = await self._call(
+                registration.on_close, "on_close", registration, call
+            )
         except BaseException:
             self.cut_off(registration)
             raise
-        finally:
-            registration.gate.leave(ALONE)
         if error is not None:
             self._not_closed[id(registration)] = registration
 
@@ -179,9 +192,22 @@ class Hooks:
             )
 
     async def _call(
-        self, hook: Hook, name: str, registration: Registration
+        self, hook: Hook, name: str, registration: Registration, call: Inside
     ) -> BaseException | None:
-        error = await attempt(hook)
+        """Call a hook of a handler that was entered for it, and leave that."""
+        left: asyncio.Future[Any] | None = None
+        try:
+            error = await attempt(hook, timeout=self._timeout)
+            left = left_behind(error)
+        except BaseException as raised:
+            left = left_behind(raised)
+            raise
+        finally:
+            call.end()
+            if left is None:
+                registration.gate.leave(ALONE)
+            else:
+                self._outlive(left, name, registration, call)
         if error is not None:
             self.repeats.error(
                 "%s: %s of %s failed",
@@ -192,3 +218,19 @@ class Hooks:
                 error=error,
             )
         return error
+
+    def _outlive(
+        self,
+        left: asyncio.Future[Any],
+        name: str,
+        registration: Registration,
+        call: Inside,
+    ) -> None:
+        logger.error(
+            "%s: %s of %s cannot be stopped; the handler is blocked until it ends",
+            self._name,
+            name,
+            registration.label,
+        )
+        stuck = Stuck(ALONE, None, call.drain_task)
+        registration.gate.keep(stuck, left, self._on_release)

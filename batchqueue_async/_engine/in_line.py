@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.chunks import Tally
+from batchqueue_async._engine.handler_waits import RoomWait
 from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.wait_for_graph import RoomWait
 from batchqueue_async._engine.waiting_line import LoopWaiter
 
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.drain_task import DrainTask, Work
 from batchqueue_async._engine.forking import disown_after_fork
+from batchqueue_async._engine.handler_waits import EndWait
 from batchqueue_async._engine.hooks import Hooks
 from batchqueue_async._engine.keeper import Keeper, Kept
 from batchqueue_async._engine.layout import Layout
@@ -24,7 +25,6 @@ from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.reentrancy import outside
 from batchqueue_async._engine.stats import RebalancingRound
-from batchqueue_async._engine.wait_for_graph import EndWait
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
@@ -87,7 +87,7 @@ class Lifecycle(Generic[T]):
         self.loop: asyncio.AbstractEventLoop | None = None
         self.own_work = OwnWork(queue, layout.ownership)
         self.hooks = Hooks(
-            self.own_work, self.name, config.idle.shortest, layout.repeats
+            self.own_work, self.name, config, layout.repeats, on_release=self.wake
         )
         self.delivery = Delivery(
             self.own_work, self.name, config, layout, on_release=self.wake

@@ -8,10 +8,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from batchqueue_async._engine.capacity import Capacities
+from batchqueue_async._engine.handler_waits import AllEndWait
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.manager_closing import ManagerClosing
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.reentrancy import current_call
+from batchqueue_async._engine.wait_for_graph import Node
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
@@ -136,6 +138,8 @@ class BatchQueueManager:
             gets it.
 
         Raises:
+            WouldDeadlock: A handler of another queue would wait for itself; the
+                shutdown goes on.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
         require_timeout("timeout", timeout)
@@ -186,7 +190,7 @@ class BatchQueueManager:
         while True:
             closing = self._current_closing()
             with closing.awaited(deadline, tells=tells):
-                await asyncio.wait({closing.task})
+                await self._wait_for(closing.task)
                 if not closing.task.cancelled():
                     closing.task.result()
                     lists = {} if tells else closing.take_lists()
@@ -221,6 +225,20 @@ class BatchQueueManager:
         _, queue = self._queues.popitem()
         self._ending[id(queue)] = queue
         return queue
+
+    async def _wait_for(self, task: asyncio.Task[None]) -> None:
+        call = current_call()
+        if call is None:
+            await asyncio.wait({task})
+            return
+        # A handler waits for all that are to end, and for who ends them.
+        async with AllEndWait(call, self._ends) as wait:
+            wait.begin()
+            await wait.until(task)
+
+    def _ends(self) -> list[Node]:
+        queues = (*self._ending.values(), *self._queues.values())
+        return [node for queue in queues for node in queue.end_nodes()]
 
     def _forget(self, queue: BatchQueue[Any]) -> None:
         """It is closed; for what is left of it somebody has still to come."""

@@ -8,6 +8,12 @@ from typing import Any
 
 from batchqueue_async._engine.capacity import Permit
 from batchqueue_async._engine.gate import ALONE, Gate
+from batchqueue_async._engine.handler_waits import (
+    EndWait,
+    FlushWait,
+    Producer,
+    RoomWait,
+)
 from batchqueue_async._engine.keeper import Kept
 from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
@@ -19,10 +25,6 @@ from batchqueue_async._engine.reentrancy import (
 )
 from batchqueue_async._engine.wait_for_graph import (
     DrainTaskNode,
-    EndWait,
-    FlushWait,
-    Producer,
-    RoomWait,
     Wait,
     excludes_any,
     find,

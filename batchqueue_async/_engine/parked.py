@@ -18,9 +18,10 @@ T = TypeVar("T")
 class Parked(Generic[T]):
     """In the order in which they were parked; their partitions are held meanwhile."""
 
-    __slots__ = ("batches",)
+    __slots__ = ("_drain_task", "batches")
 
-    def __init__(self) -> None:
+    def __init__(self, drain_task: int) -> None:
+        self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
 
     def __bool__(self) -> bool:
@@ -39,14 +40,14 @@ class Parked(Generic[T]):
         """Whether it must not be delivered now; its `due` is when to look again."""
         ahead = [each.due for each in self.batches if batch.follows(each)]
         batch.due = max(ahead, default=batch.due)
-        return bool(ahead) or batch.is_kept_out
+        return bool(ahead) or batch.is_kept_out(self._drain_task)
 
     def take_due(self, now: float) -> list[Batch[T]]:
         """Take out what may be delivered now; its partitions stay held."""
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
         for batch in self.batches:
-            stays = batch.due > now or batch.is_kept_out
+            stays = batch.due > now or batch.is_kept_out(self._drain_task)
             stays = stays or any(map(batch.follows, staying))
             (staying if stays else due).append(batch)
         self.batches = staying
@@ -57,7 +58,7 @@ class Parked(Generic[T]):
         dues: list[float] = []
         kept_out: list[Batch[T]] = []
         for batch in self.batches:
-            if batch.is_kept_out or any(map(batch.follows, kept_out)):
+            if batch.is_kept_out(self._drain_task) or any(map(batch.follows, kept_out)):
                 kept_out.append(batch)
             else:
                 dues.append(batch.due)

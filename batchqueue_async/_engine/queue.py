@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -16,6 +16,7 @@ from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
 from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._engine.wait_for_graph import Node, end_of
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
@@ -139,7 +140,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.
-            WouldDeadlock: A handler would wait for what only its drain task can do.
+            WouldDeadlock: A handler would wait for itself.
         """
         partition = self._sole
         if partition is None:
@@ -188,7 +189,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.
-            WouldDeadlock: A handler would wait for what only its drain task can do.
+            WouldDeadlock: A handler would wait for itself.
         """
         if type(items) is list and items and self._intake.put_whole(items):
             return len(items)
@@ -211,8 +212,8 @@ class BatchQueue(Generic[T]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
 
-        Ends naps and linger; then handlers with `on_flush` are told. From a handler,
-        what its own drain task has to do is left out.
+        Ends naps and linger; then handlers with `on_flush` are told. From a handler of
+        this queue, what waits for that handler is left out.
 
         Args:
             timeout: Seconds to wait at most.
@@ -221,6 +222,7 @@ class BatchQueue(Generic[T]):
             DeliveryError: Items ended other than handled since the last flush.
             TimeoutError: Not all was settled in time.
             BatchQueueError: Called from another loop or thread.
+            WouldDeadlock: Another queue's handler would wait for itself.
             TypeError, ValueError: The timeout is none.
         """
         require_timeout("timeout", timeout)
@@ -230,8 +232,8 @@ class BatchQueue(Generic[T]):
         """Refuse new items, have the waiting ones handled, and stop.
 
         Idempotent; of concurrent calls one gets the list, and the earliest deadline
-        counts. Cancelled, it goes on in the background. From a handler it only begins
-        and returns [] at once.
+        counts. Cancelled or refused, it goes on in the background. From a handler of
+        this queue it only begins, and returns [] at once.
 
         Args:
             timeout: Seconds until running handlers are cancelled; None for never.
@@ -243,6 +245,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: Called from another loop or thread.
+            WouldDeadlock: Another queue's handler would wait for itself.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
         return await self._lifecycle.shutdown(timeout)
@@ -303,6 +306,10 @@ class BatchQueue(Generic[T]):
     def hurry(self, timeout: float) -> None:
         """Bring the deadline of a shutdown that is under way forward."""
         self._lifecycle.hurry(timeout)
+
+    def end_nodes(self) -> Collection[Node]:
+        """Return what stands for its end in the wait-for graph of handlers."""
+        return end_of(self._own_work)
 
     def share_drain_tasks(self, capacities: Capacities) -> None:
         """Let it share drain capacity with its manager's other queues."""

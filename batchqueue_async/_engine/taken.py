@@ -6,7 +6,8 @@ task is cancelled, and a restarted one goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
 from types import coroutine
 from typing import Any, Generic, TypeVar
 
@@ -43,7 +44,7 @@ class Taken(Generic[T]):
         self._turn = turn
         # The next one last: a stack takes a tenth of a deque's memory.
         self._open: list[Batch[T]] = []
-        self.parked: Parked[T] = Parked()
+        self.parked: Parked[T] = Parked(drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
         # Whether a delivery was cancelled for good since, and nobody has looked at the
@@ -82,20 +83,21 @@ class Taken(Generic[T]):
         count = 0
         collected = [] if self._open else self.parked.take_due(now)
         is_far = len(partitions) > MANY
-        for partition in partitions:
-            items = partition.take(most)
-            count += len(items)
-            if is_far:
-                # They came long ago, among the others'. A copy fetches them into the
-                # processor's caches all at once; sorting would wait for one by one.
-                items.copy()
-            grouping.add(partition, items)
-        collected.extend(grouping.batches(most))
-        # Whatever a cancellation left there comes first.
-        self._open[:0] = reversed(collected)
-        for partition in partitions:
-            # Items may have been displaced on a thread, which must not tell.
-            partition.accounts.tell_watchers()
+        try:
+            for partition in partitions:
+                items = partition.take(most)
+                count += len(items)
+                if is_far:
+                    _fetch(items)
+                grouping.add(partition, items)
+        finally:
+            # Without the memory for the rest, what was taken is known all the same.
+            collected.extend(grouping.batches(most))
+            # Whatever a cancellation left there comes first.
+            self._open[:0] = reversed(collected)
+            for partition in partitions:
+                # Items may have been displaced on a thread, which must not tell.
+                partition.accounts.tell_watchers()
         return count
 
     async def deliver(self) -> None:
@@ -156,3 +158,10 @@ class Taken(Generic[T]):
         self._open.extend(reversed(rest))
         if batch.is_parked:
             settled.append(batch)
+
+
+def _fetch(items: Sequence[object]) -> None:
+    # They came long ago, among the others'. A copy fetches them into the processor's
+    # caches all at once; sorting would wait for one by one.
+    with contextlib.suppress(MemoryError):
+        list(items)

@@ -97,7 +97,8 @@ class SharedDrainTasks(Value):
 
     Attributes:
         name: What the queues that share it have in common.
-        policy: How many queues may drain at the same time.
+        policy: How many queues may drain at the same time. One whose handler waits for
+            a queue lends its turn meanwhile.
     """
 
     name: str

@@ -18,10 +18,11 @@ class BatchQueueError(Exception):
 
 
 class WouldDeadlock(BatchQueueError):
-    """A handler waits for room that only its own drain task can make.
+    """A handler would wait for itself, directly or by way of others that wait for it.
 
-    Raised at once, where waiting would never end. Produce into another queue,
-    make the buffer larger, or use `produce_nowait` and accept a refusal.
+    Raised at once, where waiting would never end; if somebody else closes the circle
+    later, one that waits in it already gets it. Produce into another queue, make the
+    buffer larger, or use `produce_nowait` and accept a refusal.
     """
 
 

@@ -51,7 +51,7 @@ class Compared(Waiter):
 
 
 def in_line(count: int, wants: int = 1) -> tuple[WaitingLine, list[Compared]]:
-    line, waiters = WaitingLine(), [Compared(wants, None) for _ in range(count)]
+    line, waiters = WaitingLine(), [Compared(wants) for _ in range(count)]
     for each in waiters:
         line.join(each)
     return line, waiters
@@ -86,23 +86,9 @@ def test_a_slot_of_who_leaves_goes_to_the_first_that_lacks_one() -> None:
     line.reserve(5 - line.reserved)
     assert [each.granted for each in (first, third, fourth)] == [2, 2, 1]
     line.leave(fourth)
-    line.join(late := Compared(2, None))
+    line.join(late := Compared(2))
     line.reserve(5 - line.reserved)
     assert (late.granted, list(line)) == (1, [first, third, late])
-
-
-def test_a_line_knows_whose_handlers_are_in_it() -> None:
-    line = WaitingLine()
-    ours, theirs, nobodys = Compared(1, 3), Compared(1, 3), Compared(1, None)
-    assert not line.has_handler_of(3)
-    for each in (nobodys, ours, theirs):
-        line.join(each)
-    line.leave(ours)
-    assert line.has_handler_of(3)
-    line.reserve(2)
-    for each in (nobodys, theirs):
-        line.filled(each, 1)
-    assert not line.has_handler_of(3)
 
 
 async def test_producers_that_are_cancelled_newest_first_are_not_searched_for(
