@@ -44,6 +44,7 @@ def test_the_defaults() -> None:
         "retry": Retry(attempts=1),
         "handler_timeout": None,
         "on_error": None,
+        "shutdown_timeout": 30.0,
     }
 
 
