@@ -213,6 +213,9 @@ class Keeper:
     async def _end_with_loop(self) -> None:
         self._sentinel = None
         self._call_restart_off()
+        # Generators that are closed beside this one may leave a queue of theirs: they
+        # begin first.
+        await asyncio.sleep(0)
         queues = self._all()
         counts = await asyncio.gather(
             *(each.end_with_loop() for each in queues), return_exceptions=True

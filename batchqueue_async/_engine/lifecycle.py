@@ -358,11 +358,12 @@ class Lifecycle(Generic[T]):
         if not self.has_ended and (task is None or task.cancelled()):
             self.state = State.CLOSING
             self._layout.close()
+            # First: an eager task may come to its end inside of `create_task`.
+            crew.begin_closing()
             body = self._close(crew, closing)
             task = outside(asyncio.get_running_loop().create_task, body)
             task.add_done_callback(self._closing_ended)
             self._closing_task = task
-            crew.begin_closing()
         return closing
 
     def _closing_ended(self, task: asyncio.Task[None]) -> None:

@@ -77,6 +77,8 @@ class ManagerClosing:
         self._add(deadline)
 
     async def _run(self) -> None:
+        # An eager task gets here before those who start it have said what they want.
+        await asyncio.sleep(0)
         seen: set[int] = set()
         try:
             while (queue := self._next_queue(seen)) is not None:

@@ -28,7 +28,7 @@ class Totals(Value):
     unhandled: int
     """Items of a type without a handler."""
     returned: int
-    """Items that the shutdown deadline left."""
+    """Items that the shutdown deadline, or the loop's end, left."""
     capacity: int
     """Items that may wait at the same time."""
 

@@ -140,7 +140,10 @@ async def test_a_retired_one_that_is_cut_off_at_the_deadline() -> None:
     assert queue.stats().not_closed == ("Merging of int",)
 
 
-async def test_of_several_retired_ones_a_cancelled_drain_task_forgets_none() -> None:
+@pytest.mark.parametrize("are_all_cancelled", [True, False])
+async def test_of_several_retired_ones_a_cancelled_drain_task_forgets_none(
+    *, are_all_cancelled: bool
+) -> None:
     handlers = [Merging(delay=0.01), Other(), Other()]
     types = (int, str, bytes)
     queue = await opened(*zip(types, handlers, strict=True))
@@ -148,7 +151,11 @@ async def test_of_several_retired_ones_a_cancelled_drain_task_forgets_none() -> 
     for each in types:
         queue.remove_handler(each)
     await until(lambda: handlers[0].begun)
+    if are_all_cancelled:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
     await cancel_drain_tasks(queue)
+    await until(lambda: handlers[2].begun)
     await queue.shutdown()
     assert [each.begun for each in handlers] == [1, 1, 1]
     assert [each.written for each in handlers] == [0, 1, 1]
