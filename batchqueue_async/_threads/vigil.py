@@ -23,10 +23,11 @@ PATIENCE = 0.5
 _SHORT = 0.1
 _LONG = 1.0
 
-# A look that comes after so many short naps, or later, is of a busy machine (or of a
-# process that was suspended), and counts as a tenth of a nap.
+# A look that comes so much later than a nap would make it is of a busy machine (or of a
+# process that was suspended), and counts as a fifth of a nap.
 _LATE = 1.5
-_LATE_SHARE = 0.1
+_LATE_BY = 0.05
+_LATE_SHARE = 0.2
 
 # A thread that uses less of a free processor than this is asleep: it waits for neither
 # its turn nor the interpreter's lock. One that uses more is at work, perhaps beside
@@ -75,7 +76,7 @@ class Watch:
         if self._leader is not who and now < self._lease:
             return False
         self._leader, self._short = who, short
-        self._lease = now + _LATE * short
+        self._lease = now + _LATE * short + _LATE_BY
         return True
 
     def ask(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -92,12 +93,18 @@ class Watch:
                 self._is_asked = False
                 raise
 
-    def look(self) -> None:
-        """Count the time since the last look, whoever took it."""
+    def look(self, *, is_running: bool) -> None:
+        """Count the time since the last look, whoever took it.
+
+        Args:
+            is_running: A loop that is not run has no excuse.
+        """
         now = time.monotonic()
         took, self._looked = now - self._looked, now
         worked = min(took, self._worked())
-        if took > _LATE * self._short:
+        if not is_running:
+            share = min(took, self._short)
+        elif took > _LATE * self._short + _LATE_BY:
             share = max(worked, _LATE_SHARE * self._short)
         elif worked < _ASLEEP * took:
             share = took
@@ -166,7 +173,7 @@ class Vigil:
 
     def _ask(self) -> None:
         watch = self._watch
-        watch.look()
+        watch.look(is_running=self._loop.is_running())
         if self._begun is None:
             self._begun = watch.free
         if watch.free - max(self._begun, watch.answered) >= self._patience:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 # What the package needs, and is the same for each Python.
 _NEEDED = ("anyio", "idna", "sniffio", "typing_extensions")
 
-_PREFACE = """
+PREFACE = """
 import asyncio, atexit, contextlib, gc, logging, os, signal, sys, threading, time
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -60,16 +60,25 @@ class Ended:
 
 
 class Program:
-    """A program that runs, with everything of the package imported."""
+    """A program that runs, with everything of the package imported.
 
-    def __init__(self, text: str, *arguments: str, python: Path | None = None) -> None:
+    Args:
+        text: What follows on the imports; or a file with all of it.
+        arguments: Its `sys.argv[1:]`.
+        python: By which Python.
+    """
+
+    def __init__(
+        self, text: str | Path, *arguments: str, python: Path | None = None
+    ) -> None:
         self._began = time.monotonic()
         python = python or Path(sys.executable)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         if python != Path(sys.executable):
             environment["PYTHONPATH"] += os.pathsep + _packages()
+        code = [str(text)] if isinstance(text, Path) else ["-c", PREFACE + text]
         self._process = subprocess.Popen(
-            [str(python), "-c", _PREFACE + text, *arguments],
+            [str(python), *code, *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
