@@ -88,6 +88,7 @@ class Taken(Generic[T]):
             for batch in settled:
                 batch.is_parked = False
                 batch.release()
+            settled.clear()
 
     @coroutine
     def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
@@ -97,6 +98,7 @@ class Taken(Generic[T]):
             is_stuck = registration is not None and registration.gate.stuck
             if (is_stuck or self.parked.batches) and self.parked.must_wait(batch):
                 self.parked.add(self._open.pop())
+                del batch
                 continue
             error = yield from self._delivery.deliver(batch, self._drain_task)
             if error is not None:
@@ -105,6 +107,8 @@ class Taken(Generic[T]):
                 self._open.pop()
                 if batch.is_parked:
                     settled.append(batch)
+            # An error that is kept may keep this frame, as that of its callers.
+            del batch, error
             # Producers, on the loop or on threads, get their turn after every call: as
             # in `asyncio.sleep(0)`, without the price of one coroutine more.
             yield
