@@ -113,6 +113,7 @@ class Taken(Generic[T]):
             for batch in settled:
                 batch.is_parked = False
                 batch.release()
+            settled.clear()
 
     async def _resume(self, settled: list[Batch[T]]) -> None:
         """Decide on the batch whose delivery was cancelled with the drain task."""
@@ -133,6 +134,7 @@ class Taken(Generic[T]):
             is_stuck = registration is not None and registration.gate.stuck
             if (is_stuck or self.parked.batches) and self.parked.must_wait(batch):
                 self.parked.add(self._open.pop())
+                del batch
                 continue
             error = yield from self._delivery.deliver(batch, self._drain_task)
             if error is not None:
@@ -141,6 +143,8 @@ class Taken(Generic[T]):
                 self._open.pop()
                 if batch.is_parked:
                     settled.append(batch)
+            # An error that is kept may keep this frame, as that of its callers.
+            del batch, error
             # As in `asyncio.sleep(0)`, without the price of one coroutine more.
             if self._turn.is_over():
                 self._turn.yields()

@@ -18,7 +18,9 @@ from batchqueue_async import (
     PartitionPolicy,
 )
 from batchqueue_async._engine.accounts import Accounts
+from batchqueue_async._engine.crew import Crew
 from batchqueue_async._engine.lightest import Lightest
+from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.waiting_line import LoopWaiter, Waiter, WaitingLine
 from benchmarks.opcodes import Instructions
 from tests.engine.until import turns
@@ -133,37 +135,43 @@ async def test_slots_are_given_to_a_long_line_without_a_walk_from_its_head() -> 
     assert await growth(steps, 50) < LINEAR
 
 
-async def test_flushes_of_which_half_are_cancelled_cost_the_same_each() -> None:
-    async def steps(count: int) -> int:
-        gate = asyncio.Event()
+async def test_a_flush_asks_each_drain_task_once_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many partitions it waits for, and whether it is cancelled or not."""
+    gate, notices = asyncio.Event(), 0
+    notice = Crew.notice
 
-        async def handle(_: list[Any]) -> None:
-            await gate.wait()
+    def counted(self: Crew[Any], partition: Partition[Any]) -> None:
+        nonlocal notices
+        notices += 1
+        notice(self, partition)
 
-        types = [type(f"T{number}", (), {}) for number in range(4)]
-        config = BatchQueueConfig[Any](
-            partitions=PartitionPolicy.fixed(4), drain_tasks=DrainTaskPolicy.fixed(2)
-        )
-        queue, counts = BatchQueue("q", config), Instructions()
-        await queue.start()
+    async def handle(_: list[Any]) -> None:
+        await gate.wait()
+
+    types = [type(f"T{number}", (), {}) for number in range(64)]
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(64), drain_tasks=DrainTaskPolicy.fixed(2)
+    )
+    async with BatchQueue("q", config) as queue:
         for each in types:
             queue.add_handler(each, handle)
             assert await queue.produce(each())
         await turns()
-        with counts.counted():
-            flushes = [asyncio.create_task(queue.flush()) for _ in range(count)]
-            await turns(2)
-            for flush in flushes[::2]:
-                flush.cancel()
-            await turns(2)
-            gate.set()
-            await asyncio.gather(*flushes[1::2])
+        monkeypatch.setattr(Crew, "notice", counted)
+        flushes = [asyncio.create_task(queue.flush()) for _ in range(50)]
+        await turns(2)
+        assert notices == 2 * 50
+        for flush in flushes[::2]:
+            flush.cancel()
+        await turns(2)
+        watched = [each.accounts.watchers for each in queue._layout.partitions]
+        assert [len(each or ()) for each in watched] == [25] * 64
+        gate.set()
+        await asyncio.gather(*flushes[1::2])
         assert all(each.cancelled() for each in flushes[::2])
-        await queue.shutdown()
-        lines = counts.by_line().items()
-        return sum(count for line, count in lines if "/accounts.py" in line)
-
-    assert await growth(steps, 25) < LINEAR
+        assert not any(each.accounts.is_watched for each in queue._layout.partitions)
 
 
 class Told:
