@@ -42,7 +42,8 @@ class BatchQueueConfig(Value, Generic[T]):
         idle: How long a drain task naps when it found nothing.
         rebalancing: When partitions change their drain task; None for never.
         retry: How often a failed batch is tried.
-        handler_timeout: Seconds after which a handler is cancelled; None for never.
+        handler_timeout: Seconds after which a call of a handler, of one of its hooks or
+            of `on_error` is cancelled; None for never.
         on_error: Gets every batch that finally failed; without it that is logged.
         shutdown_timeout: Seconds until leaving `async with`, or `close`, cancels
             running handlers and gives up what is left; None for never.
