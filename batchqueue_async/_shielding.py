@@ -8,7 +8,6 @@ through.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import sys
 from functools import lru_cache
 from types import TracebackType
@@ -57,6 +56,8 @@ def _may_be_scoped() -> bool:
 
 @lru_cache(maxsize=1)
 def _is_where_it_was() -> bool:
+    import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
+
     return importlib.util.find_spec(_BACKEND) is not None
 
 

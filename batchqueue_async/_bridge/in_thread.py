@@ -10,13 +10,15 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._bridge.worker import Worker
 from batchqueue_async._engine.attached import Attached
 from batchqueue_async._engine.registration import consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
+
+if TYPE_CHECKING:
+    from batchqueue_async._bridge.worker import Worker
 
 T = TypeVar("T")
 
@@ -77,6 +79,8 @@ class _InThread(Attached):
         if self._process != os.getpid():
             # After a fork: the thread and who used it are the parent's.
             self._forget()
+        from batchqueue_async._bridge.worker import Worker  # noqa: PLC0415 - anyio's
+
         with self._lock:
             self._queues.add(queue)
             if self._worker is None:
