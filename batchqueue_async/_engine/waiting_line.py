@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 
 class Waiter:
@@ -95,15 +95,13 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("_last", "_of_handlers", "_unserved", "head", "reserved", "wanted")
+    __slots__ = ("_last", "_unserved", "head", "reserved", "wanted")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
         self._last: Waiter | None = None
         # The first one that lacks slots: all before it have what they want.
         self._unserved: Waiter | None = None
-        # How many handlers of each drain task wait; None where none ever did.
-        self._of_handlers: dict[int, int] | None = None
         self.reserved = 0
         self.wanted = 0
 
@@ -124,11 +122,9 @@ class WaitingLine:
 
     def has_handler_of(self, drain_task: int) -> bool:
         """Whether a handler of this drain task is one of those who wait."""
-        return bool(self._of_handlers and self._of_handlers.get(drain_task))
+        return any(waiter.drain_task == drain_task for waiter in self)
 
     def join(self, waiter: Waiter) -> None:
-        if waiter.drain_task is not None:
-            self._count_handler(waiter.drain_task, 1)
         self.wanted += waiter.wants
         last = self._last
         waiter.line = self
@@ -159,8 +155,6 @@ class WaitingLine:
     def filled(self, waiter: Waiter, count: int) -> None:
         """The waiter at the head has filled `count` of its slots."""
         is_done = count == waiter.wants
-        if is_done and waiter.drain_task is not None:
-            self._count_handler(waiter.drain_task, -1)
         waiter.granted -= count
         waiter.wants -= count
         self.reserved -= count
@@ -178,8 +172,6 @@ class WaitingLine:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
         if waiter.line is not self:
             return
-        if waiter.drain_task is not None:
-            self._count_handler(waiter.drain_task, -1)
         self.reserved -= waiter.granted
         self.wanted -= waiter.wants
         waiter.granted = 0
@@ -201,17 +193,7 @@ class WaitingLine:
         for waiter in self:
             waiter.wake()
 
-    def _count_handler(self, drain_task: int, more: int) -> None:
-        if self._of_handlers is None:
-            self._of_handlers = {}
-        count = self._of_handlers.get(drain_task, 0) + more
-        self._of_handlers[drain_task] = count
-
     def _wake_head(self) -> None:
         # A waiter may have woken before its turn and gone back to sleep.
         if self.head is not None and self.head.granted:
             self.head.wake()
-
-
-NOBODY: Final = WaitingLine()
-"""Stands for the line of a partition where nobody ever waited; nobody may join it."""
