@@ -36,12 +36,15 @@ class FailureLog:
     def __init__(self) -> None:
         self._count = 0
         self._room = KEPT_BYTES
-        self._failures: list[Failure] = []
+        # None while there are none: there are many logs, and few failures.
+        self._failures: list[Failure] | None = None
 
     def add(
         self, outcome: Outcome, items: list[Any], error: BaseException | None
     ) -> None:
         self._count += len(items)
+        if self._failures is None:
+            self._failures = []
         most = KEPT_FAILURES - len(self._failures)
         if most <= 0:
             return
@@ -53,8 +56,8 @@ class FailureLog:
 
     def clear(self) -> tuple[int, tuple[Failure, ...]]:
         """Return what was logged, and forget it."""
-        count, failures = self._count, tuple(self._failures)
-        self._count, self._failures, self._room = 0, [], KEPT_BYTES
+        count, failures = self._count, tuple(self._failures or ())
+        self._count, self._failures, self._room = 0, None, KEPT_BYTES
         return count, failures
 
     def _has_room_for(self, value: object) -> bool:

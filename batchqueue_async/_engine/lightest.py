@@ -50,10 +50,10 @@ class Lightest:
         return (min(types, 1), self.weights[index], types, index)
 
     def _push(self, index: int) -> None:
-        if len(self._ranks) < 2 * len(self.types) + 16:
+        if len(self._ranks) < 1.5 * len(self.types) + 16:
             heapq.heappush(self._ranks, self._rank(index))
         else:
-            # Amortised: more than half of them are outdated.
+            # Amortised: a third of them are outdated.
             self._rank_all()
 
     def _rank_all(self) -> None:

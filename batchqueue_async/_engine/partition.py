@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partition_state import PartitionState
-from batchqueue_async._engine.waiting_line import NOBODY, Waiter, WaitingLine
+from batchqueue_async._engine.waiting_line import Waiter
 from batchqueue_async._policies.errors import with_accepted
 
 T = TypeVar("T")
@@ -93,8 +93,6 @@ class Partition(PartitionState[T]):
             # There may be room: its chunk may have waited for another partition first.
             self.is_plain = False
             self.limit = self.guarded_limit = 0
-            if self.line is NOBODY:
-                self.line = WaitingLine()
             self.line.join(waiter)
             self._serve_line()
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from batchqueue_async._engine.accounts import Accounts, Watcher
 from batchqueue_async._engine.ages import Ages
 from batchqueue_async._engine.hold import Hold
-from batchqueue_async._engine.waiting_line import NOBODY
+from batchqueue_async._engine.waiting_line import WaitingLine
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class PartitionState(asyncio.Queue[T]):
         self._maxsize = buffer_size
         self._init(buffer_size)
         self.index = index
-        self.line = NOBODY
+        self.line = WaitingLine()
         self.accounts = Accounts()
         self.is_closed = False
         self.is_changing = False
@@ -141,7 +141,7 @@ class PartitionState(asyncio.Queue[T]):
         self.is_plain = False
         self.limit = self.guarded_limit = 0
         self.items = type(self.items)()
-        self.line = NOBODY
+        self.line = WaitingLine()
         self.accounts = Accounts()
 
     def share(self, guard: AbstractContextManager[Any]) -> None:

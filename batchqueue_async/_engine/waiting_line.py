@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 
 class Waiter:
@@ -200,7 +200,3 @@ class WaitingLine:
         # A waiter may have woken before its turn and gone back to sleep.
         if self.head is not None and self.head.granted:
             self.head.wake()
-
-
-NOBODY: Final = WaitingLine()
-"""Stands for the line of a partition where nobody ever waited; nobody may join it."""
