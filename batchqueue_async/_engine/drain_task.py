@@ -180,7 +180,7 @@ class DrainTask(Generic[T]):
         if self.taken.is_stopped:
             return found
         for registration in self._share.take_retired():
-            await self._hooks.close(registration, self.index)
+            await self._hooks.close(registration, self.index, self._share.is_in_use)
         handlers = self._share.handlers_of(self.index)
         if handlers and not self.is_closing and (found or not self._is_waited_for()):
             idle = [

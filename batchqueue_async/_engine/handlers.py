@@ -122,6 +122,12 @@ class Handlers:
         distinct = {id(each.handler): each for each in done}
         return [each for key, each in distinct.items() if key not in in_use]
 
+    def is_in_use(self, registration: Registration) -> bool:
+        """Whether its handler is registered again, or will be closed later."""
+        return any(
+            each.handler is registration.handler for each in (*self.retired, *self)
+        )
+
     def to_close(self) -> list[Registration]:
         """Return one registration per distinct handler, in order of registration."""
         distinct = {id(each.handler): each for each in (*self.retired, *self)}

@@ -172,6 +172,9 @@ class Layout(Generic[T]):
     def take_retired(self) -> list[Registration]:
         return self.handlers.take_retired()
 
+    def is_in_use(self, registration: Registration) -> bool:
+        return self.handlers.is_in_use(registration)
+
     def calls(self, drain_task: int, registration: Registration) -> bool:
         """Whether the drain task calls this handler's hooks."""
         if registration.item_type is None:

@@ -33,6 +33,9 @@ class Share(Protocol[T]):
     def take_retired(self) -> list[Registration]:
         """Take the handlers that are out of use and owed their `on_close`."""
 
+    def is_in_use(self, registration: Registration) -> bool:
+        """Whether the registration's handler is registered again, for any type."""
+
     def lingers_for(self, registration: Registration) -> bool:
         """Whether items for the handler wait for company."""
 
