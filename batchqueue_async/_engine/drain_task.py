@@ -265,7 +265,7 @@ class DrainTask(Generic[T]):
     async def _close(self, retired: list[Registration]) -> None:
         try:
             for registration in retired:
-                await self._hooks.close(registration, self.index)
+                await self._hooks.close(registration, self.index, self._share.is_in_use)
         finally:
             # Cut short, it is still owed to those who have not got it.
             self._share.put_back(retired)

@@ -194,6 +194,12 @@ class Handlers:
         """Those that were taken, and whose `on_close` was not called after all."""
         self.retired.extend(each for each in retired if not each.is_closed)
 
+    def is_in_use(self, registration: Registration) -> bool:
+        """Whether its handler is registered again, or will be closed later."""
+        return any(
+            each.handler is registration.handler for each in (*self.retired, *self)
+        )
+
     def to_close(self) -> list[Registration]:
         """Return one registration per distinct handler, in order of registration."""
         distinct = {id(each.handler): each for each in (*self.retired, *self)}

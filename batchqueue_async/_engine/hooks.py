@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchqueue_async._engine.attempt import attempt, left_behind
+from batchqueue_async._engine.attempt import attempt, finish, left_behind
 from batchqueue_async._engine.gate import ALONE, Stuck
 from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.own_work import OwnWork
@@ -147,23 +147,36 @@ class Hooks:
         return tuple(each.label for each in list(self._not_closed.values()))
 
     async def close(
-        self, registration: Registration, drain_task: int | None = None
+        self,
+        registration: Registration,
+        drain_task: int | None = None,
+        is_back: Callable[[Registration], bool] = lambda _: False,
     ) -> None:
         """Call `on_close`, once for each handler; what it raises is logged.
 
         Args:
             registration: The handler.
             drain_task: Who calls, when the queue goes on.
+            is_back: Whether the handler is in use again, and keeps its `on_close`.
         """
-        if registration.on_close is None or registration.is_closed:
+        hook = registration.on_close
+        if hook is None or registration.is_closed:
             return
+
+        async def close() -> None:
+            # In one step with the hook's own first: with a timeout that is on a task of
+            # its own, and the handler may have come back before.
+            if is_back(registration):
+                return
+            registration.is_closed = True
+            result = hook()
+            if result is not None:
+                await finish(hook, result, None)
+
         await self._own_work.enter(registration.gate, ALONE, drain_task)
-        registration.is_closed = True
         call = self._own_work.inside(drain_task, registration.gate)
         try:
-            error = await self._call(
-                registration.on_close, "on_close", registration, call
-            )
+            error = await self._call(close, "on_close", registration, call)
         except BaseException:
             self.cut_off(registration)
             raise

@@ -191,6 +191,9 @@ class Layout(Generic[T]):
     def put_back(self, retired: list[Registration]) -> None:
         self.handlers.put_back(retired)
 
+    def is_in_use(self, registration: Registration) -> bool:
+        return self.handlers.is_in_use(registration)
+
     def calls(self, drain_task: int, registration: Registration) -> bool:
         """Whether the drain task calls this handler's hooks."""
         if registration.item_type is None:

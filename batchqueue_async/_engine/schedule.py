@@ -36,6 +36,9 @@ class Share(Protocol[T]):
     def put_back(self, retired: list[Registration]) -> None:
         """Give those back that have not got it."""
 
+    def is_in_use(self, registration: Registration) -> bool:
+        """Whether the registration's handler is registered again, for any type."""
+
     def lingers_for(self, registration: Registration) -> bool:
         """Whether items for the handler wait for company."""
 

@@ -265,3 +265,29 @@ class TestHooks:
             if each.levelno == logging.ERROR
         ]
         assert any("on_error raised" in message for message in messages)
+
+
+async def test_a_handler_that_comes_back_before_its_on_close_is_not_closed() -> None:
+    """With a `handler_timeout` the hook runs a turn later, on a task of its own."""
+    calls: list[str] = []
+
+    class Closed:
+        def consume(self, batch: list[Any]) -> None:
+            calls.append("consume")
+
+        async def on_close(self) -> None:
+            calls.append("on_close")
+
+    handler = Closed()
+    config = BatchQueueConfig[Any](handler_timeout=1.0)
+    for turn in range(12):
+        calls.clear()
+        async with asyncio.timeout(LIMIT), BatchQueue("q", config) as queue:
+            queue.add_handler(int, handler)
+            await turns()
+            queue.remove_handler(int)
+            await turns(turn)
+            if not calls:
+                queue.add_handler(int, handler)
+                assert queue.produce_nowait(1)
+        assert calls in (["on_close"], ["consume", "on_close"])
