@@ -27,7 +27,8 @@ class Waiter:
         # Slots that it has not filled yet, and those of them that are reserved for it.
         self.wants = wants
         self.granted = 0
-        # Where it waits, between whom; the line alone changes these.
+        # Where it waits, between whom; the line alone changes these. Ahead of the head
+        # is the last one, so that a line needs to know its head only.
         self.line: WaitingLine | None = None
         self.ahead: Waiter | None = None
         self.behind: Waiter | None = None
@@ -98,15 +99,13 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("_last", "_unserved", "head", "reserved", "wanted")
+    __slots__ = ("_unserved", "head", "reserved")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
-        self._last: Waiter | None = None
         # The first one that lacks slots: all before it have what they want.
         self._unserved: Waiter | None = None
         self.reserved = 0
-        self.wanted = 0
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head
@@ -121,22 +120,21 @@ class WaitingLine:
     @property
     def is_short(self) -> bool:
         """Whether somebody waits for a slot that only a take can free."""
-        return self.wanted > self.reserved
+        return self._unserved is not None
 
     def may_finish(self, waiter: Waiter) -> bool:
         """Whether it is the waiter's turn, with slots for all that it wants."""
         return waiter.granted >= waiter.wants and self.head is waiter
 
     def join(self, waiter: Waiter) -> None:
-        self.wanted += waiter.wants
-        last = self._last
-        waiter.line = self
-        waiter.ahead, waiter.behind = last, None
-        if last is None:
-            self.head = waiter
+        head = self.head
+        waiter.line, waiter.behind = self, None
+        if head is None or head.ahead is None:
+            waiter.ahead = self.head = waiter
         else:
-            last.behind = waiter
-        self._last = waiter
+            waiter.ahead = head.ahead
+            head.ahead.behind = waiter
+            head.ahead = waiter
         if self._unserved is None:
             self._unserved = waiter
 
@@ -161,14 +159,11 @@ class WaitingLine:
         waiter.granted -= count
         waiter.wants -= count
         self.reserved -= count
-        self.wanted -= count
         if is_done:
             self.head = behind = waiter.behind
-            if behind is None:
-                self._last = None
-            else:
-                behind.ahead = None
-            waiter.line = waiter.behind = None
+            if behind is not None:
+                behind.ahead = waiter.ahead
+            waiter.line = waiter.ahead = waiter.behind = None
             self._wake_head()
 
     def leave(self, waiter: Waiter) -> None:
@@ -176,17 +171,16 @@ class WaitingLine:
         if waiter.line is not self:
             return
         self.reserved -= waiter.granted
-        self.wanted -= waiter.wants
         waiter.granted = 0
-        ahead, behind = waiter.ahead, waiter.behind
-        if ahead is None:
+        head, ahead, behind = self.head, waiter.ahead, waiter.behind
+        if waiter is head:
             self.head = behind
-        else:
+        elif ahead is not None:
             ahead.behind = behind
-        if behind is None:
-            self._last = ahead
-        else:
-            behind.ahead = ahead
+        # The one behind it; behind the last one that is the head, if anybody is left.
+        follower = head if behind is None else behind
+        if follower is not None:
+            follower.ahead = ahead
         if self._unserved is waiter:
             self._unserved = behind
         waiter.line = waiter.ahead = waiter.behind = None

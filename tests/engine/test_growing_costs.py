@@ -73,11 +73,12 @@ def test_who_leaves_the_line_is_not_searched_for(order: str) -> None:
         line.leave(each)
         line.leave(each)
         line.reserve(200 - line.reserved)
-        assert line.reserved == min(200, line.wanted)
+        assert line.reserved == min(200, len(line))
         granted = [waiter.granted for waiter in line]
         assert granted == sorted(granted, reverse=True), "first come, first served"
     assert Compared.comparisons == 0
-    assert line.wanted == line.reserved == len(line) == 0
+    assert line.reserved == len(line) == 0
+    assert not line.is_short
 
 
 def test_a_slot_of_who_leaves_goes_to_the_first_that_lacks_one() -> None:

@@ -93,11 +93,11 @@ def _leave_in_silence(original: Method, self: WaitingLine, waiter: Waiter) -> No
 
 @_plant("LIFO instead of FIFO", WaitingLine, "join")
 def _join_at_the_front(original: Method, self: WaitingLine, waiter: Waiter) -> None:
-    others = list(self)
-    for each in others:
-        self.leave(each)
-    for each in (waiter, *others):
-        original(self, each)
+    original(self, waiter)
+    first, last = self.head, waiter.ahead
+    if last is not None and first is not waiter:
+        last.behind, waiter.behind = None, first
+        self.head = self._unserved = waiter
 
 
 @_plant("cancelled waiter keeps its slot", WaitingLine, "leave")
