@@ -88,7 +88,9 @@ class Failure(Value):
 
     def __str__(self) -> str:
         """Return the outcome, the item's type and the error, shortened."""
-        subject = "" if self.outcome == "on_flush" else f" {kind_of(self.item)}"
+        item = self.item
+        told = repr(item) if isinstance(item, OmittedItem) else kind_of(item)
+        subject = "" if self.outcome == "on_flush" else f" {told}"
         cause = "" if self.error is None else f" ({reason(self.error)})"
         return f"{self.outcome}{subject}{cause}"
 

@@ -18,9 +18,8 @@ from batchqueue_async import (
     PartitionPolicy,
 )
 from batchqueue_async._engine.accounts import Accounts
-from batchqueue_async._engine.crew import Crew
+from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.lightest import Lightest
-from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.waiting_line import LoopWaiter, Waiter, WaitingLine
 from benchmarks.opcodes import Instructions
 from tests.engine.until import turns
@@ -141,12 +140,12 @@ async def test_a_flush_asks_each_drain_task_once_and_leaves_nothing_behind(
 ) -> None:
     """However many partitions it waits for, and whether it is cancelled or not."""
     gate, notices = asyncio.Event(), 0
-    notice = Crew.notice
+    expect = DrainTask.expect
 
-    def counted(self: Crew[Any], partition: Partition[Any]) -> None:
+    def counted(self: DrainTask[Any], *, is_due: bool) -> None:
         nonlocal notices
         notices += 1
-        notice(self, partition)
+        expect(self, is_due=is_due)
 
     async def handle(_: list[Any]) -> None:
         await gate.wait()
@@ -160,7 +159,7 @@ async def test_a_flush_asks_each_drain_task_once_and_leaves_nothing_behind(
             queue.add_handler(each, handle)
             assert await queue.produce(each())
         await turns()
-        monkeypatch.setattr(Crew, "notice", counted)
+        monkeypatch.setattr(DrainTask, "expect", counted)
         flushes = [asyncio.create_task(queue.flush()) for _ in range(50)]
         await turns(2)
         assert notices == 2 * 50
