@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -33,10 +32,6 @@ from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
 
 T = TypeVar("T")
-
-
-# What drain tasks hold that share no capacity.
-_NO_LIMIT = nullcontext()
 
 
 class State(Enum):
@@ -139,8 +134,7 @@ class Lifecycle(Generic[T]):
             self.own_work.permit = Permit(capacities.of(self._config.drain_tasks))
             self.own_work.permit.capacity.join()
         disown_after_fork(self)
-        permit = self.own_work.permit or _NO_LIMIT
-        work = Work(self.delivery, self.hooks, self.own_work, permit)
+        work = Work(self.delivery, self.hooks, self.own_work, self.own_work.permit)
         self._crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
         await Keeper.of(self.loop).keep(self._queue)
