@@ -6,6 +6,7 @@ task is cancelled, and a restarted one goes on with it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from types import coroutine
@@ -35,8 +36,12 @@ class Taken(Generic[T]):
         "_turn",
         "is_stopped",
         "parked",
+        "task",
         "was_cut_short",
     )
+
+    task: asyncio.Task[Any]
+    """In which it is delivered now: the drain task's, which may be run again."""
 
     def __init__(self, delivery: Delivery[T], drain_task: int, turn: LoopTurn) -> None:
         self._delivery = delivery
@@ -145,8 +150,9 @@ class Taken(Generic[T]):
                     settled.append(batch)
             # An error that is kept may keep this frame, as that of its callers.
             del batch, error
-            # As in `asyncio.sleep(0)`, without the price of one coroutine more.
-            if self._turn.is_over():
+            # As in `asyncio.sleep(0)`, without the price of one coroutine more. Who has
+            # cancelled the task it runs in must not cut off the next handler.
+            if self._turn.is_over() or self.task.cancelling():
                 self._turn.yields()
                 yield
                 self._turn.resumes()
