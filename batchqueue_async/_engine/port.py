@@ -12,10 +12,11 @@ from batchqueue_async._engine.failure_log import FailureLog
 from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle, State
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import SelectorPlacement
+from batchqueue_async._engine.state import State
 
 T = TypeVar("T")
 
