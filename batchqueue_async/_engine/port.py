@@ -37,7 +37,7 @@ class Port(Generic[T]):
     runs: Callable[[Sequence[T]], Sequence[tuple[Partition[T], Sequence[T]]]]
     """Sorts a chunk by partition; safe under the shared guard."""
     own_work: OwnWork
-    """What the calling handler's own drain task has to do, if a handler calls."""
+    """What its handlers and drain tasks wait for, and which handler calls."""
     is_over: Callable[[], bool]
     """Whether shutdown has begun; not where its loop has ended without one."""
     has_ended: Callable[[], bool]

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from types import coroutine
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.attempt import absorb_cancellation
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.grouping import Grouping
@@ -150,9 +151,11 @@ class Taken(Generic[T]):
                     settled.append(batch)
             # An error that is kept may keep this frame, as that of its callers.
             del batch, error
-            # As in `asyncio.sleep(0)`, without the price of one coroutine more. Who has
-            # cancelled the task it runs in must not cut off the next handler.
-            if self._turn.is_over() or self.task.cancelling():
+            if self.task.cancelling():
+                # By a handler, of the task it ran in.
+                yield from absorb_cancellation()
+            # As in `asyncio.sleep(0)`, without the price of one coroutine more.
+            if self._turn.is_over():
                 self._turn.yields()
                 yield
                 self._turn.resumes()
