@@ -74,15 +74,13 @@ class Permit:
         # Who wants to know when it is no longer asked for.
         self._listeners: list[Callable[[], None]] = []
 
-    async def __aenter__(self) -> None:
+    async def acquire(self) -> None:
+        """Wait for it, in order of asking; cancelled, it is not asked for any more."""
         try:
             await self._acquire()
         except BaseException:
             self.lend()
             raise
-
-    async def __aexit__(self, *exception: object) -> None:
-        self.lend()
 
     def lend(self) -> None:
         """Give it back, or take the request for it back."""

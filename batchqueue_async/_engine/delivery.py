@@ -68,7 +68,7 @@ class Delivery(Generic[T]):
         # By identity: a metaclass may refuse to be hashed.
         self._reported: dict[int, ref[type]] | None = None
         # Batches whose handler was cancelled with its drain task, by identity.
-        self._cut_off: set[int] = set()
+        self._cut_off: set[int] | None = None
 
     async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
         """Call the handler, or settle what has none; returns what it raised."""
@@ -141,7 +141,7 @@ class Delivery(Generic[T]):
         None if the batch was not in its hands, or if `Retry` allows another attempt: a
         cancellation is no error of the handler, so it counts as any `Exception` would.
         """
-        if id(batch) not in self._cut_off:
+        if self._cut_off is None or id(batch) not in self._cut_off:
             return None
         self._cut_off.remove(id(batch))
         retry, now = self._retry, asyncio.get_running_loop().time()
@@ -162,6 +162,7 @@ class Delivery(Generic[T]):
         try:
             return own_error(raised, call)
         except asyncio.CancelledError:
+            self._cut_off = self._cut_off or set()
             self._cut_off.add(id(batch))
             raise
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from batchqueue_async._engine.capacity import Permit
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.doom import is_doomed, survive
 from batchqueue_async._engine.gathering import Gathering
@@ -40,8 +40,8 @@ class Work(Generic[T]):
     delivery: Delivery[T]
     hooks: Hooks
     own_work: OwnWork
-    permit: AbstractAsyncContextManager[object]
-    """Held during a cycle: the capacity that queues share, or nothing at all."""
+    permit: Permit | None
+    """Held during a cycle, where queues share drain tasks."""
 
 
 class DrainTask(Generic[T]):
@@ -96,7 +96,7 @@ class DrainTask(Generic[T]):
         self.taken = Taken(work.delivery, index, self._turn)
         self._nap = Nap(self._loop)
         self._gathering = Gathering(pace.idle.shortest)
-        self._cycle_ends: list[asyncio.Future[None]] = []
+        self._cycle_ends: list[asyncio.Future[None]] | None = None
 
     async def run(self) -> None:
         """Drain until the queue closes and nothing of it is left here.
@@ -132,15 +132,18 @@ class DrainTask(Generic[T]):
         empty_cycles = 0
         now = self._loop.time()
         while True:
-            async with self._permit:
-                started = now = max(now, self._loop.time())
-                self.is_in_cycle = True
-                try:
-                    found, items = await self._cycle(now)
-                finally:
-                    # Cut short, it goes on in the next one, before any handoff.
-                    if not self.taken.is_open:
-                        self._end_cycle()
+            if self._permit is not None:
+                await self._permit.acquire()
+            started = now = max(now, self._loop.time())
+            self.is_in_cycle = True
+            try:
+                found, items = await self._cycle(now)
+            finally:
+                # Cut short, it goes on in the next one, before any handoff.
+                if not self.taken.is_open:
+                    self._end_cycle()
+                if self._permit is not None:
+                    self._permit.lend()
             self.is_finished = self._is_over()
             if self.is_finished or self.is_paused:
                 return
@@ -175,7 +178,7 @@ class DrainTask(Generic[T]):
             partition: Where.
             coming: How many items will be there in a moment, and are not yet.
         """
-        if not self._nap.is_on:
+        if self._nap.sleeper is None:
             # It may be too late to be seen: a `__del__` or a signal handler puts in
             # also between the look for what waits and the nap.
             self._nap.has_news = True
@@ -191,7 +194,7 @@ class DrainTask(Generic[T]):
 
     def expect(self, *, is_due: bool) -> None:
         """Items come now to some of its partitions, which were empty or are due."""
-        if not self._nap.is_on:
+        if self._nap.sleeper is None:
             self._nap.has_news = True
             return
         now, since = self._loop.time(), self._gathering_since()
@@ -228,24 +231,25 @@ class DrainTask(Generic[T]):
         """Return a future that is done when the cycle that runs now has ended."""
         end: asyncio.Future[None] = self._loop.create_future()
         if self.is_in_cycle:
-            self._cycle_ends.append(end)
+            self._cycle_ends = [*(self._cycle_ends or ()), end]
         else:
             end.set_result(None)
         return end
 
     async def _cycle(self, now: float) -> tuple[bool, int]:
         """Do one round; returns whether anything was delivered, and items taken."""
-        started = self._loop.time()
-        called: set[Registration | None] = set()
-        found, items = False, 0
+        called: set[Registration | None] | None = None
+        if self._share.have_hooks:
+            called = set()
+        found, items, taken = False, 0, self.taken
         for due in self._due(now):
-            items += self.taken.take(due, self._share.grouping(), self._max_batch, now)
-            if self.taken.is_open:
+            items += taken.take(due, self._share.grouping(), self._max_batch, now)
+            if taken.is_open:
                 found = True
-                if self._share.have_hooks:
-                    called.update(self.taken.registrations())
-                await self.taken.deliver()
-            if self.taken.is_stopped:
+                if called is not None:
+                    called.update(taken.registrations())
+                await taken.deliver()
+            if taken.is_stopped:
                 break
         self.cycles += found
         if self.taken.is_stopped:
@@ -259,10 +263,10 @@ class DrainTask(Generic[T]):
             idle = [
                 each
                 for each in handlers
-                if each not in called and not self._share.lingers_for(each)
+                if each not in (called or ()) and not self._share.lingers_for(each)
             ]
             await self._hooks.idle(idle, max(now, self._loop.time()), self.index)
-        self.busy += self._loop.time() - started
+        self.busy += max(0.0, self._loop.time() - now)
         return found, items
 
     async def _close(self, retired: list[Registration]) -> None:
@@ -319,7 +323,7 @@ class DrainTask(Generic[T]):
 
     def _end_cycle(self) -> None:
         self.is_in_cycle = False
-        for end in self._cycle_ends:
+        ends, self._cycle_ends = self._cycle_ends, None
+        for end in ends or ():
             if not end.done():
                 end.set_result(None)
-        self._cycle_ends.clear()

@@ -19,7 +19,7 @@ TOGETHER = "together"
 """The slot of a `consume` that may run several times at once."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Stuck:
     """A call that is inside and cannot be stopped."""
 

@@ -49,7 +49,7 @@ class Hooks:
         self._timeout = config.handler_timeout
         self._on_release = on_release
         # Handlers whose `on_close` was due and did not complete, by identity.
-        self._not_closed: dict[int, Registration] = {}
+        self._not_closed: dict[int, Registration] | None = None
         # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
         self.flushing: dict[
             asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
@@ -144,7 +144,7 @@ class Hooks:
     def not_closed(self) -> tuple[str, ...]:
         """The handlers whose `on_close` was due and did not complete, by name."""
         # Of a copy: other threads may ask.
-        return tuple(each.label for each in list(self._not_closed.values()))
+        return tuple(each.label for each in list((self._not_closed or {}).values()))
 
     async def close(
         self,
@@ -181,12 +181,13 @@ class Hooks:
             self.cut_off(registration)
             raise
         if error is not None:
-            self._not_closed[id(registration)] = registration
+            self._note_not_closed(registration)
 
     def cut_off(self, registration: Registration) -> None:
         """The handler's `on_close` began, and was not let end."""
-        if registration.is_closed and id(registration) not in self._not_closed:
-            self._not_closed[id(registration)] = registration
+        known = self._not_closed or {}
+        if registration.is_closed and id(registration) not in known:
+            self._note_not_closed(registration)
             logger.error(
                 "%s: on_close of %s was cut off; what it had to do is undone",
                 self._name,
@@ -197,12 +198,17 @@ class Hooks:
         """The handlers' `on_close` was due, and is never called."""
         for registration in registrations:
             registration.is_closed = True
-            self._not_closed[id(registration)] = registration
+            self._note_not_closed(registration)
             logger.error(
                 "%s: on_close of %s was not called: the queue's end came first",
                 self._name,
                 registration.label,
             )
+
+    def _note_not_closed(self, registration: Registration) -> None:
+        if self._not_closed is None:
+            self._not_closed = {}
+        self._not_closed[id(registration)] = registration
 
     async def _call(
         self, hook: Hook, name: str, registration: Registration, call: Inside

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities, Permit
@@ -24,10 +23,6 @@ from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")
-
-
-# What drain tasks hold that share no capacity.
-_NO_LIMIT = nullcontext()
 
 
 class Lifecycle(Generic[T]):
@@ -107,8 +102,7 @@ class Lifecycle(Generic[T]):
             self.own_work.permit = Permit(capacities.of(self._config.drain_tasks))
             self.own_work.permit.capacity.join()
         disown_after_fork(self)
-        permit = self.own_work.permit or _NO_LIMIT
-        work = Work(self.delivery, self.hooks, self.own_work, permit)
+        work = Work(self.delivery, self.hooks, self.own_work, self.own_work.permit)
         self.crew = Crew(self.name, self._config, self._layout, work)
         self._layout.open(self._time_here)
         await Keeper.of(self.loop).keep(self._queue)

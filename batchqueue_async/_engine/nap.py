@@ -17,19 +17,19 @@ class Nap:
     __slots__ = (
         "_is_called",
         "_loop",
-        "_sleeper",
         "_slept_until",
         "_timer",
         "_turn",
         "_until",
         "has_news",
+        "sleeper",
         "started",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._turn = LoopTurn.of(loop)
-        self._sleeper: asyncio.Future[None] | None = None
+        self.sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
         self._slept_until = 0.0
@@ -37,10 +37,6 @@ class Nap:
         # An arrival that found no nap, since whoever is to nap looked around.
         self.has_news = False
         self.started = 0.0
-
-    @property
-    def is_on(self) -> bool:
-        return self._sleeper is not None
 
     async def sleep(self, until: float | None) -> float:
         """Sleep; without `until` only `wake` or `end_by` end it.
@@ -55,15 +51,15 @@ class Nap:
             return self.started
         self._until = None
         self._slept_until = 0.0
-        self._sleeper = self._loop.create_future()
+        self.sleeper = self._loop.create_future()
         if until is not None:
             self.end_by(until)
         if self.has_news:
             self.wake()
         try:
-            await self._sleeper
+            await self.sleeper
         finally:
-            self._sleeper = None
+            self.sleeper = None
             self._cancel_timer()
             self._turn.resumes()
         return max(self._loop.time(), self._slept_until)
@@ -81,14 +77,14 @@ class Nap:
 
     def wake(self) -> None:
         """End the nap now, or else the next one before it begins."""
-        if self._sleeper is None:
+        if self.sleeper is None:
             self._is_called = True
-        elif not self._sleeper.done():
+        elif not self.sleeper.done():
             # Before the sleeper gets to run: a turn begins before all that is in it.
             self._turn.yields()
             # By hand: `contextlib.suppress` is three calls more.
             try:  # noqa: SIM105
-                self._sleeper.set_result(None)
+                self.sleeper.set_result(None)
             except asyncio.InvalidStateError:
                 # A signal handler was quicker.
                 pass

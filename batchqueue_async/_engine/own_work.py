@@ -35,7 +35,8 @@ from batchqueue_async._engine.wait_for_graph import (
 class OwnWork:
     """What one queue's handlers wait for, and what its drain tasks wait for."""
 
-    __slots__ = ("_queue", "at_gate", "ownership", "permit", "rooms", "waits")
+    # Nearly all queues have no handlers that wait, so the dicts come with the first.
+    __slots__ = ("_at_gate", "_queue", "_rooms", "ownership", "permit", "waits")
 
     def __init__(self, queue: Kept, ownership: Ownership) -> None:
         self._queue = queue
@@ -43,12 +44,25 @@ class OwnWork:
         # What its drain task needs for a cycle, where queues share drain tasks: each of
         # them has only one.
         self.permit: Permit | None = None
-        # The waits of calls of its handlers, for this queue or for others.
+        # The waits of calls of its handlers, for this queue or for others. There from
+        # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
-        # Of those that wait for room in the same partition, one that has looked.
-        self.rooms: dict[tuple[Inside, Partition[Any]], RoomWait] = {}
-        # Drain tasks that wait to enter a handler, and their place in its line.
-        self.at_gate: dict[int | None, tuple[Gate, asyncio.Future[None]]] = {}
+        self._rooms: dict[tuple[Inside, Partition[Any]], RoomWait] | None = None
+        self._at_gate: dict[int | None, tuple[Gate, asyncio.Future[None]]] | None = None
+
+    @property
+    def rooms(self) -> dict[tuple[Inside, Partition[Any]], RoomWait]:
+        """Of those that wait for room in the same partition, one that has looked."""
+        if self._rooms is None:
+            self._rooms = {}
+        return self._rooms
+
+    @property
+    def at_gate(self) -> dict[int | None, tuple[Gate, asyncio.Future[None]]]:
+        """Drain tasks that wait to enter a handler, and their place in its line."""
+        if self._at_gate is None:
+            self._at_gate = {}
+        return self._at_gate
 
     @property
     def queue(self) -> Kept:

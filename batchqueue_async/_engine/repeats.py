@@ -25,7 +25,7 @@ MOST = 256
 """Kinds of failures that are told apart; all others are counted together."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Kind:
     """Equal failures, and those of them that the log does not know yet."""
 

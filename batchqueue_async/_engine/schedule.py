@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from batchqueue_async._engine.grouping import Grouping
+from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.registration import Registration
 from batchqueue_async._policies.backoff import IdleBackoff
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 class Share(Protocol[T]):
     """What a drain task sees of its queue; asked anew in every cycle."""
+
+    ownership: Ownership
 
     def partitions_of(self, drain_task: int) -> list[Partition[T]]:
         """Return the partitions that it owns now."""
@@ -73,7 +76,9 @@ class Schedule(Generic[T]):
 
     __slots__ = (
         "_drain_task",
+        "_owned",
         "_pace",
+        "_seen",
         "_share",
     )
 
@@ -81,9 +86,12 @@ class Schedule(Generic[T]):
         self._share = share
         self._drain_task = drain_task
         self._pace = pace
+        # Its partitions, as of a version of the ownership.
+        self._owned: list[Partition[T]] = []
+        self._seen = -1
 
-    def due(self, now: float) -> Iterator[list[Partition[T]]]:
-        """Yield the partitions that this cycle takes from, part by part."""
+    def due(self, now: float) -> Iterable[list[Partition[T]]]:
+        """Return the partitions that this cycle takes from, part by part."""
         waiting = self.waiting()
         due = waiting
         if self._pace.linger:
@@ -91,8 +99,10 @@ class Schedule(Generic[T]):
             if due and self._pace.is_one_batch:
                 due = waiting
         if self._pace.is_mixed or len(due) <= TOGETHER:
-            yield due
-            return
+            return (due,)
+        return self._in_parts(due)
+
+    def _in_parts(self, due: list[Partition[T]]) -> Iterator[list[Partition[T]]]:
         owner_of, own = self._share.owner_of, self._drain_task
         for start in range(0, len(due), TOGETHER):
             # Handlers were called since it was looked at.
@@ -106,11 +116,11 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        return [
-            partition
-            for partition in self._share.partitions_of(self._drain_task)
-            if partition.items and partition.held is None
-        ]
+        ownership = self._share.ownership
+        if ownership.version != self._seen:
+            self._seen = ownership.version
+            self._owned = self._share.partitions_of(self._drain_task)
+        return [each for each in self._owned if each.items and each.held is None]
 
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float
@@ -153,7 +163,7 @@ class Schedule(Generic[T]):
 
     def nap_until(
         self,
-        waiting: Iterable[Partition[T]],
+        waiting: list[Partition[T]],
         parked: Iterable[float],
         empty_cycles: int,
         now: float,
@@ -166,11 +176,13 @@ class Schedule(Generic[T]):
             empty_cycles: How many cycles found nothing since the last one that did.
             now: The loop's time.
         """
-        ends = list(parked)
-        ends.extend(self._due_at(each, now) for each in waiting)
-        if any(each.on_idle for each in self._share.handlers_of(self._drain_task)):
+        ends = [*parked]
+        if waiting:
+            ends.extend([self._due_at(each, now) for each in waiting])
+        handlers = self._share.handlers_of(self._drain_task)
+        if handlers and any(each.on_idle for each in handlers):
             ends.append(now + self._pace.idle.delay(empty_cycles))
-        return min(ends, default=None)
+        return min(ends) if ends else None
 
     def _due_at(self, partition: Partition[T], now: float) -> float:
         if partition.is_due() or not self._pace.linger:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from batchqueue_async._engine.gate import Gate
 from batchqueue_async._engine.reentrancy import Beside, Inside
 from batchqueue_async._policies.errors import WouldDeadlock
+from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.own_work import OwnWork
@@ -39,8 +40,8 @@ class Node(Protocol):
         """Return the waits of the calls that it can't go on before."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainTaskNode:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DrainTaskNode(Value):
     """A drain task of a queue; without a number, who calls `on_close` at its end."""
 
     work: OwnWork
@@ -57,8 +58,8 @@ class DrainTaskNode:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class OnFlushNode:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OnFlushNode(Value):
     """A call of `on_flush`, from its place in the handler's line to its end."""
 
     work: OwnWork
@@ -72,8 +73,8 @@ class OnFlushNode:
         return self.work.waits_inside(self.gate, self.answer)
 
 
-@dataclass(frozen=True, slots=True)
-class OnFlushesNode:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OnFlushesNode(Value):
     """All calls of `on_flush` of a queue, for which its end waits."""
 
     work: OwnWork
