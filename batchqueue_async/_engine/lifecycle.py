@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.capacity import Capacities, Permit
@@ -33,13 +34,14 @@ class Lifecycle(Generic[T]):
         "_config",
         "_layout",
         "_queue",
+        "_shutdown",
         "crew",
         "delivery",
         "hooks",
         "loop",
         "name",
+        "on_closed",
         "own_work",
-        "shutdown",
         "state",
     )
 
@@ -63,7 +65,9 @@ class Lifecycle(Generic[T]):
             self.own_work, self.name, config, layout, on_release=self.wake
         )
         self.crew: Crew[T] | None = None
-        self.shutdown = Shutdown(queue, config, layout, self)
+        self._shutdown: Shutdown[T] | None = None
+        # A manager's, so that it does not keep what its user has shut down.
+        self.on_closed: Callable[[], None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -88,6 +92,13 @@ class Lifecycle(Generic[T]):
     def last_round(self) -> RebalancingRound | None:
         rebalancer = None if self.crew is None else self.crew.rebalancer
         return None if rebalancer is None else rebalancer.last_round
+
+    @property
+    def shutdown(self) -> Shutdown[T]:
+        """What ends it; made when asked for, so that an idle queue stays small."""
+        if self._shutdown is None:
+            self._shutdown = Shutdown(self._queue, self._config, self._layout, self)
+        return self._shutdown
 
     async def start(self, capacities: Capacities) -> None:
         if self.state is State.RUNNING:
@@ -197,5 +208,5 @@ class Lifecycle(Generic[T]):
         """Start what was cancelled again: the loop lives on."""
         if self.crew is not None and self.state is State.RUNNING:
             self.crew.revive()
-        else:
-            self.shutdown.go_on()
+        elif self._shutdown is not None:
+            self._shutdown.go_on()

@@ -318,7 +318,7 @@ class BatchQueue(Generic[T]):
 
     def tell_when_closed(self, on_closed: Callable[[], None]) -> None:
         """Call back when a shutdown, whoever asked for it, is complete."""
-        self._lifecycle.shutdown.on_closed = on_closed
+        self._lifecycle.on_closed = on_closed
 
     def port(self) -> Port[T]:
         """Return what `SyncBatchQueue` needs; not meant for anybody else.

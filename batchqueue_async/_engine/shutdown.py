@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchqueue_async._engine.closing import Closing, leftovers
@@ -44,7 +43,6 @@ class Shutdown(Generic[T]):
         "_task",
         "_tells_leftovers",
         "leftovers",
-        "on_closed",
     )
 
     def __init__(
@@ -66,8 +64,6 @@ class Shutdown(Generic[T]):
             queue.name, config, lifecycle.delivery, lifecycle.own_work
         )
         self._tells_leftovers = False
-        # A manager's, so that it does not keep what its user has shut down.
-        self.on_closed: Callable[[], None] | None = None
 
     async def run(self, timeout: float | None) -> list[T]:
         require_timeout("timeout", timeout)
@@ -299,5 +295,5 @@ class Shutdown(Generic[T]):
             return
         if not self.leftovers.items:
             Keeper.of(self._lifecycle.running_loop()).forget(self._queue)
-        if self.on_closed is not None:
-            self.on_closed()
+        if self._lifecycle.on_closed is not None:
+            self._lifecycle.on_closed()
