@@ -7,6 +7,7 @@ the handler produced by itself is an error like any other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
@@ -48,6 +49,33 @@ async def attempt(
     timeout: float | None = None,
 ) -> BaseException | None:
     """Call, await where needed, and return what it raised, if anything."""
+    error = await _attempt(call, arguments, timeout)
+    await absorb_cancellation()
+    return error
+
+
+async def absorb_cancellation() -> None:
+    """Let a cancellation come that user code has asked for, of the task it ran in.
+
+    Left pending, it would strike whoever is called next.
+    """
+    task = asyncio.current_task()
+    if task is None or not task.cancelling() or is_doomed():
+        return
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    if is_doomed():
+        # By somebody else, meanwhile.
+        task.cancel()
+    else:
+        survive()
+
+
+async def _attempt(
+    call: Callable[..., Awaitable[object] | object],
+    arguments: tuple[object, ...],
+    timeout: float | None,
+) -> BaseException | None:
     here = mark()
     try:
         result = call(*arguments)

@@ -10,6 +10,7 @@ from weakref import ref
 
 from batchqueue_async._engine.attempt import (
     Unstoppable,
+    absorb_cancellation,
     attempt,
     finish,
     left_behind,
@@ -123,6 +124,7 @@ class Delivery(Generic[T]):
         registration = batch.registration
         if batch.is_settled or registration is None:
             return []
+        await absorb_cancellation()
         try:
             rest = self._rest_of(batch, error)
         except Exception:  # noqa: BLE001 - no memory for its halves

@@ -104,6 +104,9 @@ class DrainTask(Generic[T]):
         May be run again where it was cancelled: what was taken is still known.
         """
         pause = 0.0
+        task = asyncio.current_task()
+        assert task is not None
+        self.taken.task = task
         self._turn.join()
         self.taken.was_cut_short = self.taken.is_open
         try:

@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 from batchqueue_async._engine.failure_log import FailureLog
 from batchqueue_async._engine.handler_waits import FlushWait
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle, State
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.registration import Registration
+from batchqueue_async._engine.state import State
 from batchqueue_async._policies.errors import DeliveryError
 
 T = TypeVar("T")

@@ -58,11 +58,6 @@ class Gate:
         self._go_in(slot)
         return True
 
-    async def enter(self, slot: Hashable) -> None:
-        """Enter, in order of arrival; a cancelled wait leaves nothing behind."""
-        if not self.try_enter(slot):
-            await self.admitted(slot, self.ask(slot))
-
     def ask(self, slot: Hashable) -> asyncio.Future[None]:
         """Take a place in the order of arrival, for `admitted` to wait on."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -73,7 +68,7 @@ class Gate:
         return answer
 
     async def admitted(self, slot: Hashable, answer: asyncio.Future[None]) -> None:
-        """Wait until one is inside."""
+        """Wait until one is inside; a cancelled wait leaves nothing behind."""
         try:
             await answer
         except asyncio.CancelledError:

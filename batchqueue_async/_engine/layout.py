@@ -200,10 +200,6 @@ class Layout(Generic[T]):
             return True
         return self.ownership.owner_of(self._home(registration)) == drain_task
 
-    def last_owner(self, partition: Partition[T]) -> int:
-        """Return the drain task that owns it, or did before its handoff."""
-        return self.ownership.last_owner(partition.index)
-
     def home_owner(self, registration: Registration) -> int | None:
         """Return the drain task that calls the handler's hooks; None for a consumer."""
         if registration.item_type is None:

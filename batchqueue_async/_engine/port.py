@@ -12,10 +12,11 @@ from batchqueue_async._engine.failure_log import FailureLog
 from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle, State
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.own_work import OwnWork
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.placement import SelectorPlacement
+from batchqueue_async._engine.state import State
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Port(Generic[T]):
     runs: Callable[[Sequence[T]], Sequence[tuple[Partition[T], Sequence[T]]]]
     """Sorts a chunk by partition; safe under the shared guard."""
     own_work: OwnWork
-    """What the calling handler's own drain task has to do, if a handler calls."""
+    """What its handlers and drain tasks wait for, and which handler calls."""
     is_over: Callable[[], bool]
     """Whether shutdown has begun; not where its loop has ended without one."""
     has_ended: Callable[[], bool]

@@ -11,10 +11,11 @@ from batchqueue_async._engine.chunks import LENGTH, Tally, chunks
 from batchqueue_async._engine.flushing import Flusher
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle, State
+from batchqueue_async._engine.lifecycle import Lifecycle
 from batchqueue_async._engine.partition import Partition
 from batchqueue_async._engine.port import Port, open_port
 from batchqueue_async._engine.snapshot import snapshot
+from batchqueue_async._engine.state import State
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._engine.wait_for_graph import Node, end_of
 from batchqueue_async._policies.config import BatchQueueConfig
@@ -248,7 +249,7 @@ class BatchQueue(Generic[T]):
             WouldDeadlock: Another queue's handler would wait for itself.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        return await self._lifecycle.shutdown(timeout)
+        return await self._lifecycle.shutdown.run(timeout)
 
     async def close(self, timeout: Timeout = SHUTDOWN_TIMEOUT) -> None:
         """Shut down as leaving `async with` does: leftovers go to `on_error`.
@@ -265,7 +266,7 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Called from another loop or thread.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        await self._lifecycle.close(timeout)
+        await self._lifecycle.shutdown.close(timeout)
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now, whatever its state."""
@@ -280,11 +281,11 @@ class BatchQueue(Generic[T]):
 
     async def end_with_loop(self) -> int | None:
         """For the keeper: the loop ends now, and can still run."""
-        return await self._lifecycle.end_with_loop()
+        return await self._lifecycle.shutdown.end_with_loop()
 
     def end_after_loop(self) -> int | None:
         """For the keeper: the loop never runs again."""
-        return self._lifecycle.end_after_loop()
+        return self._lifecycle.shutdown.end_after_loop()
 
     def pause(self) -> None:
         """For the keeper: all tasks of the loop are being cancelled."""
@@ -297,15 +298,15 @@ class BatchQueue(Generic[T]):
     @property
     def has_leftovers(self) -> bool:
         """Whether its shutdown left items that nobody has got so far."""
-        return bool(self._lifecycle.leftovers.items)
+        return bool(self._lifecycle.shutdown.leftovers.items)
 
     def give_back(self, left: list[T]) -> None:
         """Take leftovers again: who got them from `shutdown` has no use for them."""
-        self._lifecycle.give_back(left)
+        self._lifecycle.shutdown.give_back(left)
 
     def hurry(self, timeout: float) -> None:
         """Bring the deadline of a shutdown that is under way forward."""
-        self._lifecycle.hurry(timeout)
+        self._lifecycle.shutdown.hurry(timeout)
 
     def end_nodes(self) -> Collection[Node]:
         """Return what stands for its end in the wait-for graph of handlers."""

@@ -6,11 +6,13 @@ task is cancelled, and a restarted one goes on with it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from types import coroutine
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._engine.attempt import absorb_cancellation
 from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.delivery import Delivery
 from batchqueue_async._engine.grouping import Grouping
@@ -35,8 +37,12 @@ class Taken(Generic[T]):
         "_turn",
         "is_stopped",
         "parked",
+        "task",
         "was_cut_short",
     )
+
+    task: asyncio.Task[Any]
+    """In which it is delivered now: the drain task's, which may be run again."""
 
     def __init__(self, delivery: Delivery[T], drain_task: int, turn: LoopTurn) -> None:
         self._delivery = delivery
@@ -145,6 +151,9 @@ class Taken(Generic[T]):
                     settled.append(batch)
             # An error that is kept may keep this frame, as that of its callers.
             del batch, error
+            if self.task.cancelling():
+                # By a handler, of the task it ran in.
+                yield from absorb_cancellation()
             # As in `asyncio.sleep(0)`, without the price of one coroutine more.
             if self._turn.is_over():
                 self._turn.yields()

@@ -81,9 +81,6 @@ class LoopWaiter(Waiter):
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)
 
-    def take_back(self, count: int) -> None:
-        """So many of what it has surrendered last were not accepted."""
-
     async def wait(self) -> None:
         """Wait for the next `wake`; one that came before counts."""
         if not self._is_called:

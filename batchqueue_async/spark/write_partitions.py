@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
-from batchqueue_async._wording import shown
+from batchqueue_async._wording import reason, shown
 
 from .executor_queue import OpenQueue, executor_queue, require_open_queue
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
@@ -108,13 +108,14 @@ def _task_function(
             for batch in batches:
                 rows += batch.num_rows
                 items += _produce(queue, list(to_items(batch)), timeout)
-        finally:
-            # After an error, too: a retry must not meet what is left of this attempt.
-            try:
-                queue.flush(timeout)
-            except DeliveryError as error:
-                failed = error.count
-                failures = [str(each) for each in error.failures[:_MOST_FAILURES]]
+        except Exception as error:
+            _flush_after(error, queue, timeout)
+            raise
+        try:
+            queue.flush(timeout)
+        except DeliveryError as error:
+            failed = error.count
+            failures = [str(each) for each in error.failures[:_MOST_FAILURES]]
         task = TaskContext.get()
         partition = task.partitionId() if task is not None else 0
         answer = (partition, rows, items, failed, failures, queue.name)
@@ -124,6 +125,19 @@ def _task_function(
         )
 
     return run
+
+
+def _flush_after(
+    error: Exception, queue: SyncBatchQueue[Any], timeout: float | None
+) -> None:
+    """Flush, since a retry must not meet what is left of this attempt.
+
+    What went wrong first is what the job is told, not what came of it.
+    """
+    try:
+        queue.flush(timeout)
+    except Exception as late:  # noqa: BLE001 - it is told with the first one
+        error.add_note(f"the flush after it raised {reason(late)}")
 
 
 def _produce(

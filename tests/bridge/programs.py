@@ -1,5 +1,6 @@
 """Programs that end in their own ways, on each Python that is here."""
 
+import atexit
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -104,16 +106,16 @@ class Program:
         return Ended(self._process.returncode, output.strip(), log, seconds)
 
 
+@cache
 def _packages() -> str:
-    folder = Path(tempfile.gettempdir()) / f"batchqueue-pure-packages-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
+    """Return a folder of this run alone: one that is kept may lead to what is gone."""
+    folder = Path(tempfile.mkdtemp(prefix="batchqueue-packages-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in _NEEDED:
         spec = find_spec(name)
         if spec is None or spec.origin is None:
             continue
         origin = Path(spec.origin)
         source = origin.parent if origin.name == "__init__.py" else origin
-        link = folder / source.name
-        if not link.exists():
-            link.symlink_to(source)
+        (folder / source.name).symlink_to(source)
     return str(folder)

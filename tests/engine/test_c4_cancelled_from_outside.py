@@ -106,3 +106,90 @@ def test_what_ends_the_program_fails_its_batch_once(
         asyncio.run(program())
     assert calls == [[1]]
     assert [(batch, type(error)) for batch, error in failed] == [([1], ending)]
+
+
+class CancelsItself:
+    """Whatever it does, it cancels the task that it runs in, and goes on to its end."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def consume(self, batch: list[int]) -> None:
+        self._do("consume")
+
+    def on_idle(self) -> None:
+        self._do("on_idle")
+
+    def on_flush(self) -> None:
+        self._do("on_flush")
+
+    def on_close(self) -> None:
+        self._do("on_close")
+
+    def _do(self, call: str) -> None:
+        self.calls.append(call)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+
+class Awaits:
+    """Whatever it does, it can be cut off in the middle."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    async def consume(self, batch: list[str]) -> None:
+        await self._do("consume")
+
+    async def on_idle(self) -> None:
+        await self._do("on_idle")
+
+    async def on_flush(self) -> None:
+        await self._do("on_flush")
+
+    async def on_close(self) -> None:
+        await self._do("on_close")
+
+    async def _do(self, call: str) -> None:
+        await asyncio.sleep(0)
+        self.ended.append(call)
+
+
+async def test_who_cancels_his_own_task_cuts_nobody_else_off() -> None:
+    """What was pending at the end of his call struck the next handler, or its hook."""
+    cancels, awaits = CancelsItself(), Awaits()
+    async with BatchQueue[int | str]("q") as queue:
+        queue.add_handler(int, cancels)
+        queue.add_handler(str, awaits)
+        await queue.produce_many([1, "a"])
+        await queue.flush()
+        await asyncio.sleep(0.1)
+        # Closed one after the other, by one drain task.
+        queue.remove_handler(int)
+        queue.remove_handler(str)
+        await asyncio.sleep(0.1)
+    calls = {"consume", "on_idle", "on_flush", "on_close"}
+    assert set(cancels.calls) == set(awaits.ended) == calls
+    assert queue.stats().not_closed == ()
+    assert check_settled(queue).handled == 2
+
+
+async def test_who_cancels_his_own_task_and_fails_cuts_on_error_not_off() -> None:
+    told: list[list[int]] = []
+
+    def consume(_: list[int]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        raise ValueError
+
+    async def on_error(items: list[int], _: BaseException) -> None:
+        await asyncio.sleep(0)
+        told.append(items)
+
+    config = BatchQueueConfig[int](consumer=consume, on_error=on_error)
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(1)
+    assert told == [[1]]
+    assert check_settled(queue).failed == 1

@@ -42,7 +42,7 @@ def check_stats(queue: BatchQueue[Item]) -> BatchQueueStats:
     for drain_task in stats.drain_tasks:
         owners = {stats.partitions[p].owner for p in drain_task.partitions}
         assert owners <= {drain_task.index}, f"E4: {drain_task.index} lists {owners}'s"
-    crew = queue._lifecycle._crew
+    crew = queue._lifecycle.crew
     for task in crew.running.values() if crew else ():
         if task.done() and not task.cancelled() and task.exception():
             # No assertion: a planted bug is to be found, not to crash.

@@ -47,7 +47,7 @@ FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "growth forgets owners": ("E4", (GrowingMachine, SelectorMachine)),
     "handoff without a fence": ("E3", (GrowingMachine, SelectorMachine)),
     "item lost in handoff": ("A1", (GrowingMachine, ConsumerMachine)),
-    "new owner is not told": (STUCK, (GrowingMachine, DropNewestMachine)),
+    "new owner is not told": (f"D2|{STUCK}", (GrowingMachine, DropNewestMachine)),
     "arrivals end no nap": (f"D2|{STUCK}", (GrowingMachine, SharedMachine)),
     "parked batch is not held": ("C1|E3", (ConsumerMachine, RetryingMachine)),
     "parked batch is overtaken": ("B1", (RetryingMachine,)),

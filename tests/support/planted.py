@@ -16,6 +16,7 @@ from batchqueue_async._engine.batch import Batch
 from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.gate import Gate
 from batchqueue_async._engine.handoff import Handoffs
+from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.ownership import Ownership
 from batchqueue_async._engine.parked import Parked
 from batchqueue_async._engine.partition import Partition
@@ -113,10 +114,13 @@ def _leave_unserved(original: Method, self: Partition[Any], waiter: Waiter) -> N
         original(self, waiter)
 
 
-@_plant("late comers overtake", Partition, "offer")
-def _offer_past_the_line(_: Method, self: Partition[Any], chunk: Sequence[Any]) -> int:
-    accepted = 0 if self.is_closed else self._accept(chunk)
-    self._set_limits()
+@_plant("late comers overtake", Intake, "_offer")
+def _offer_past_the_line(
+    _: Method, self: Intake[Any], partition: Partition[Any], chunk: Sequence[Any]
+) -> int:
+    self._lifecycle.notice(partition, len(chunk))
+    accepted = 0 if partition.is_closed else partition._accept(chunk)
+    partition._set_limits()
     return accepted
 
 
