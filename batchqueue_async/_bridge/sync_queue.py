@@ -114,7 +114,13 @@ class SyncBatchQueue(Generic[T]):
         try:
             while not lock.acquire(False):  # noqa: FBT003
                 time.sleep(PAUSE)
-            partition = choose(item)
+            try:
+                partition = choose(item)
+            except BaseException:
+                # Here, where taking it needed no more of the stack than this: after a
+                # RecursionError there may be no room for a call of `recover_guard`.
+                lock.release()
+                raise
             items = partition.items
             if len(items) < partition.guarded_limit:
                 items.append(item)

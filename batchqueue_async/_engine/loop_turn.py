@@ -59,8 +59,8 @@ class LoopTurn:
         """A drain task yields, or will run again in the loop's next turn."""
         # With several, the first of them to run does not know that it is the first.
         if self._users > 1 and not self._is_asked:
-            self._is_asked = True
             self._loop.call_soon(self._begin)
+            self._is_asked = True
 
     def resumes(self) -> None:
         """A drain task runs again, in another turn than before."""

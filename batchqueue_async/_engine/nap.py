@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from batchqueue_async._engine.loop_turn import LoopTurn
+from batchqueue_async._engine.sleeper import Sleeper
 
 
 class Nap:
@@ -29,7 +30,7 @@ class Nap:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._turn = LoopTurn.of(loop)
-        self.sleeper: asyncio.Future[None] | None = None
+        self.sleeper: Sleeper | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
         self._slept_until = 0.0
@@ -51,13 +52,14 @@ class Nap:
             return self.started
         self._until = None
         self._slept_until = 0.0
-        self.sleeper = self._loop.create_future()
+        self.sleeper = Sleeper(self._loop)
         if until is not None:
             self.end_by(until)
         if self.has_news:
             self.wake()
         try:
-            await self.sleeper
+            if not self.sleeper.is_called:
+                await self.sleeper
         finally:
             self.sleeper = None
             self._cancel_timer()
@@ -68,30 +70,29 @@ class Nap:
         """Let the nap end at `when`, or earlier if that was agreed already."""
         if self._until is not None and self._until <= when:
             return
-        self._cancel_timer()
-        self._until = when
         if when <= self._loop.time():
             self.wake()
+            self._cancel_timer()
         else:
-            self._timer = self._loop.call_at(when, self._timer_fired)
+            timer = self._loop.call_at(when, self._timer_fired, when)
+            self._cancel_timer()
+            self._timer = timer
+        # Last: what was raised before has agreed on nothing, and the next one asks
+        # again.
+        self._until = when
 
     def wake(self) -> None:
         """End the nap now, or else the next one before it begins."""
         if self.sleeper is None:
             self._is_called = True
-        elif not self.sleeper.done():
+        else:
             # Before the sleeper gets to run: a turn begins before all that is in it.
             self._turn.yields()
-            # By hand: `contextlib.suppress` is three calls more.
-            try:  # noqa: SIM105
-                self.sleeper.set_result(None)
-            except asyncio.InvalidStateError:
-                # A signal handler was quicker.
-                pass
+            self.sleeper.wake()
 
-    def _timer_fired(self) -> None:
+    def _timer_fired(self, when: float) -> None:
         self._timer = None
-        self._slept_until = self._until or 0.0
+        self._slept_until = when
         self.wake()
 
     def _cancel_timer(self) -> None:

@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from batchqueue_async._engine.sleeper import Sleeper
+
 
 class Waiter:
     """One producer in the line, on the loop or on another thread.
@@ -66,7 +68,7 @@ class LoopWaiter(Waiter):
         # call on Python 3.11, so that is done only if there may be more than one.
         self._is_shared = is_shared
         self._loop = loop
-        self._signal: asyncio.Future[None] | None = None
+        self._signal: Sleeper | None = None
         self._is_called = False
 
     def wake(self) -> None:
@@ -78,13 +80,13 @@ class LoopWaiter(Waiter):
 
     def _set_signal(self) -> None:
         self._is_called = True
-        if self._signal is not None and not self._signal.done():
-            self._signal.set_result(None)
+        if self._signal is not None:
+            self._signal.wake()
 
     async def wait(self) -> None:
         """Wait for the next `wake`; one that came before counts."""
         if not self._is_called:
-            self._signal = self._loop.create_future()
+            self._signal = Sleeper(self._loop)
             await self._signal
         self._is_called = False
 

@@ -126,7 +126,7 @@ class TestRaising:
 # It may strike between a coroutine's being made and being awaited, as in any program.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(("kinds", "partitions"), [(1, 1), (6, 1), (6, 4)])
+@pytest.mark.parametrize("kinds, partitions", [(1, 1), (6, 1), (6, 4)])
 @pytest.mark.parametrize("waiting", [0, 1])
 async def test_it_is_exact_wherever_a_signal_strikes(
     kinds: int, partitions: int, waiting: int
