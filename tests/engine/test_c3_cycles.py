@@ -37,9 +37,14 @@ async def produce_many(queue: BatchQueue[Any]) -> object:
 
 
 async def produce_by_tasks(queue: BatchQueue[Any]) -> object:
+    async def produce_later() -> None:
+        # An eager one that is refused at once would close the group to the others.
+        await asyncio.sleep(0)
+        await queue.produce("more")
+
     async with asyncio.TaskGroup() as tasks:
         for _ in range(3):
-            tasks.create_task(queue.produce("more"))
+            tasks.create_task(produce_later())
     return None
 
 
@@ -186,6 +191,8 @@ class TestBetweenQueues:
             def consume(self, batch: list[Any]) -> None: ...
 
             async def on_flush(self) -> None:
+                # Whoever comes last is refused: with eager tasks that would be `flush`.
+                await asyncio.sleep(0)
                 fill(one)
                 try:
                     await one.produce("back")
