@@ -164,11 +164,9 @@ class Intake(Generic[T]):
         if partition.has_room:
             self._lifecycle.notice(partition, len(run))
             # What a sole partition gets is looked at for its types when it comes.
-            if partition is not self._sole and partition.begin(run):
-                placed.count += len(run)
+            if partition is not self._sole and partition.begin(run, placed):
                 return []
-            count = partition.offer(run)
-            placed.count += count
+            count = self._accept(partition, run, placed)
         return [(partition, run[count:])] if count < len(run) else []
 
     def _place_bins(
@@ -182,7 +180,8 @@ class Intake(Generic[T]):
             count = len(run)
             if len(partition.items) <= partition.limit - count:
                 # As in the hot path for one item: no edge is met.
-                partition.items.extend(run)
+                items = partition.items
+                items += run
                 placed.count += count
                 # Here and now: its items are in the processor's caches.
                 run.clear()
@@ -191,13 +190,11 @@ class Intake(Generic[T]):
                 if not is_expected or (count >= partition.due_size and not is_due):
                     is_expected, is_due = True, count >= partition.due_size
                     self._lifecycle.expect(is_due=is_due)
-                if partition.begin(run, is_given=True):
-                    placed.count += count
+                if partition.begin(run, placed, is_given=True):
                     if sorter is not None:
                         sorter.renew(own)
                     continue
-                offered = self._offer(partition, run)
-                placed.count += offered
+                offered = self._offer(partition, run, placed)
                 if offered < count:
                     rest.append((partition, run[offered:]))
                 run.clear()
@@ -234,13 +231,28 @@ class Intake(Generic[T]):
                 partition = self._placement.first
             partition.reject(1)
 
-    def _offer(self, partition: Partition[T], chunk: Sequence[T]) -> int:
+    def _offer(
+        self, partition: Partition[T], chunk: Sequence[T], placed: Tally | None = None
+    ) -> int:
         if not partition.has_room:
             return 0
         # Before it is accepted: what is raised in between strikes a producer whose item
         # is not in, and never leaves one behind that nobody was told of.
         self._lifecycle.notice(partition, len(chunk))
-        return partition.offer(chunk)
+        if placed is None:
+            return partition.offer(chunk)
+        return self._accept(partition, chunk, placed)
+
+    @staticmethod
+    def _accept(partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
+        try:
+            count = partition.offer(chunk)
+        except BaseException as error:
+            # Struck in the middle: the partition knows how many are in.
+            placed.count += getattr(error, "accepted", 0)
+            raise
+        placed.count += count
+        return count
 
     async def _put_rest(
         self, partition: Partition[T], chunk: Sequence[T], placed: Tally

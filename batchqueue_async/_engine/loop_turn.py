@@ -20,8 +20,8 @@ _ATTRIBUTE = "_batchqueue_async_turn"
 class LoopTurn:
     """The current turn of one loop: from one look at sockets and timers to the next.
 
-    It is over for all drain tasks together, so that many of them, woken in one turn,
-    take no longer than one.
+    It is over for all drain tasks together. Of many that were woken in one turn each
+    makes one handler call in it: asyncio runs all that is ready.
     """
 
     __slots__ = ("_began", "_clock", "_is_asked", "_loop", "_users")

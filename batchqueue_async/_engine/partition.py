@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from batchqueue_async._engine.chunks import Tally
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partition_state import PartitionState
 from batchqueue_async._engine.waiting_line import Waiter
@@ -35,7 +36,13 @@ class Partition(PartitionState[T]):
                 return True
         return False
 
-    def begin(self, chunk: Sequence[T], *, is_given: bool = False) -> bool:
+    def begin(
+        self,
+        chunk: Sequence[T],
+        placed: Tally | None = None,
+        *,
+        is_given: bool = False,
+    ) -> bool:
         """Accept a chunk on the loop, if it is empty and meets no other edge.
 
         As `offer` does it, for a fifth of the price. A list that is given is the
@@ -51,7 +58,11 @@ class Partition(PartitionState[T]):
             if is_given and type(chunk) is list and type(self.items) is list:
                 self.items = chunk
             else:
-                self.items.extend(chunk)
+                items = self.items
+                # No call, after which a signal handler might raise before it counts.
+                items += chunk
+            if placed is not None:
+                placed.count += count
         finally:
             self.is_changing = False
         # A signal handler that ran since may have closed it.
