@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import length_hint
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.chunks import LENGTH, Tally
 from batchqueue_async._engine.in_line import InLine
@@ -180,7 +180,7 @@ class Intake(Generic[T]):
             count = len(run)
             if len(partition.items) <= partition.limit - count:
                 # As in the hot path for one item: no edge is met.
-                items = partition.items
+                items: Any = partition.items
                 items += run
                 placed.count += count
                 # Here and now: its items are in the processor's caches.

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchqueue_async._engine.chunks import Tally
 from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_type
@@ -58,7 +58,7 @@ class Partition(PartitionState[T]):
             if is_given and type(chunk) is list and type(self.items) is list:
                 self.items = chunk
             else:
-                items = self.items
+                items: Any = self.items
                 # No call, after which a signal handler might raise before it counts.
                 items += chunk
             if placed is not None:
