@@ -16,6 +16,9 @@ from typing import Protocol
 class Draining(Protocol):
     """Something that runs, and that must not end in silence."""
 
+    entered_by: threading.Thread | None
+    """The thread that is in its `with` block, and will leave that by itself."""
+
     def drain_at_exit(self) -> None:
         """Drain it, within its own time; what is left then is logged."""
 
@@ -47,22 +50,39 @@ def is_exiting() -> bool:
 
 
 def _hook() -> None:
-    # What is hooked last runs first: before asyncio's own worker threads are ended,
-    # which handlers may work with. So their module has to be there.
-    import concurrent.futures.thread  # noqa: F401, PLC0415
+    # After all threads that are no daemons have ended.
+    atexit.register(_drain)
+    register = getattr(threading, "_register_atexit", None)
+    # Too late where the threads are about to be joined, or are joined already.
+    with contextlib.suppress(RuntimeError):
+        # What is hooked last runs first: before asyncio's own worker threads are ended,
+        # which handlers may work with. So their module has to be there.
+        import concurrent.futures.thread  # noqa: F401, PLC0415
 
-    register = getattr(threading, "_register_atexit", atexit.register)
-    try:
-        register(_drain)
-    except RuntimeError:
-        # Too late for that one: the threads are about to be joined.
-        atexit.register(_drain)
+        if register is not None:
+            register(_drain_before_joining)
+
+
+def _drain_before_joining() -> None:
+    """Drain all but those that a thread works with which the interpreter waits for."""
+    _drain_all([each for each in _running.values() if not _is_left_later(each)])
 
 
 def _drain() -> None:
+    _drain_all([*_running.values()])
+
+
+def _is_left_later(running: Draining) -> bool:
+    thread = running.entered_by
+    if thread is None or thread is threading.main_thread():
+        return False
+    return thread.is_alive() and not thread.daemon
+
+
+def _drain_all(running: list[Draining]) -> None:
     _exiting.append(True)
     # The last started first: it may feed the others.
-    for each in reversed(list(_running.values())):
+    for each in reversed(running):
         # Each logs for itself; a third Ctrl-C ends this one, and the next is begun.
         with contextlib.suppress(BaseException):
             each.drain_at_exit()

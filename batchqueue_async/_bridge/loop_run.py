@@ -52,6 +52,7 @@ class LoopRun:
         self.portal: Portal | None = None
         # What was to end the program, raised by handlers and other code on the loop.
         self.endings: list[BaseException] = []
+        self.entered_by: threading.Thread | None = None
         self._name = name
         self._shutdown_timeout = shutdown_timeout
         self._patience = patience

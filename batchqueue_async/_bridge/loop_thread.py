@@ -151,7 +151,10 @@ class LoopThread:
     def __enter__(self) -> Self:
         if self._end is _End.LEFT:
             self._end = None
-        return self.start()
+        self.start()
+        if self._run is not None:
+            self._run.entered_by = threading.current_thread()
+        return self
 
     def __exit__(
         self,

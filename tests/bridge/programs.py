@@ -39,15 +39,26 @@ def _others() -> list[Path]:
             # A shim in PATH only works for the versions that are switched on.
             here = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))
             in_path = shutil.which(f"python{version}")
-            if in_path is not None and not here:
+            if in_path is not None and not here and _runs(in_path):
                 here = [Path(in_path)]
             found += here[:1]
     return found
 
 
+def _runs(python: str) -> bool:
+    return (
+        subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
 PYTHONS = [Path(sys.executable), *_others()]
 each_python = pytest.mark.parametrize(
-    "python", [pytest.param(each, id=each.parent.parent.name) for each in PYTHONS]
+    "python",
+    [
+        pytest.param(each, id=f"{each.parent.parent.name}-{each.name}")
+        for each in PYTHONS
+    ],
 )
 
 

@@ -74,6 +74,33 @@ def test_everything_is_handled_however_it_is_held_and_ends(python: Path) -> None
     assert faults == []
 
 
+IN_A_THREAD = """
+ready, handled = threading.Event(), []
+atexit.register(lambda: print(len(handled), flush=True))
+
+def main():
+    handlers = [handled.extend, in_thread(handled.extend)]
+    with LoopThread() as held:
+        queues = [held.open(str(n), None, {int: h}) for n, h in enumerate(handlers)]
+        ready.set()
+        time.sleep(0.5)
+        for queue in queues:
+            assert queue.produce_many(range(100)) == 100
+
+threading.Thread(target=main).start()
+assert ready.wait(10)
+"""
+
+
+@each_python
+def test_a_thread_that_outlives_the_main_thread_goes_on_with_its_own(
+    python: Path,
+) -> None:
+    """The interpreter waits for it, so the end of its `with` block is still to come."""
+    ended = Program(IN_A_THREAD, python=python).end()
+    assert (ended.output, ended.status) == ("200", 0)
+
+
 LEAVES = """
 entered, told = threading.Event(), []
 atexit.register(lambda: print(len(told), flush=True))
