@@ -10,13 +10,14 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from batchqueue_async._engine.sleeper import Sleeper
 
 
-class Waiter:
+class Waiter(ABC):
     """One producer in the line, on the loop or on another thread.
 
     The line is linked through its waiters: whoever leaves from its middle is taken out
@@ -35,9 +36,9 @@ class Waiter:
         self.ahead: Waiter | None = None
         self.behind: Waiter | None = None
 
+    @abstractmethod
     def wake(self) -> None:
         """Let the producer look again; harmless when it is awake already."""
-        raise NotImplementedError
 
     def surrender(self) -> Sequence[Any]:
         """Return items for the granted slots, or nothing to fill them in person.
@@ -48,7 +49,7 @@ class Waiter:
         """
         return ()
 
-    def take_back(self, count: int) -> None:
+    def take_back(self, count: int) -> None:  # noqa: B027 - nor surrendered by most
         """So many of what it has surrendered last were not accepted."""
 
 
