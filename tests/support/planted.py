@@ -13,6 +13,7 @@ from typing import Any
 
 from batchqueue_async._engine.accounts import Accounts
 from batchqueue_async._engine.batch import Batch
+from batchqueue_async._engine.chunks import Tally
 from batchqueue_async._engine.drain_task import DrainTask
 from batchqueue_async._engine.gate import Gate
 from batchqueue_async._engine.handoff import Handoffs
@@ -116,11 +117,17 @@ def _leave_unserved(original: Method, self: Partition[Any], waiter: Waiter) -> N
 
 @_plant("late comers overtake", Intake, "_offer")
 def _offer_past_the_line(
-    _: Method, self: Intake[Any], partition: Partition[Any], chunk: Sequence[Any]
+    _: Method,
+    self: Intake[Any],
+    partition: Partition[Any],
+    chunk: Sequence[Any],
+    placed: Tally | None = None,
 ) -> int:
     self._lifecycle.notice(partition, len(chunk))
     accepted = 0 if partition.is_closed else partition._accept(chunk)
     partition._set_limits()
+    if placed is not None:
+        placed.count += accepted
     return accepted
 
 
