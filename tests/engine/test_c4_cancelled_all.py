@@ -106,6 +106,8 @@ class TestGoesOnByItself:
         cancel_all()
         await asyncio.wait({closing})
         await until(lambda: "closed" in repr(queue))
+        # Its task has a step or two to go from there.
+        await turns()
         assert tasks_of(queue) == []
         assert [batch for batch, _ in failed] == [[1, 2]]
         assert handler.handled == [3, 4]
@@ -122,6 +124,8 @@ class TestGoesOnByItself:
         cancel_all()
         await asyncio.wait({closing})
         await until(lambda: "closed" in repr(queue))
+        # Its task has a step or two to go from there.
+        await turns()
         assert tasks_of(queue) == []
         assert asyncio.get_running_loop().time() < 2.5
         assert await queue.shutdown() == [3]
