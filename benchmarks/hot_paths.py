@@ -14,6 +14,7 @@ from batchqueue_async import (
     PartitionPolicy,
     SyncBatchQueue,
 )
+from batchqueue_async._engine.queue import parts_of
 from benchmarks import plan
 from benchmarks.contender import Items
 from benchmarks.opcodes import Instructions
@@ -116,7 +117,7 @@ def draining(kinds: int, config: BatchQueueConfig[Any] | None = None) -> Instruc
         async def drain() -> None:
             await stage.queue.produce_many(stage.portions(1))
             with stage.instructions.counted():
-                while stage.queue.count_left():
+                while parts_of(stage.queue).lifecycle.count_left():
                     await _a_moment()
 
         stage.loop.run_until_complete(drain())

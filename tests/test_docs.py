@@ -18,7 +18,9 @@ FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
 TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-CODE_FILE = re.compile(r"`((?:_policies|_engine|_bridge)/\w+\.py)`")
+CODE_FILE = re.compile(
+    r"`((?:_policies|_engine|_bridge|_threads|ring|sinks|spark)/[\w/]+\.py)`"
+)
 
 
 def blocks(page: Path) -> list[str]:
@@ -96,6 +98,17 @@ def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
         assert (ROOT / "batchqueue_async" / path).exists(), f"{page.name}: {path}"
     for path, name in TEST_NAME.findall(text):
         assert name in names_of_tests(ROOT / path), f"{page.name}: {path}::{name}"
+
+
+def test_the_design_says_where_things_are() -> None:
+    """The check above must not find nothing to check, after files have moved."""
+    text = (ROOT / "docs" / "design.md").read_text("utf-8")
+    rooms = {Path(path).parent.name for path in CODE_FILE.findall(text)}
+
+    assert rooms >= {
+        each.parent.name
+        for each in (ROOT / "batchqueue_async" / "_engine").glob("*/__init__.py")
+    }
 
 
 def names_of_tests(file: Path) -> set[str]:

@@ -128,7 +128,7 @@ def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
         "import batchqueue_async; "
         "rare = {'anyio.from_thread', 'anyio.to_thread', 'anyio.lowlevel', 'random', "
         "'fractions', 'decimal', 'importlib.util', 'ssl', "
-        "'batchqueue_async._engine.rebalancer'}; "
+        "'batchqueue_async._engine.lifecycle.rebalancer'}; "
         "print(*sorted(rare & (set(sys.modules) - before)))"
     )
     done = subprocess.run(

@@ -8,10 +8,10 @@ import time
 from contextvars import Context
 from typing import Any
 
-from batchqueue_async._engine.doom import survive
-from batchqueue_async._engine.keeper import Keeper
-from batchqueue_async._engine.log import logger
-from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
+from batchqueue_async._engine.runtime.cancellation import uncancel
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from batchqueue_async._threads.flag import Flag
 
 # What a queue may take beyond the deadline: to cancel its handlers, and for `on_error`.
@@ -34,7 +34,7 @@ class Draining:
         self._tells = True
         self._task: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
-        self._current: BatchQueue[Any] | None = None
+        self._current: Lifecycle[Any] | None = None
         self._left: dict[str, list[Any]] = {}
 
     def begin(self, timeout: float | None, *, tells: bool) -> None:
@@ -56,7 +56,7 @@ class Draining:
         # In a context of its own: the caller may be part of a handler's call. On a loop
         # that is closed nothing is left to be done.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._go_on, context=Context())
+            self._loop.call_soon_threadsafe(self._begin_or_hasten, context=Context())
 
     def seconds_left(self) -> float | None:
         """Return how long it is until the deadline; None if there is none."""
@@ -71,10 +71,10 @@ class Draining:
             return False
         return time.monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
 
-    def queues(self) -> list[BatchQueue[Any]]:
+    def queues(self) -> list[Lifecycle[Any]]:
         """Return the loop's queues that are not shut down, in order of their start."""
-        kept = Keeper.of(self._loop).queues
-        return [each for each in kept if isinstance(each, BatchQueue)]
+        registered = LoopRegistry.of(self._loop).queues
+        return [each for each in registered if isinstance(each, Lifecycle)]
 
     def take_left(self) -> dict[str, list[Any]]:
         """Return what the deadline left, by queue, and log how much that is.
@@ -95,20 +95,22 @@ class Draining:
                     "%d items of %r are left: its loop does not run", count, queue.name
                 )
 
-    def _go_on(self) -> None:
+    def _begin_or_hasten(self) -> None:
         if self._task is None:
             self._task = self._loop.create_task(self._drain())
             self._task.set_name("batchqueue_async draining")
         elif self._current is not None:
             left = self.seconds_left()
             if left is not None:
-                self._current.hurry(left)
+                self._current.shutdown.shorten_deadline(left)
             if self._tells and self._telling is None:
                 # Not to be returned any more.
-                self._telling = self._loop.create_task(self._current.close(left))
+                self._telling = self._loop.create_task(
+                    self._current.shutdown.close(left)
+                )
 
     async def _drain(self) -> None:
-        ended: list[BatchQueue[Any]] = []
+        ended: list[Lifecycle[Any]] = []
         while True:
             pending = [each for each in self.queues() if each not in ended]
             if not pending:
@@ -120,17 +122,17 @@ class Draining:
                 await self._end(self._current)
             except asyncio.CancelledError:
                 # Somebody cancelled all tasks of a loop that goes on.
-                survive()
+                uncancel()
                 continue
             except Exception:  # noqa: BLE001 - one failure does not stop the rest
                 logger.exception("queue %r failed to shut down", self._current.name)
             ended.append(self._current)
             self._current = None
 
-    async def _end(self, queue: BatchQueue[Any]) -> None:
+    async def _end(self, queue: Lifecycle[Any]) -> None:
         left = self.seconds_left()
         if self._tells:
-            await queue.close(left)
+            await queue.shutdown.close(left)
         else:
-            items = await queue.shutdown(left)
+            items = await queue.shutdown.run(left)
             self._left.setdefault(queue.name, []).extend(items)

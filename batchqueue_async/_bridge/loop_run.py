@@ -13,10 +13,10 @@ from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.draining import Draining
 from batchqueue_async._bridge.inherited import refuse_inherited
 from batchqueue_async._bridge.loop_call import call_on_loop
-from batchqueue_async._engine.doom import survive
-from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.manager import BatchQueueManager
-from batchqueue_async._engine.reentrancy import current_call
+from batchqueue_async._engine.runtime.call_context import current_call
+from batchqueue_async._engine.runtime.cancellation import uncancel
+from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.flag import Flag
 from batchqueue_async._threads.vigil import Vigil
@@ -75,7 +75,9 @@ class LoopRun:
         """Whether the caller is part of a handler's call here, on any thread."""
         call = current_call()
         queues = self.draining.queues()
-        return call is not None and any(call.work.queue is each for each in queues)
+        return call is not None and any(
+            call.detector is each.parts.detector for each in queues
+        )
 
     def is_called_on_loop(self) -> bool:
         return asyncio._get_running_loop() is self._loop  # noqa: SLF001
@@ -219,7 +221,7 @@ class LoopRun:
                     self._cut_off_tasks(self.portal)
             except asyncio.CancelledError:
                 # Somebody cancelled all tasks of a loop that goes on.
-                survive()
+                uncancel()
             except BaseExceptionGroup:
                 # A task of the portal was to end the program, and so it ended all.
                 logger.warning("LoopThread %r: its portal is renewed", self._name)

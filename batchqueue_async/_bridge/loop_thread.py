@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.signal_draining import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
-from batchqueue_async._engine.log import logger
+from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError

@@ -8,10 +8,12 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._bridge.inbox import Tally, inbox_of
 from batchqueue_async._bridge.loop_call import call_on_loop
-from batchqueue_async._engine.chunks import chunks
-from batchqueue_async._engine.partition import Partition
+from batchqueue_async._bridge.thread_ingress import Tally, ingress_of
+from batchqueue_async._engine.lifecycle.flush import Flush
+from batchqueue_async._engine.lifecycle.state import State, refuse_fork
+from batchqueue_async._engine.partitions.bulk import chunks
+from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
@@ -51,15 +53,15 @@ class SyncBatchQueue(Generic[T]):
         # The `LoopThread` that opened it: it lives as long as who produces.
         self.loop_thread: object = None
         self._patience = patience
-        self._inbox = inbox_of(queue)
-        self._port = self._inbox.port
-        self._log = self._port.open_log()
-        self._lock = self._inbox.guard.lock
-        self._loop = self._port.loop
+        self._ingress = ingress_of(queue)
+        self._parts = parts = self._ingress.parts
+        self._log = parts.failures.open()
+        self._lock = self._ingress.guard.lock
+        self._loop = self._ingress.loop
         # For the hot path.
-        self._sole = self._port.sole
-        self._choose = self._port.choose
-        self._routes = self._port.routes
+        self._sole = parts.placement.sole
+        self._choose = parts.placement.choose
+        self._routes = parts.placement.routes
 
     @property
     def name(self) -> str:
@@ -99,12 +101,12 @@ class SyncBatchQueue(Generic[T]):
                     return True
                 lock.release()
             except BaseException:
-                self._inbox.recover_guard()
+                self._ingress.recover_guard()
                 raise
-            return self._inbox.put_one(partition, item, timeout, self._patience)
+            return self._ingress.put_one(partition, item, timeout, self._patience)
         if self._choose is not None:
             return self._produce_chosen(self._choose, item, timeout)
-        return self._inbox.put((item,), timeout, self._patience) == 1
+        return self._ingress.put((item,), timeout, self._patience) == 1
 
     def _produce_chosen(
         self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None
@@ -128,9 +130,9 @@ class SyncBatchQueue(Generic[T]):
                 return True
             lock.release()
         except BaseException:
-            self._inbox.recover_guard()
+            self._ingress.recover_guard()
             raise
-        return self._inbox.put_one(partition, item, timeout, self._patience)
+        return self._ingress.put_one(partition, item, timeout, self._patience)
 
     def produce_many(self, items: Iterable[T], timeout: float | None = None) -> int:
         """Accept the items in order; returns how many were accepted in time.
@@ -151,7 +153,7 @@ class SyncBatchQueue(Generic[T]):
             until = None if timeout is None else time.monotonic() + timeout
             for chunk in chunks(items):
                 left = None if until is None else max(0.0, until - time.monotonic())
-                placed = self._inbox.put(chunk, left, self._patience, tally)
+                placed = self._ingress.put(chunk, left, self._patience, tally)
                 if placed < len(chunk):
                     break
         except BaseException as error:
@@ -174,7 +176,7 @@ class SyncBatchQueue(Generic[T]):
         """
         require_timeout("timeout", timeout)
         self._refuse_own_thread()
-        self._on_loop(partial(self._port.flush, timeout, self._log))
+        self._on_loop(partial(Flush(self._parts, self._log).run, timeout))
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now.
@@ -208,8 +210,9 @@ class SyncBatchQueue(Generic[T]):
         """Shut the queue down, as `BatchQueue.shutdown` does, and wait for it."""
         require_timeout("timeout", timeout)
         self._refuse_own_thread()
-        self._port.refuse_fork()
-        if self._port.has_ended() or (self._loop.is_closed() and self._port.is_over()):
+        refuse_fork(self._parts)
+        state = self._parts.state
+        if state is State.CLOSED or (self._loop.is_closed() and state.is_shut_down):
             return []
         return self._on_loop(partial(self._queue.shutdown, timeout))
 
@@ -223,8 +226,8 @@ class SyncBatchQueue(Generic[T]):
             raise BatchQueueError(msg)
 
     def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        self._port.refuse_fork()
-        vigil = self._inbox.vigil(self._patience)
+        refuse_fork(self._parts)
+        vigil = self._ingress.vigil(self._patience)
         name = f"the loop of queue {self.name!r}"
         return call_on_loop(self._loop, start, vigil, name)
 

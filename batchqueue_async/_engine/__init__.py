@@ -1,1 +1,1 @@
-"""What runs: partitions, drain tasks and their queue, on one event loop."""
+"""A partitioned, self-draining queue: what a caller holds, and its rooms below it."""

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from operator import length_hint
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.chunks import LENGTH, Tally
-from batchqueue_async._engine.in_line import InLine
-from batchqueue_async._engine.lifecycle import Lifecycle
-from batchqueue_async._engine.one_type import WORTH_A_LOOK, have_one_type, have_type
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.placement import TypePlacement
-from batchqueue_async._engine.sorting import (
+from batchqueue_async._engine.partitions.bulk import LENGTH, Tally
+from batchqueue_async._engine.partitions.item_types import (
+    WORTH_A_LOOK,
+    have_one_type,
+    have_type,
+)
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.partitions.sorting import (
     Bin,
-    Placement,
     Run,
     Sorter,
-    runs_of,
     sole_partition,
     sorted_bins,
 )
+from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, put_in_turn
+from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
 
@@ -30,30 +36,17 @@ T = TypeVar("T")
 class Intake(Generic[T]):
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
-    __slots__ = (
-        "_lifecycle",
-        "_line",
-        "_placement",
-        "_sole",
-        "_sorter",
-        "waits",
-    )
+    __slots__ = ("_parts", "_placement", "_sole", "_sorter", "_waits")
 
-    def __init__(
-        self,
-        placement: Placement[T],
-        when_full: WhenFull,
-        lifecycle: Lifecycle[T],
-    ) -> None:
-        self._placement = placement
+    def __init__(self, parts: Parts[T]) -> None:
+        self._parts = parts
+        self._placement = placement = parts.placement
         self._sole = placement.sole
         # For the loop's own chunks: nobody else may use its lists.
         self._sorter: Sorter[T] | None = None
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
-        self.waits = when_full is WhenFull.WAIT
-        self._lifecycle = lifecycle
-        self._line = InLine(lifecycle)
+        self._waits = parts.config.when_full is WhenFull.WAIT
 
     @property
     def chunk_length(self) -> int:
@@ -63,26 +56,69 @@ class Intake(Generic[T]):
         """
         return max(LENGTH, 128 * len(self._placement.partitions))
 
-    def put_now(self, item: T) -> bool:
-        """Accept the item if there is room at once; else it counts as rejected."""
-        partition = self._placement.partition_of(item)
-        if partition.is_shared() and partition.append(item):
-            return True
-        if self._offer(partition, (item,)):
-            return True
-        partition.reject(1)
-        return False
+    def try_put(self, item: T) -> Partition[T] | None:
+        """Accept the item if there is room at once; else return its partition."""
+        partition = self._sole or self._placement.partition_of(item)
+        if partition.is_shared and partition.append(item):
+            return None
+        return None if self._try_offer(partition, item) else partition
 
-    async def put(self, item: T) -> bool:
-        """Accept the item, waiting in line for room where that is the policy."""
-        partition = self._placement.partition_of(item)
-        if partition.is_shared() and partition.append(item):
-            return True
-        if self._offer(partition, (item,)):
-            return True
-        placed = Tally()
-        await self._put_rest(partition, (item,), placed)
-        return placed.count == 1
+    async def put_rest(
+        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
+    ) -> None:
+        """Accept what there was no room for, waiting in line if that is the policy.
+
+        What is not accepted counts as rejected.
+        """
+        before = placed.count
+        if self._waits and not partition.is_closed:
+            loop = self._parts.loop
+            assert loop is not None
+            if current_call() is None:
+                await put_in_turn(partition, chunk, placed, loop)
+            else:
+                await self._put_from_handler(partition, chunk, placed, loop)
+        accepted = placed.count - before
+        if accepted < len(chunk):
+            partition.reject(len(chunk) - accepted)
+
+    async def _put_from_handler(
+        self,
+        partition: Partition[T],
+        chunk: Sequence[T],
+        placed: Tally,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
+        waiter = LoopWaiter(loop, len(chunk), partition)
+        partition.wait_in_line(waiter)
+        wait = self._parts.detector.room(partition, waiter)
+        assert wait is not None
+        try:
+            async with wait:
+                if waiter.granted < waiter.wants:
+                    wait.begin()
+                while not partition.is_closed:
+                    if partition.line.may_finish(waiter):
+                        # Before the last item is in: a cancellation leaves nothing.
+                        await wait.over()
+                    partition.notify(waiter.granted)
+                    if waiter.granted:
+                        placed.count += partition.offer_in_turn(waiter, chunk)
+                        if not waiter.wants:
+                            break
+                    wait.check()
+                    # Also behind one who has his slots and waits for a permit to fill
+                    # them.
+                    wait.begin()
+                    sleeper = waiter.fall_asleep()
+                    if not waiter.is_woken:
+                        await sleeper
+                    waiter.is_woken = False
+        finally:
+            if waiter.wants:
+                partition.leave_line(waiter)
+                partition.notify()
 
     def put_whole(self, chunk: list[T]) -> bool:
         """Accept a chunk in one go, if it is for one partition and meets no edge."""
@@ -95,7 +131,7 @@ class Intake(Generic[T]):
             return False
         is_alike = False
         try:
-            if more >= WORTH_A_LOOK and count == partition.alike:
+            if more >= WORTH_A_LOOK and count == partition.uniform_prefix:
                 is_alike = have_type(chunk, type(items[0]))
                 if len(items) != count:
                     # A `__del__`, a signal handler or a metaclass put something in.
@@ -103,7 +139,7 @@ class Intake(Generic[T]):
             items.extend(chunk)
             # Nor has anything come since.
             if is_alike and len(items) == count + more:
-                partition.alike = count + more
+                partition.uniform_prefix = count + more
         except BaseException as error:
             # A signal handler's. The look at types may have let something in, too.
             with_accepted(error, more if len(items) >= count + more else 0)
@@ -134,7 +170,7 @@ class Intake(Generic[T]):
         What has room is placed at once; then partition by partition has to wait.
         """
         for partition, run in self._place(chunk, placed):
-            await self._put_rest(partition, run, placed)
+            await self.put_rest(partition, run, placed)
 
     def _place(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
         """Place what there is room for; returns the rest by partition."""
@@ -143,7 +179,7 @@ class Intake(Generic[T]):
         sole = self._sole or sole_partition(chunk, self._placement)
         if sole is not None:
             return self._place_run(sole, chunk, placed)
-        if self._placement.first.is_shared():
+        if self._placement.first.is_shared:
             # Each placing takes the guard, so the fewest are the cheapest.
             bins = sorted_bins(chunk, self._placement)
             return self._place_bins(bins, None, placed)
@@ -162,7 +198,7 @@ class Intake(Generic[T]):
     ) -> list[Run[T]]:
         count = 0
         if partition.has_room:
-            self._lifecycle.notice(partition, len(run))
+            partition.notify(len(run))
             # What a sole partition gets is looked at for its types when it comes.
             if partition is not self._sole and partition.begin(run, placed):
                 return []
@@ -189,7 +225,7 @@ class Intake(Generic[T]):
                 # Once for all that come to empty partitions, and before they do.
                 if not is_expected or (count >= partition.due_size and not is_due):
                     is_expected, is_due = True, count >= partition.due_size
-                    self._lifecycle.expect(is_due=is_due)
+                    self._parts.tasks.expect(is_due=is_due)
                 if partition.begin(run, placed, is_given=True):
                     if sorter is not None:
                         sorter.renew(own)
@@ -211,7 +247,7 @@ class Intake(Generic[T]):
                 items = partition.items
                 if len(items) < partition.limit:
                     items.append(item)
-                elif not self._offer(partition, (item,)):
+                elif not self._try_offer(partition, item):
                     # Full, so that its later items come here, too: none overtakes.
                     rest.setdefault(partition, []).append(item)
         except BaseException:
@@ -222,6 +258,16 @@ class Intake(Generic[T]):
             placed.count += begun - sum(map(len, rest.values()))
         return list(rest.items())
 
+    @staticmethod
+    def _try_offer(partition: Partition[T], item: T) -> bool:
+        if not partition.has_room:
+            return False
+        # Before it is accepted: see `Partition.notify`.
+        partition.notify(1)
+        if not partition.items and partition.begin((item,)):
+            return True
+        return partition.offer((item,)) == 1
+
     def refuse(self, chunk: Sequence[T]) -> None:
         """Count items that came after closing, where they would have gone."""
         for item in chunk:
@@ -231,16 +277,10 @@ class Intake(Generic[T]):
                 partition = self._placement.first
             partition.reject(1)
 
-    def _offer(
-        self, partition: Partition[T], chunk: Sequence[T], placed: Tally | None = None
-    ) -> int:
+    def _offer(self, partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
         if not partition.has_room:
             return 0
-        # Before it is accepted: what is raised in between strikes a producer whose item
-        # is not in, and never leaves one behind that nobody was told of.
-        self._lifecycle.notice(partition, len(chunk))
-        if placed is None:
-            return partition.offer(chunk)
+        partition.notify(len(chunk))
         return self._accept(partition, chunk, placed)
 
     @staticmethod
@@ -253,17 +293,3 @@ class Intake(Generic[T]):
             raise
         placed.count += count
         return count
-
-    async def _put_rest(
-        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
-    ) -> None:
-        before = placed.count
-        if self.waits and not partition.is_closed:
-            await self._line.put(partition, chunk, placed)
-        accepted = placed.count - before
-        if accepted < len(chunk):
-            partition.reject(len(chunk) - accepted)
-
-    def runs(self, chunk: Sequence[T]) -> Sequence[Run[T]]:
-        """Sort a chunk by partition, on any thread that holds the guard."""
-        return runs_of(chunk, self._placement)

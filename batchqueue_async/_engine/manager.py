@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from batchqueue_async._engine.capacity import Capacities
-from batchqueue_async._engine.handler_waits import AllEndWait
-from batchqueue_async._engine.log import logger
-from batchqueue_async._engine.manager_closing import ManagerClosing
-from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._engine.reentrancy import current_call
-from batchqueue_async._engine.wait_for_graph import Node
+from batchqueue_async._engine.draining.capacity import Capacities
+from batchqueue_async._engine.handlers.deadlock_detector import AllEndWait
+from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
+from batchqueue_async._engine.manager_shutdown import ManagerClosing
+from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.call_context import current_call
+from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
@@ -71,11 +72,11 @@ class BatchQueueManager:
             msg = f"name must be unique in its manager, got {name!r} twice"
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
-        queue.share_drain_tasks(self._capacities)
-        queue.tell_when_closed(partial(self._forget, queue))
+        lifecycle = parts_of(queue).lifecycle
+        lifecycle.on_closed = partial(self._forget, queue)
         self._queues[name] = queue
         try:
-            await queue.start()
+            await lifecycle.start(self._capacities)
         except BaseException:
             del self._queues[name]
             raise
@@ -165,13 +166,19 @@ class BatchQueueManager:
         with Shielded():
             await self._end_all(timeout, tells=True)
 
-    def hurry(self, timeout: float = 0.0) -> None:
+    def shorten_deadline(self, timeout: float = 0.0) -> None:
         """Bring the deadline of shutdowns that are under way forward."""
         require_timeout("timeout", timeout)
         if self._is_closing and self._closing is not None:
-            self._closing.hurry(asyncio.get_running_loop().time() + timeout)
+            self._closing.shorten_deadline(asyncio.get_running_loop().time() + timeout)
         for queue in self._ending.values():
-            queue.hurry(timeout)
+            parts_of(queue).lifecycle.shutdown.shorten_deadline(timeout)
+
+    def hurry(self, timeout: float = 0.0) -> None:
+        """Do as `shorten_deadline`: its old name, until 0.3."""
+        msg = "BatchQueueManager.hurry is shorten_deadline from 0.2 on"
+        warnings.warn(msg, DeprecationWarning, stacklevel=2)
+        self.shorten_deadline(timeout)
 
     @property
     def _is_closing(self) -> bool:
@@ -199,7 +206,7 @@ class BatchQueueManager:
         if tells:
             # Whose lists came back, because nobody who wanted them was left.
             for queue in list(self._ending.values()):
-                if queue.has_leftovers:
+                if _has_leftovers(queue):
                     await queue.close(0.0)
         return lists
 
@@ -213,7 +220,9 @@ class BatchQueueManager:
     def _is_called_from_handler(self) -> bool:
         call = current_call()
         queues = (*self._queues.values(), *self._ending.values())
-        return call is not None and any(call.work.queue is queue for queue in queues)
+        return call is not None and any(
+            call.detector is parts_of(queue).detector for queue in queues
+        )
 
     def _next_to_end(self, seen: set[int]) -> BatchQueue[Any] | None:
         """Return a queue that ends already, else the last created one."""
@@ -238,7 +247,7 @@ class BatchQueueManager:
 
     def _ends(self) -> list[Node]:
         queues = (*self._ending.values(), *self._queues.values())
-        return [node for queue in queues for node in queue.end_nodes()]
+        return [node for each in queues for node in end_of(parts_of(each).detector)]
 
     def _forget(self, queue: BatchQueue[Any]) -> None:
         """It is closed; for what is left of it somebody has still to come."""
@@ -246,7 +255,7 @@ class BatchQueueManager:
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
             self._warned.discard(queue.name)
-        if queue.has_leftovers:
+        if _has_leftovers(queue):
             self._ending[id(queue)] = queue
         else:
             self._ending.pop(id(queue), None)
@@ -266,6 +275,11 @@ class BatchQueueManager:
                 name,
                 _differences(existing, wanted),
             )
+
+
+def _has_leftovers(queue: BatchQueue[Any]) -> bool:
+    """Whether its shutdown left items that nobody has got so far."""
+    return bool(parts_of(queue).lifecycle.shutdown.leftovers.items)
 
 
 def _differences(existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]) -> str:

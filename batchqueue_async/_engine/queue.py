@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from asyncio import _get_running_loop
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from batchqueue_async._engine.capacity import Capacities
-from batchqueue_async._engine.chunks import LENGTH, Tally, chunks
-from batchqueue_async._engine.flushing import Flusher
+from batchqueue_async._engine.draining.capacity import Capacities
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.layout import Layout
-from batchqueue_async._engine.lifecycle import Lifecycle
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.port import Port, open_port
-from batchqueue_async._engine.snapshot import snapshot
-from batchqueue_async._engine.state import State
-from batchqueue_async._engine.stats import BatchQueueStats
-from batchqueue_async._engine.wait_for_graph import Node, end_of
+from batchqueue_async._engine.lifecycle.flush import Flush
+from batchqueue_async._engine.lifecycle.state import State, admits
+from batchqueue_async._engine.partitions.bulk import LENGTH, Tally, chunks
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.parts import Parts
+from batchqueue_async._engine.stats import BatchQueueStats, snapshot
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
@@ -44,33 +41,27 @@ class BatchQueue(Generic[T]):
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
         config = BatchQueueConfig() if config is None else config
-        self._name = name
-        self._config = config
-        # Its own, so shared with nobody, unless a manager says otherwise.
-        self._capacities: Capacities | None = None
-        self._layout = Layout(name, config)
-        self._log = self._layout.failures.open()
-        self._lifecycle = Lifecycle(self, config, self._layout)
-        self._own_work = self._lifecycle.own_work
-        self._intake = Intake(self._layout.placement, config.when_full, self._lifecycle)
-        self._flusher = Flusher(self._layout, self._lifecycle)
-        self._port: Port[T] | None = None
+        self._parts = parts = Parts(name, config)
+        self._intake = Intake(parts)
+        self._log = parts.failures.open()
+        # The registry keeps that, and so the queue that its user lost sight of.
+        parts.lifecycle.queue = self
         # For the hot paths.
-        self._sole = self._layout.placement.sole
-        self._routes = self._layout.placement.routes
+        self._sole = parts.placement.sole
+        self._routes = parts.placement.routes
 
     @property
     def name(self) -> str:
-        return self._name
+        return self._parts.name
 
     @property
     def config(self) -> BatchQueueConfig[T]:
-        return self._config
+        return self._parts.config
 
     @property
     def is_running(self) -> bool:
         """Whether it accepts items: from `start` until shutdown begins."""
-        return self._lifecycle.state is State.RUNNING
+        return self._parts.state is State.RUNNING
 
     async def start(self) -> None:
         """Start draining on the running loop; a second call does nothing.
@@ -78,7 +69,8 @@ class BatchQueue(Generic[T]):
         Raises:
             BatchQueueError: It was shut down, or runs on another loop.
         """
-        await self._lifecycle.start(self._capacities or Capacities())
+        # Its own, so shared with nobody, unless a manager has started it with its own.
+        await self._parts.lifecycle.start(Capacities())
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -112,9 +104,8 @@ class BatchQueue(Generic[T]):
         """
         self._require_handler_mode()
         require_instance("item_type", item_type, type, "a class")
-        self._layout.register(item_type, handler, weight)
-        self._lifecycle.delivery.report_again(item_type)
-        self._lifecycle.wake()
+        self._parts.layout.register(item_type, handler, weight)
+        self._handlers_changed(item_type)
 
     def remove_handler(self, item_type: type) -> bool:
         """Take a type's handler out; returns whether there was one.
@@ -126,10 +117,9 @@ class BatchQueue(Generic[T]):
             BatchQueueError: The queue has a consumer, or is closed.
         """
         self._require_handler_mode()
-        removed = self._layout.unregister(item_type)
-        self._lifecycle.delivery.report_again(item_type)
-        self._lifecycle.wake()
-        return removed is not None
+        is_removed = self._parts.layout.unregister(item_type)
+        self._handlers_changed(item_type)
+        return is_removed
 
     async def produce(self, item: T) -> bool:
         """Accept an item; returns True when it was accepted.
@@ -152,10 +142,15 @@ class BatchQueue(Generic[T]):
         if len(partition.items) < partition.limit:
             partition.items.append(item)
             return True
-        if self._lifecycle.admits():
-            return await self._intake.put(item)
-        self._intake.refuse((item,))
-        return False
+        if not self._admits():
+            self._intake.refuse((item,))
+            return False
+        full = self._intake.try_put(item)
+        if full is None:
+            return True
+        placed = Tally()
+        await self._intake.put_rest(full, (item,), placed)
+        return placed.count == 1
 
     def produce_nowait(self, item: T) -> bool:
         """Accept an item if that needs no waiting; returns whether it was accepted.
@@ -175,10 +170,13 @@ class BatchQueue(Generic[T]):
         if len(partition.items) < partition.limit:
             partition.items.append(item)
             return True
-        if self._lifecycle.admits():
-            return self._intake.put_now(item)
-        self._intake.refuse((item,))
-        return False
+        if not self._admits():
+            self._intake.refuse((item,))
+            return False
+        full = self._intake.try_put(item)
+        if full is not None:
+            full.reject(1)
+        return full is None
 
     async def produce_many(self, items: Iterable[T]) -> int:
         """Accept the items in order; returns how many were accepted.
@@ -196,12 +194,12 @@ class BatchQueue(Generic[T]):
             return len(items)
         placed = Tally()
         try:
-            is_open = self._lifecycle.admits()
+            is_open = self._admits()
             if type(items) is list and len(items) <= LENGTH and is_open:
                 await self._intake.put_many(items, placed)
                 return placed.count
             for chunk in chunks(items, self._intake.chunk_length):
-                if self._lifecycle.admits():
+                if self._admits():
                     await self._intake.put_many(chunk, placed)
                 else:
                     self._intake.refuse(chunk)
@@ -227,7 +225,7 @@ class BatchQueue(Generic[T]):
             TypeError, ValueError: The timeout is none.
         """
         require_timeout("timeout", timeout)
-        await self._flusher.flush(timeout, self._log)
+        await Flush(self._parts, self._log).run(timeout)
 
     async def shutdown(self, timeout: float | None = 30.0) -> list[T]:
         """Refuse new items, have the waiting ones handled, and stop.
@@ -249,7 +247,7 @@ class BatchQueue(Generic[T]):
             WouldDeadlock: Another queue's handler would wait for itself.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        return await self._lifecycle.shutdown.run(timeout)
+        return await self._parts.lifecycle.shutdown.run(timeout)
 
     async def close(self, timeout: Timeout = SHUTDOWN_TIMEOUT) -> None:
         """Shut down as leaving `async with` does: leftovers go to `on_error`.
@@ -266,83 +264,37 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Called from another loop or thread.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        await self._lifecycle.shutdown.close(timeout)
+        await self._parts.lifecycle.shutdown.close(timeout)
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now, whatever its state."""
-        return snapshot(self._name, self._layout, self._lifecycle)
-
-    def count_left(self) -> int:
-        """Return how many items are waiting or in flight."""
-        return sum(
-            len(each.items) + each.accounts.in_flight
-            for each in self._layout.partitions
-        )
-
-    async def end_with_loop(self) -> int | None:
-        """For the keeper: the loop ends now, and can still run."""
-        return await self._lifecycle.shutdown.end_with_loop()
-
-    def end_after_loop(self) -> int | None:
-        """For the keeper: the loop never runs again."""
-        return self._lifecycle.shutdown.end_after_loop()
-
-    def pause(self) -> None:
-        """For the keeper: all tasks of the loop are being cancelled."""
-        self._lifecycle.pause()
-
-    def go_on(self) -> None:
-        """For the keeper: the loop lives on, although all tasks were cancelled."""
-        self._lifecycle.go_on()
-
-    @property
-    def has_leftovers(self) -> bool:
-        """Whether its shutdown left items that nobody has got so far."""
-        return bool(self._lifecycle.shutdown.leftovers.items)
-
-    def give_back(self, left: list[T]) -> None:
-        """Take leftovers again: who got them from `shutdown` has no use for them."""
-        self._lifecycle.shutdown.give_back(left)
-
-    def hurry(self, timeout: float) -> None:
-        """Bring the deadline of a shutdown that is under way forward."""
-        self._lifecycle.shutdown.hurry(timeout)
-
-    def end_nodes(self) -> Collection[Node]:
-        """Return what stands for its end in the wait-for graph of handlers."""
-        return end_of(self._own_work)
-
-    def share_drain_tasks(self, capacities: Capacities) -> None:
-        """Let it share drain capacity with its manager's other queues."""
-        self._capacities = capacities
-
-    def tell_when_closed(self, on_closed: Callable[[], None]) -> None:
-        """Call back when a shutdown, whoever asked for it, is complete."""
-        self._lifecycle.on_closed = on_closed
-
-    def port(self) -> Port[T]:
-        """Return what `SyncBatchQueue` needs; not meant for anybody else.
-
-        Raises:
-            BatchQueueError: The queue does not run on the loop that runs here.
-        """
-        if not self._lifecycle.admits():
-            msg = f"queue {self._name!r} is shut down"
-            raise BatchQueueError(msg)
-        if self._port is None:
-            self._port = open_port(
-                self._layout, self._lifecycle, self._intake, self._flusher
-            )
-        return self._port
+        return snapshot(self._parts)
 
     def __repr__(self) -> str:
-        state = self._lifecycle.state.value
-        return f"<BatchQueue {self._name!r} {state} waiting={self.count_left()}>"
+        parts = self._parts
+        waiting = parts.lifecycle.count_left()
+        return f"<BatchQueue {parts.name!r} {parts.state.value} waiting={waiting}>"
+
+    def _admits(self) -> bool:
+        """Whether items may come in now; raises what `admits` does."""
+        parts = self._parts
+        if parts.state is State.RUNNING and _get_running_loop() is parts.loop:
+            return True
+        return admits(parts)
+
+    def _handlers_changed(self, item_type: type) -> None:
+        self._parts.delivery.report_again(item_type)
+        self._parts.tasks.wake()
 
     def _require_handler_mode(self) -> None:
-        if self._config.consumer is not None:
-            msg = f"queue {self._name!r} has a consumer, so it takes no handlers"
+        if self._parts.config.consumer is not None:
+            msg = f"queue {self._parts.name!r} has a consumer, so it takes no handlers"
             raise BatchQueueError(msg)
-        if self._lifecycle.is_over:
-            msg = f"queue {self._name!r} is shut down, so it takes no handlers"
+        if self._parts.state.is_over:
+            msg = f"queue {self._parts.name!r} is shut down, so it takes no handlers"
             raise BatchQueueError(msg)
+
+
+def parts_of(queue: BatchQueue[T]) -> Parts[T]:
+    """Return what the library's other parts work with; not meant for users."""
+    return queue._parts  # noqa: SLF001

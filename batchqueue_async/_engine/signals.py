@@ -7,8 +7,8 @@ import signal
 from collections.abc import Iterable
 from typing import NoReturn, Protocol, runtime_checkable
 
-from batchqueue_async._engine.log import logger
 from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.validation import require_instance, require_timeout
 
 
@@ -76,7 +76,7 @@ class _Draining:
             logger.warning("%s again: not waiting any longer", received.name)
             # The closing may not have begun yet.
             self._timeout = 0.0
-            self._manager.hurry()
+            self._manager.shorten_deadline()
 
     async def _drain(self) -> None:
         await self._manager.close(self._timeout)

@@ -13,7 +13,7 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.bridge.background import wait_until
 
 
@@ -98,4 +98,4 @@ def partition_of(
 ) -> Partition[Any]:
     """The partition itself: only inside of it one sees who stands in line."""
     inner = queue._queue if isinstance(queue, SyncBatchQueue) else queue
-    return inner._layout.partitions[index]
+    return inner._parts.partitions[index]

@@ -15,7 +15,7 @@ from batchqueue_async import (
     PartitionPolicy,
     SyncBatchQueue,
 )
-from batchqueue_async._engine.type_map import LEAST
+from batchqueue_async._engine.partitions.type_map import LEAST
 from tests.bridge.background import answers, in_background
 from tests.support.oracle import check_settled
 
@@ -54,7 +54,7 @@ def test_a_type_that_a_thread_knows_keeps_its_partition_and_its_order(
     )
     handlers = {object: handler} if has_handler else {}
     queue: SyncBatchQueue[Any] = loop_thread.open("q", config, handlers)
-    placement = queue._queue._layout.placement
+    placement = queue._queue._parts.placement
     homes: defaultdict[type, set[int]] = defaultdict(set)
 
     def know(thread: int) -> None:

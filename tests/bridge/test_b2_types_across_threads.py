@@ -60,7 +60,7 @@ def test_types_that_appear_first_on_threads_are_placed_once(
     answers(in_background(produce, n) for n in range(4))
     queue.flush(10)
     assert seen == dict.fromkeys(types, 12)
-    routes = queue._queue._layout.placement.routes
+    routes = queue._queue._parts.placement.routes
     assert {each.accepted for each in check_settled(queue).partitions} == {
         # Types without a handler of their own live with their base's.
         0,
@@ -148,7 +148,7 @@ def test_a_handler_that_comes_while_a_thread_looks_for_it_is_found(
     # With a choice of partitions: for a single one nobody looks.
     config = BatchQueueConfig[Any](partitions=PartitionPolicy.fixed(2))
     queue: Bridge = loop_thread.open("q", config, {int: handler})
-    handlers = queue._queue._layout.handlers
+    handlers = queue._queue._parts.handlers
     SlowBases.looking, SlowBases.go_on = threading.Event(), threading.Event()
 
     def produce() -> bool:

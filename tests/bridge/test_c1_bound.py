@@ -25,7 +25,7 @@ class Watch:
     """The most that any partition ever held, as seen from wherever one looks."""
 
     def __init__(self, queue: BatchQueue[Any]) -> None:
-        self._partitions = queue._layout.partitions
+        self._partitions = queue._parts.partitions
         self.most = 0
         self.is_over = False
 

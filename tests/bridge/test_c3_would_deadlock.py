@@ -116,7 +116,7 @@ def test_a_line_that_already_forms_is_respected(loop_thread: LoopThread) -> None
     assert in_handler.wait(10)
     assert queue.produce_many([1, 2]) == 2
     waiting = [in_background(queue.produce, n) for n in (3, 4)]
-    wait_until(lambda: len(queue._queue._layout.partitions[0].line) == 2)
+    wait_until(lambda: len(queue._queue._parts.partitions[0].line) == 2)
     go_on.set()
     assert [each.result(10) for each in waiting] == [True, True]
     queue.flush(10)
@@ -145,7 +145,7 @@ def test_another_drain_tasks_partition_may_be_waited_for(
     assert texts.entered.wait(10)
     assert queue.produce("b")
     assert queue.produce(1)
-    wait_until(lambda: len(queue._queue._layout.partitions[1].line) == 1)
+    wait_until(lambda: len(queue._queue._parts.partitions[1].line) == 1)
     assert not produced
     texts.gate.set()
     wait_until(lambda: produced == [3])
@@ -163,7 +163,7 @@ def test_another_queue_may_be_waited_for(loop_thread: LoopThread) -> None:
     config = BatchQueueConfig[Any](buffer_size=50)
     queue: Bridge = loop_thread.open("q", config, {int: in_thread(pass_on)})
     assert queue.produce_many(range(50)) == 50
-    wait_until(lambda: len(behind._queue._layout.partitions[0].line) == 1)
+    wait_until(lambda: len(behind._queue._parts.partitions[0].line) == 1)
     last.gate.set()
     queue.flush(10)
     behind.flush(10)

@@ -88,7 +88,7 @@ def test_ctrl_c_never_leaks_it() -> None:
 def test_the_loop_is_woken_without_it(loop_thread: LoopThread) -> None:
     """The system call lets other threads run, which would run into the guard."""
     queue = loop_thread.open("q", None, {int: Gated()})
-    inbox, held = queue._inbox, []
+    inbox, held = queue._ingress, []
     wake = inbox._wake_loop
 
     def wake_loop() -> None:

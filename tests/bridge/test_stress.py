@@ -87,7 +87,7 @@ class Stress:
         self.oracle.handled.extend(batch)
 
     def look(self) -> None:
-        for partition in self.queue._layout.partitions:
+        for partition in self.queue._parts.partitions:
             waiting = len(partition.items)
             if waiting > self.size:
                 self.oracle.faults.append(f"{waiting} waiting")

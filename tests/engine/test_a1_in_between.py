@@ -1,20 +1,19 @@
 """A1, C1, D2, F5: a `__del__`, a signal handler or a thread comes in between."""
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
 from batchqueue_async import BatchQueue
-from batchqueue_async._engine.ages import Ages
-from batchqueue_async._engine.drain_task import DrainTask
-from batchqueue_async._engine.grouping import Grouping
-from batchqueue_async._engine.handlers import Handlers
-from batchqueue_async._engine.nap import Nap
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.registration import Registration
-from batchqueue_async._engine.rolling_partition import RollingPartition
-from batchqueue_async._engine.schedule import Schedule
-from batchqueue_async._engine.waiting_line import LoopWaiter, Waiter
+from batchqueue_async._engine.draining.batch import Grouping
+from batchqueue_async._engine.draining.drain_task import DrainTask
+from batchqueue_async._engine.draining.schedule import Gathering, Nap, Schedule
+from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+from batchqueue_async._engine.partitions.ages import Ages
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
 from tests.engine.until import turns
 from tests.support.meddling import Once, before_each_line_of
 
@@ -38,7 +37,7 @@ def test_a_batch_keeps_the_position_that_it_was_taken_from() -> None:
     partition.offer([0, 1])
     taken = partition.take(None)
     partition.offer(range(100, 110))
-    handlers = Handlers(None)
+    handlers = HandlerRegistry(None)
     handlers.add(Registration(consume, item_type=int))
     grouping = Grouping[int](handlers, lambda _: False)
     grouping.add(partition, taken)
@@ -85,18 +84,22 @@ def test_nobody_gets_the_slot_of_who_joins_the_line_while_there_is_room() -> Non
     partition.offer([1, 2, 3])
     waiter = InLine(partition)
     partition.wait_in_line(waiter)
-    assert partition.offer_in_turn(waiter, [4, 5], 0) == 2
+    assert partition.offer_in_turn(waiter, [4, 5]) == 2
     assert partition.items == [1, 2, 3, 4, 5]
 
 
 async def test_a_wake_up_before_the_wait_counts_once() -> None:
     """A shutdown may begin after its producer's last look."""
-    waiter = LoopWaiter(asyncio.get_running_loop(), 1, lambda: False)
+    partition = Partition[int](0, buffer_size=1, due_size=1)
+    waiter = LoopWaiter(asyncio.get_running_loop(), 1, partition)
     waiter.wake()
-    await waiter.wait()
+    sleeper = waiter.fall_asleep()
+    assert not sleeper.done()
+    assert waiter.is_woken
+    waiter.is_woken = False
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):
-            await waiter.wait()
+            await waiter.fall_asleep()
 
 
 def test_items_may_come_while_the_oldest_ones_age_is_looked_up() -> None:
@@ -123,7 +126,7 @@ async def test_an_arrival_between_the_look_and_the_nap_is_not_slept_over() -> No
             meddler = Once(at, lambda put=queue.produce_nowait: put(1))  # type: ignore[misc]
             steps = (
                 DrainTask._drain,
-                DrainTask._gather,
+                DrainTask._gather_until,
                 Schedule.waiting,
                 Schedule.nap_until,
                 Schedule.gather_until,
@@ -143,7 +146,8 @@ async def test_an_arrival_between_the_look_and_the_nap_is_not_slept_over() -> No
 
 @pytest.mark.parametrize("at", range(4))
 async def test_a_nap_may_be_ended_while_it_is_ended(at: int) -> None:
-    nap = Nap(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    nap = Nap(loop, Mock(spec=Schedule), Gathering(1.0))
     napping = asyncio.create_task(nap.sleep(None))
     await turns()
     with before_each_line_of(Nap.wake, act=Once(at, nap.wake)):

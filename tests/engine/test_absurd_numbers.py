@@ -54,11 +54,11 @@ async def test_a_handler_that_is_refused_leaves_the_queue_as_it_was(
         count = len(queue.stats().partitions)
         with pytest.raises((TypeError, ValueError), match=message):
             queue.add_handler(item_type, handler, weight)
-        layout = queue._layout
-        assert len(layout.handlers.types) == 1 + is_replaced
-        assert layout._weight == 3 + 5 * is_replaced
+        parts = queue._parts
+        assert len(parts.handlers.types) == 1 + is_replaced
+        assert parts.layout._weight == 3 + 5 * is_replaced
         assert len(queue.stats().partitions) == count
-        assert len(layout.ownership.last_owners()) == count
+        assert len(parts.ownership.last_owners()) == count
         assert await queue.produce_many([1, Item()]) == 2
         # The next one gets what it would have got.
         queue.add_handler(str, other)
@@ -70,7 +70,7 @@ async def test_growth_that_fails_midway_leaves_no_partition_without_an_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with BatchQueue("q", ADAPTIVE) as queue:
-        layout = queue._layout
+        layout = queue._parts.layout
         new = type(layout)._new_partition
 
         def out_of_memory(self: Any, index: int) -> Any:  # noqa: ANN401
@@ -82,7 +82,8 @@ async def test_growth_that_fails_midway_leaves_no_partition_without_an_owner(
             patched.setattr(type(layout), "_new_partition", out_of_memory)
             with pytest.raises(MemoryError):
                 queue.add_handler(Item, print, weight=20)
-        assert len(layout.partitions) == len(layout.ownership.last_owners()) == 2
+        parts = queue._parts
+        assert len(parts.partitions) == len(parts.ownership.last_owners()) == 2
         queue.add_handler(Item, print, weight=20)
         assert len(queue.stats().partitions) == 20
 

@@ -13,10 +13,10 @@ from batchqueue_async import (
     PartitionPolicy,
 )
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.rolling_partition import RollingPartition
-from batchqueue_async._engine.sorting import Sorter
-from batchqueue_async._engine.waiting_line import Waiter
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from batchqueue_async._engine.partitions.sorting import Sorter
+from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._threads.guard import Guard
 from tests.engine.every_loop import every_loop
 from tests.engine.until import until

@@ -16,9 +16,9 @@ from batchqueue_async import (
     WhenFull,
 )
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.one_type import WORTH_A_LOOK
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.rolling_partition import RollingPartition
+from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from tests.engine.every_loop import every_loop
 from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_settled
@@ -224,9 +224,9 @@ def test_after_a_ctrl_c_in_a_displacement_no_more_is_known_than_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     partition = RollingPartition[int](0, LONG, LONG, on_drop=lambda _: None)
-    partition.alike = 0
+    partition.uniform_prefix = 0
     partition.open()
-    assert partition.offer([0] * LONG) == LONG == partition.alike
+    assert partition.offer([0] * LONG) == LONG == partition.uniform_prefix
 
     def ctrl_c(_: Partition[int], going: int) -> None:
         assert going == 1
@@ -236,4 +236,4 @@ def test_after_a_ctrl_c_in_a_displacement_no_more_is_known_than_waits(
         patched.setattr(Partition, "_forget", ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             partition.offer([1])
-    assert partition.alike <= len(partition.items)
+    assert partition.uniform_prefix <= len(partition.items)

@@ -14,11 +14,13 @@ from batchqueue_async import (
     PartitionPolicy,
     Retry,
 )
-from batchqueue_async._engine import delivery, grouping, partition, taken
-from batchqueue_async._engine.batch import Batch
-from batchqueue_async._engine.failure_log import FailureLogs
-from batchqueue_async._engine.grouping import Grouping
-from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.draining import batch as grouping
+from batchqueue_async._engine.draining import delivery
+from batchqueue_async._engine.draining import in_flight as taken
+from batchqueue_async._engine.draining.batch import Batch, Grouping
+from batchqueue_async._engine.partitions import partition
+from batchqueue_async._engine.partitions.failure_log import FailureLogs
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.engine.until import until
 from tests.support.oracle import check_settled
 
@@ -208,7 +210,7 @@ async def test_what_cannot_be_sorted_at_all_fails(
         queue.add_handler(str, handled.extend)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Grouping, "_by_handler", no_memory)
-            patch.setattr(type(queue._layout.handlers), "of_identical", no_memory)
+            patch.setattr(type(queue._parts.handlers), "of_identical", no_memory)
             assert await queue.produce_many([1, "a"]) == 2
             await until(lambda: told.batches)
         assert await queue.produce_many([2, "b"]) == 2

@@ -11,9 +11,9 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
-from batchqueue_async._engine.schedule import TOGETHER
+from batchqueue_async._engine.draining.schedule import PARTITIONS_AT_ONCE
 from tests.engine.every_loop import every_loop
-from tests.engine.until import turns, until
+from tests.engine.until import turns, until, until_soon
 from tests.support.oracle import check_accounts
 from tests.support.recording_handler import RecordingHandler
 
@@ -77,7 +77,7 @@ class TestD1:
         self,
     ) -> None:
         """It takes part by part; what comes meanwhile is for the next cycle."""
-        types = [type(f"T{n}", (), {}) for n in range(3 * TOGETHER)]
+        types = [type(f"T{n}", (), {}) for n in range(3 * PARTITIONS_AT_ONCE)]
         calls: list[type] = []
         cycles: set[int] = set()
 
@@ -100,7 +100,9 @@ class TestD1:
             check_accounts(queue)
         # The first part was taken when the second items came, the rest was not.
         assert calls[: len(types)] == types
-        assert sorted(map(types.index, calls[len(types) :])) == list(range(TOGETHER))
+        assert sorted(map(types.index, calls[len(types) :])) == list(
+            range(PARTITIONS_AT_ONCE)
+        )
         assert len(cycles) == 2
 
 
@@ -128,7 +130,7 @@ class TestD5:
             assert len(queue.stats().partitions) == 2
             before = calls
             await queue.produce("late")
-            await until(lambda: late.items)
+            await until_soon(lambda: late.items)
             assert calls - before <= 3
             busy = False
 

@@ -122,7 +122,7 @@ async def test_accepting_an_item_changes_no_counter() -> None:
     async with rebalanced(balancer) as queue:
         register(queue, {int: Recording(), str: Recording()})
         assert queue.produce_nowait(0)
-        partition = queue._layout.partitions[0]
+        partition = queue._parts.partitions[0]
 
         def counters() -> dict[str, object]:
             slots = {
@@ -135,7 +135,7 @@ async def test_accepting_an_item_changes_no_counter() -> None:
         for item in range(1, 100):
             assert queue.produce_nowait(item)
         assert counters() == before
-        assert queue._layout.loads.now() == [100, 0]
+        assert queue._parts.loads.now() == [100, 0]
 
 
 @every_loop

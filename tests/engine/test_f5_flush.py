@@ -490,7 +490,7 @@ class TestCallers:
         flushing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await flushing
-        assert not any(each.accounts.is_watched for each in queue._layout.partitions)
+        assert not any(each.accounts.is_watched for each in queue._parts.partitions)
         gate.set()
         await queue.flush()
         check_settled(queue)

@@ -285,7 +285,7 @@ class TestOtherVerbsInScopes:
             with anyio.move_on_after(0.001) as scope:
                 await queue.flush()
             assert scope.cancelled_caught
-            assert not any(e.accounts.is_watched for e in queue._layout.partitions)
+            assert not any(e.accounts.is_watched for e in queue._parts.partitions)
             await queue.flush()
             assert handler.handled == [1]
 
@@ -328,7 +328,7 @@ class TestTimeoutsAreCheckedWhenGiven:
                 with pytest.raises(error, match="timeout"):
                     await verb(wrong)
             with pytest.raises(error, match="timeout"):
-                manager.hurry(wrong)
+                manager.shorten_deadline(wrong)
             assert queue.is_running
             assert manager.get("q") is queue
 

@@ -68,7 +68,7 @@ class TestAShutdownByNameThatIsCancelled:
         manager = BatchQueueManager()
         queue = await opened(manager, "q", RecordingHandler[int](gate=asyncio.Event()))
         await cancelled(asyncio.create_task(manager.shutdown("q", None)))
-        manager.hurry()
+        manager.shorten_deadline()
         await until(lambda: queue.stats().returned == 10)
         assert await manager.shutdown_all() == {"q": list(range(10))}
         assert await manager.shutdown_all() == {}
@@ -79,7 +79,7 @@ class TestAShutdownByNameThatIsCancelled:
             handler = RecordingHandler[int](gate=asyncio.Event())
             queue = await opened(manager, "q", handler, told)
             await cancelled(asyncio.create_task(manager.shutdown("q", None)))
-            manager.hurry()
+            manager.shorten_deadline()
             await until(lambda: queue.stats().returned == 10)
             assert told == []
         assert told == list(range(10))
@@ -148,7 +148,7 @@ class TestAShutdownOfAllThatIsCancelled:
         for name in ("a", "b"):
             await opened(manager, name, RecordingHandler[int](gate=gate))
         await cancelled(asyncio.create_task(manager.shutdown_all()))
-        manager.hurry()
+        manager.shorten_deadline()
         await until(lambda: len(surviving_tasks()) == 0)
         said = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
         assert any("10 items of 'a'" in each for each in said)
@@ -282,7 +282,7 @@ async def test_hurry_with_nothing_under_way_leaves_nothing_behind() -> None:
     manager = BatchQueueManager()
     handler = RecordingHandler[int](delay=0.001)
     await opened(manager, "q", handler)
-    manager.hurry()
+    manager.shorten_deadline()
     assert await manager.shutdown_all() == {"q": []}
     assert handler.handled == list(range(10))
 

@@ -101,7 +101,7 @@ async def test_flush(retry: Retry) -> None:
         await asyncio.wait({flushing})
         check_accounts(queue)
         # Nothing of it stays: neither a watched position nor a request.
-        assert not any(each.accounts.is_watched for each in queue._layout.partitions)
+        assert not any(each.accounts.is_watched for each in queue._parts.partitions)
         async with asyncio.timeout(5.0):
             await asyncio.gather(queue.flush(), return_exceptions=True)
             left = await queue.shutdown()

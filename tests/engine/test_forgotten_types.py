@@ -18,7 +18,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from batchqueue_async._engine.type_map import LEAST, TypeMap
+from batchqueue_async._engine.partitions.type_map import LEAST, TypeMap
 from tests.engine.until import until
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
@@ -201,12 +201,12 @@ async def test_a_type_with_an_item_keeps_its_partition() -> None:
         queue.add_handler(Base, handler)
         del types, where
         # Other types come and go, and all have to leave the plain dict.
-        turns = queue._layout.placement.placed.turns  # type: ignore[union-attr]
+        turns = queue._parts.placement.placed.turns  # type: ignore[union-attr]
         for number in range(3 * LEAST):
             assert queue.produce_nowait(type(f"Other{number}", (), {})())
             await asyncio.sleep(0)
         gc.collect()
-        assert queue._layout.placement.placed.turns > turns  # type: ignore[union-attr]
+        assert queue._parts.placement.placed.turns > turns  # type: ignore[union-attr]
         for name, reference in names.items():
             item_type = reference()
             if item_type is not None:
@@ -222,7 +222,7 @@ async def test_types_in_steady_use_are_looked_up_by_the_hot_path() -> None:
     config = BatchQueueConfig[Any](partitions=PartitionPolicy.fixed(8))
     async with BatchQueue("q", config) as queue:
         queue.add_handler(Base, ignore)
-        placement = queue._layout.placement
+        placement = queue._parts.placement
         for _ in range(12):
             turns = placement.placed.turns  # type: ignore[union-attr]
             for each in types:
@@ -243,13 +243,13 @@ async def test_a_partition_of_forgotten_types_is_empty_for_new_ones() -> None:
         # Let even the last ones leave.
         for number in range(2 * LEAST):
             queue.add_handler(type(f"Brief{number}", (), {}), ignore)
-        for each in list(queue._layout.handlers.types):  # type: ignore[call-overload]
+        for each in list(queue._parts.handlers.types):  # type: ignore[call-overload]
             assert queue.remove_handler(each)
         del each
         gc.collect()
         for item_type in (first, second):
             queue.add_handler(item_type, ignore)
-        seen = queue._layout.placement._lightest  # type: ignore[union-attr]
+        seen = queue._parts.placement._lightest  # type: ignore[union-attr]
         assert seen is not None
         assert sum(seen.types) < MOST_LEFT
 
@@ -286,7 +286,7 @@ async def test_a_type_without_handler_is_reported_once_while_it_lives(
             assert await queue.produce(kept())
             await produce_each(queue, 400, "produce")
             gc.collect()
-        reported = queue._lifecycle.delivery._reported
+        reported = queue._parts.delivery._reported
         assert reported is not None
         assert len(reported) < MOST_LEFT
     told = [each.getMessage() for each in caplog.records]
@@ -315,14 +315,14 @@ async def test_a_handler_that_comes_back_while_it_is_at_work_is_not_entered_twic
         queue.add_handler(int, handle)
         assert await queue.produce(1)
         await until(lambda: inside)
-        gates = {id(each.gate) for each in queue._layout.handlers}
+        gates = {id(each.lock) for each in queue._parts.handlers}
         assert queue.remove_handler(int)
         assert queue.remove_handler(str)
         for number in range(200):
             queue.add_handler(each := make(number), Plain())
             assert queue.remove_handler(each)
         queue.add_handler(int, handle)
-        assert {id(each.gate) for each in queue._layout.handlers} == gates
+        assert {id(each.lock) for each in queue._parts.handlers} == gates
         assert await queue.produce(2)
         await asyncio.sleep(0.1)
         gate.set()

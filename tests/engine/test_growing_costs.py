@@ -17,10 +17,14 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from batchqueue_async._engine.accounts import Accounts
-from batchqueue_async._engine.drain_task import DrainTask
-from batchqueue_async._engine.lightest import Lightest
-from batchqueue_async._engine.waiting_line import LoopWaiter, Waiter, WaitingLine
+from batchqueue_async._engine.draining.schedule import Nap
+from batchqueue_async._engine.partitions.accounts import Accounts
+from batchqueue_async._engine.partitions.routing import Lightest
+from batchqueue_async._engine.partitions.waiting_line import (
+    LoopWaiter,
+    Waiter,
+    WaitingLine,
+)
 from benchmarks.opcodes import Instructions
 from tests.engine.until import turns
 from tests.support.oracle import check_settled
@@ -77,7 +81,7 @@ def test_who_leaves_the_line_is_not_searched_for(order: str) -> None:
         assert granted == sorted(granted, reverse=True), "first come, first served"
     assert Compared.comparisons == 0
     assert line.reserved == len(line) == 0
-    assert not line.is_short
+    assert line.unserved is None
 
 
 def test_a_slot_of_who_leaves_goes_to_the_first_that_lacks_one() -> None:
@@ -140,9 +144,9 @@ async def test_a_flush_asks_each_drain_task_once_and_leaves_nothing_behind(
 ) -> None:
     """However many partitions it waits for, and whether it is cancelled or not."""
     gate, notices = asyncio.Event(), 0
-    expect = DrainTask.expect
+    expect = Nap.expect
 
-    def counted(self: DrainTask[Any], *, is_due: bool) -> None:
+    def counted(self: Nap, *, is_due: bool) -> None:
         nonlocal notices
         notices += 1
         expect(self, is_due=is_due)
@@ -159,19 +163,19 @@ async def test_a_flush_asks_each_drain_task_once_and_leaves_nothing_behind(
             queue.add_handler(each, handle)
             assert await queue.produce(each())
         await turns()
-        monkeypatch.setattr(DrainTask, "expect", counted)
+        monkeypatch.setattr(Nap, "expect", counted)
         flushes = [asyncio.create_task(queue.flush()) for _ in range(50)]
         await turns(2)
         assert notices == 2 * 50
         for flush in flushes[::2]:
             flush.cancel()
         await turns(2)
-        watched = [each.accounts.watchers for each in queue._layout.partitions]
+        watched = [each.accounts.watchers for each in queue._parts.partitions]
         assert [len(each or ()) for each in watched] == [25] * 64
         gate.set()
         await asyncio.gather(*flushes[1::2])
         assert all(each.cancelled() for each in flushes[::2])
-        assert not any(each.accounts.is_watched for each in queue._layout.partitions)
+        assert not any(each.accounts.is_watched for each in queue._parts.partitions)
 
 
 class Told:

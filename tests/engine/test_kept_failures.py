@@ -18,7 +18,10 @@ from batchqueue_async import (
     OmittedItem,
     WhenFull,
 )
-from batchqueue_async._engine.keeping import estimated_size, forget_locals
+from batchqueue_async._engine.partitions.failure_log import (
+    estimated_size,
+    forget_locals,
+)
 from batchqueue_async._policies.errors import KEPT_BYTES
 from tests.engine.until import until
 

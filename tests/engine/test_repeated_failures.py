@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, IdleBackoff
-from batchqueue_async._engine.repeats import MOST, NEWS_AFTER, Repeats
+from batchqueue_async._engine.runtime.repeated_failures import (
+    MOST,
+    NEWS_AFTER,
+    RepeatedFailures,
+)
 from tests.engine.observing import live_timers
 from tests.engine.until import until
 
@@ -165,7 +169,7 @@ async def test_a_failing_on_error_and_hooks_are_counted_too(told: Told) -> None:
 
 
 async def test_kinds_are_bounded_and_all_others_are_counted(told: Told) -> None:
-    repeats = Repeats()
+    repeats = RepeatedFailures()
     for _ in range(2):
         for number in range(MOST + 50):
             repeats.error("%d", number, title=f"{number} failed", error=OSError())

@@ -16,7 +16,7 @@ from batchqueue_async import (
     WhenFull,
     in_thread,
 )
-from batchqueue_async._engine.placement import SelectorPlacement
+from batchqueue_async._engine.partitions.routing import SelectorPlacement
 from batchqueue_async._policies.errors import Failure, InvalidSelection
 from batchqueue_async._policies.selectors import by_key
 from batchqueue_async._policies.validation import refuse

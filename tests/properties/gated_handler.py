@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from batchqueue_async._engine.reentrancy import current_call
+from batchqueue_async._engine.runtime.call_context import current_call
 
 
 class Item:

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchqueue_async._engine.accounts import Accounts
-from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.partitions.accounts import Accounts
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.properties.gated_handler import Call, Item
 
 

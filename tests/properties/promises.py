@@ -1,8 +1,8 @@
 """The promises that hold at every moment, of partitions, lines and owners."""
 
 from batchqueue_async import BatchQueue, BatchQueueStats
-from batchqueue_async._engine.ownership import Ownership
-from batchqueue_async._engine.partition import Partition
+from batchqueue_async._engine.partitions.ownership import Ownership
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.properties.gated_handler import Item
 from tests.support.oracle import check_accounts
 
@@ -42,8 +42,7 @@ def check_stats(queue: BatchQueue[Item]) -> BatchQueueStats:
     for drain_task in stats.drain_tasks:
         owners = {stats.partitions[p].owner for p in drain_task.partitions}
         assert owners <= {drain_task.index}, f"E4: {drain_task.index} lists {owners}'s"
-    crew = queue._lifecycle.crew
-    for task in crew.running.values() if crew else ():
+    for task in queue._parts.tasks.running.values():
         if task.done() and not task.cancelled() and task.exception():
             # No assertion: a planted bug is to be found, not to crash.
             message = f"{task.get_name()} died"

@@ -92,7 +92,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def run_until_nothing_is_ready(self) -> None:
         self.stage.run_dry()
-        for partition in self.stage.queue._layout.partitions:
+        for partition in self.stage.queue._parts.partitions:
             assert not partition.line.reserved, "a lost wake-up: nobody fills the slot"
         if self.stage.calls.is_closing:
             stuck = self.stage.calls.stuck_items
@@ -112,7 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         before = [
             (partition, partition.accounts.taken_out)
-            for partition in self.stage.queue._layout.partitions
+            for partition in self.stage.queue._parts.partitions
             if partition.items
         ]
         linger = self.stage.setup.linger

@@ -13,7 +13,7 @@ from batchqueue_async import (
     Retry,
     WhenFull,
 )
-from batchqueue_async._engine.keeper import Keeper
+from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from tests.properties.calls import Calls, Producing
 from tests.properties.gated_handler import GatedHandler, HookedHandler, Item
 from tests.properties.ledger import Ledger
@@ -63,7 +63,7 @@ class Stage:
             }
         )
         self.queue = BatchQueue("q", config)
-        self.ledger.partitions = self.queue._layout.partitions
+        self.ledger.partitions = self.queue._parts.partitions
         self.number = 0
         try:
             self.run_to_end(self.loop.begin(self.queue.start()))
@@ -76,7 +76,7 @@ class Stage:
         """Whether a drain task may have a reason not to take what waits."""
         return (
             bool(self.ledger.calls)
-            or any(each.held is not None for each in self.ledger.partitions)
+            or any(each.pausing is not None for each in self.ledger.partitions)
             or any(each.owner is None for each in self.queue.stats().partitions)
         )
 
@@ -151,7 +151,7 @@ class Stage:
 
     def check(self) -> None:
         """The promises that hold at every moment."""
-        ownership, is_closing = self.queue._layout.ownership, self.calls.is_closing
+        ownership, is_closing = self.queue._parts.ownership, self.calls.is_closing
         self.ledger.observe(ownership.owner_of)
         for partition in self.ledger.partitions:
             check_room(partition, partition.maxsize, is_closing=is_closing)
@@ -189,7 +189,7 @@ class Stage:
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()
             self.loop.run_until(lambda: False, patience=30.0)
-            Keeper.of(self.loop).forget(self.queue)
+            LoopRegistry.of(self.loop).forget(self.queue._parts.lifecycle)
         if ending.done() and not ending.cancelled():
             ending.exception()  # what is wrong was told by the check that failed
         self.loop.close()

@@ -6,7 +6,7 @@
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from batchqueue_async._engine import schedule
+from batchqueue_async._engine.draining import schedule
 from tests.properties.machines import MACHINES, CancellingMachine
 from tests.properties.profile import profile
 from tests.properties.queue_machine import QueueMachine
@@ -33,5 +33,5 @@ def test_they_hold_where_a_cycle_takes_part_by_part(
     machine: type[QueueMachine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it does with hundreds of partitions."""
-    monkeypatch.setattr(schedule, "TOGETHER", 1)
+    monkeypatch.setattr(schedule, "PARTITIONS_AT_ONCE", 1)
     run_state_machine_as_test(machine, settings=profile(100, 25))

@@ -49,8 +49,8 @@ FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "item lost in handoff": ("A1", (GrowingMachine, ConsumerMachine)),
     "new owner is not told": (f"D2|{STUCK}", (GrowingMachine, DropNewestMachine)),
     "arrivals end no nap": (f"D2|{STUCK}", (GrowingMachine, SharedMachine)),
-    "parked batch is not held": ("C1|E3", (ConsumerMachine, RetryingMachine)),
-    "parked batch is overtaken": ("B1", (RetryingMachine,)),
+    "deferred batch does not pause": ("C1|E3", (ConsumerMachine, RetryingMachine)),
+    "deferred batch is overtaken": ("B1", (RetryingMachine,)),
     "on_idle beside consume": ("B3", (GrowingMachine, ConsumerMachine)),
     "growth moves types": ("B2", (GrowingMachine, DropNewestMachine)),
 }

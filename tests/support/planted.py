@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from batchqueue_async._engine.accounts import Accounts
-from batchqueue_async._engine.batch import Batch
-from batchqueue_async._engine.chunks import Tally
-from batchqueue_async._engine.drain_task import DrainTask
-from batchqueue_async._engine.gate import Gate
-from batchqueue_async._engine.handoff import Handoffs
+from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.drain_task import DrainTask
+from batchqueue_async._engine.draining.in_flight import RetryQueue
+from batchqueue_async._engine.draining.schedule import Nap
+from batchqueue_async._engine.handlers.handler_lock import HandlerLock
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.ownership import Ownership
-from batchqueue_async._engine.parked import Parked
-from batchqueue_async._engine.partition import Partition
-from batchqueue_async._engine.placement import TypePlacement
-from batchqueue_async._engine.waiting_line import Waiter, WaitingLine
+from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
+from batchqueue_async._engine.partitions.accounts import Accounts
+from batchqueue_async._engine.partitions.ownership import Ownership
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 
 Method = Callable[..., Any]
 Bug = Callable[[], AbstractContextManager[None]]
@@ -99,7 +99,7 @@ def _join_at_the_front(original: Method, self: WaitingLine, waiter: Waiter) -> N
     first, last = self.head, waiter.ahead
     if last is not None and first is not waiter:
         last.behind, waiter.behind = None, first
-        self.head = self._unserved = waiter
+        self.head = self.unserved = waiter
 
 
 @_plant("cancelled waiter keeps its slot", WaitingLine, "leave")
@@ -110,32 +110,28 @@ def _leave_with_the_slot(original: Method, self: WaitingLine, waiter: Waiter) ->
 
 
 @_plant("cancelled waiter tells nobody", Partition, "leave_line")
-def _leave_unserved(original: Method, self: Partition[Any], waiter: Waiter) -> None:
+def _leaveunserved(original: Method, self: Partition[Any], waiter: Waiter) -> None:
     with _swapped(Partition, "_serve_line", Partition._set_limits):
         original(self, waiter)
 
 
-@_plant("late comers overtake", Intake, "_offer")
+@_plant("late comers overtake", Intake, "_try_offer")
 def _offer_past_the_line(
-    _: Method,
-    self: Intake[Any],
-    partition: Partition[Any],
-    chunk: Sequence[Any],
-    placed: Tally | None = None,
-) -> int:
-    self._lifecycle.notice(partition, len(chunk))
-    accepted = 0 if partition.is_closed else partition._accept(chunk)
+    _: Method, __: Intake[Any], partition: Partition[Any], item: object
+) -> bool:
+    partition.notify(1)
+    accepted = 0 if partition.is_closed else partition._accept((item,), [])
     partition._set_limits()
-    if placed is not None:
-        placed.count += accepted
-    return accepted
+    return accepted == 1
 
 
 # What a partition holds, and what is taken from it.
 
 
 @_plant("over-full partition", Partition, "_accept")
-def _accept_all(_: Method, self: Partition[Any], chunk: Sequence[Any]) -> int:
+def _accept_all(
+    _: Method, self: Partition[Any], chunk: Sequence[Any], __: list[Any]
+) -> int:
     self._append(chunk)
     return len(chunk)
 
@@ -156,7 +152,7 @@ def _remove_newest_first(
     return items[split:]
 
 
-@_plant("leftovers are forgotten", Partition, "withdraw")
+@_plant("leftovers are forgotten", Partition, "take_rest")
 def _withdraw_nothing(original: Method, self: Partition[Any]) -> list[Any]:
     original(self)
     return []
@@ -184,9 +180,9 @@ _plant("owner none", Ownership, "restore")(_nothing)
 
 
 @_plant("growth forgets owners", Ownership, "grow")
-def _grow_from_scratch(original: Method, self: Ownership, partitions: int) -> None:
+def _grow_from_scratch(original: Method, self: Ownership) -> None:
     self._owners = []
-    original(self, partitions)
+    original(self)
 
 
 @_plant("handoff without a fence", DrainTask, "cycle_end")
@@ -196,7 +192,7 @@ def _cycle_end_at_once(_: Method, self: DrainTask[Any]) -> asyncio.Future[None]:
     return end
 
 
-@_plant("item lost in handoff", Handoffs, "hand_over")
+@_plant("item lost in handoff", Handoffs, "move")
 async def _hand_over_and_lose(
     original: Method, self: Handoffs[Any], moves: list[Any], timeout: float
 ) -> None:
@@ -206,24 +202,27 @@ async def _hand_over_and_lose(
             move.partition.items.pop()
 
 
-_plant("new owner is not told", Handoffs, "_notice")(_nothing)
+@_plant("new owner is not told", Handoffs, "_finish")
+def _finish_in_silence(original: Method, self: Handoffs[Any], move: Any) -> None:  # noqa: ANN401
+    with _swapped(Partition, "notify", _nothing):
+        original(self, move)
 
 
 # Drain tasks and handlers.
 
-_plant("arrivals end no nap", DrainTask, "notice")(_nothing)
+_plant("arrivals end no nap", Nap, "notify")(_nothing)
 
 
-_plant("parked batch is not held", Batch, "hold")(_nothing)
+_plant("deferred batch does not pause", Batch, "pause_partitions")(_nothing)
 
 
-@_plant("parked batch is overtaken", Parked, "must_wait")
+@_plant("deferred batch is overtaken", RetryQueue, "must_wait")
 def _wait_for_nobody(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
     return False
 
 
-@_plant("on_idle beside consume", Gate, "try_enter")
-def _enter_anyhow(original: Method, self: Gate, slot: Any) -> bool:  # noqa: ANN401
+@_plant("on_idle beside consume", HandlerLock, "try_acquire")
+def _enter_anyhow(original: Method, self: HandlerLock, slot: Any) -> bool:  # noqa: ANN401
     if not original(self, slot):
         self._go_in(slot)
     return True

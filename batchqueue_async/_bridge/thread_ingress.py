@@ -1,0 +1,332 @@
+"""How other threads put into a queue's partitions: one lock, one wake-up per burst.
+
+Threads append to the partitions themselves, under a lock that the loop's side takes
+for its own changes too. So `buffer_size` holds exactly, what a thread put is waiting at
+once, and the order of acceptance is the order in the partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
+from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.sorting import runs_of
+from batchqueue_async._engine.partitions.waiting_line import Waiter
+from batchqueue_async._engine.parts import Parts
+from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.forking import abandon_after_fork
+from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
+from batchqueue_async._threads.guard import Guard
+from batchqueue_async._threads.vigil import Vigil
+
+T = TypeVar("T")
+
+# Nested calls that waking a loop takes at most, with asyncio's debug mode.
+_STACK_TO_TELL = 24
+
+
+class ThreadWaiter(Waiter):
+    """A producer that waits in line on a thread of its own."""
+
+    __slots__ = ("_chunk", "_signal", "accepted")
+
+    def __init__(self, chunk: Sequence[Any]) -> None:
+        super().__init__(len(chunk))
+        self.accepted = 0
+        self._chunk = chunk
+        self._signal = threading.Event()
+
+    def wake(self) -> None:
+        self._signal.set()
+
+    def hand_over(self) -> Sequence[Any]:
+        first = self.accepted
+        self.accepted += self.granted
+        return self._chunk[first : self.accepted]
+
+    def take_back(self, count: int) -> None:
+        self.accepted -= count
+
+    def wait(self, seconds: float) -> None:
+        """Wait for `wake`; the caller looks at the line afterwards."""
+        self._signal.wait(seconds)
+        self._signal.clear()
+
+
+class Tally:
+    """How many items of one bulk call are accepted, exact also after a Ctrl-C.
+
+    That may strike after any call of a C function. So there is none between the
+    acceptance and its being noted; of who waits in line, the waiter knows.
+    """
+
+    settled = 0
+    waiter: ThreadWaiter | None = None
+
+    @property
+    def accepted(self) -> int:
+        return self.settled + (0 if self.waiter is None else self.waiter.accepted)
+
+
+class ThreadIngress(Generic[T]):
+    """One queue's way in for other threads; all its bridges share it."""
+
+    def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
+        self.parts = parts
+        self.loop = loop
+        self.guard = Guard()
+        self._waits_when_full = parts.config.when_full is WhenFull.WAIT
+        self._news: list[Partition[T]] = []
+        self._is_posted = False
+        parts.layout.share(self.guard)
+        abandon_after_fork(self)
+
+    def abandon(self) -> None:
+        """Free the guard, in a forked child: whoever held it may not exist here."""
+        self.guard.free()
+
+    def put(
+        self,
+        chunk: Sequence[T],
+        timeout: float | None,
+        patience: float,
+        tally: Tally | None = None,
+    ) -> int:
+        """Accept a chunk, waiting where that is the policy; returns how many."""
+        self._refuse_dead()
+        until = None if timeout is None else time.monotonic() + timeout
+        accepted = 0
+        for partition, run in runs_of(chunk, self.parts.placement):
+            accepted += self._put_run(partition, run, until, patience, tally)
+        return accepted
+
+    def put_one(
+        self,
+        partition: Partition[T],
+        item: T,
+        timeout: float | None,
+        patience: float,
+    ) -> bool:
+        """Accept an item whose partition is known; returns whether it was accepted."""
+        self._refuse_dead()
+        until = None if timeout is None else time.monotonic() + timeout
+        return self._put_run(partition, (item,), until, patience, None) == 1
+
+    def _refuse_dead(self) -> None:
+        refuse_fork(self.parts)
+        if self.loop.is_closed() and not self.parts.state.is_shut_down:
+            msg = f"the loop of queue {self.parts.name!r} is closed"
+            raise BatchQueueError(msg)
+
+    def _put_run(
+        self,
+        partition: Partition[T],
+        run: Sequence[T],
+        until: float | None,
+        patience: float,
+        tally: Tally | None,
+    ) -> int:
+        # The loop could look in between, so it is told after the acceptance. Telling it
+        # takes more room on the stack: without that room nothing is accepted.
+        if not self._is_posted:
+            _need_stack(_STACK_TO_TELL)
+        placed: int | None = None
+        try:
+            placed = partition.offer(run)
+            if tally is not None:
+                tally.settled += placed
+            if placed:
+                self.post(partition)
+        except BaseException as error:
+            # Ctrl-C: what was accepted before it is still to be handled. Should this
+            # fail, too, then the next producer does not get by without telling.
+            partition.guarded_limit = 0
+            if tally is not None and placed is None:
+                tally.settled += getattr(error, "accepted", 0)
+            self.post(partition)
+            raise
+        if placed < len(run) and self._may_wait(until):
+            waiter = ThreadWaiter(run[placed:])
+            tally = tally or Tally()
+            tally.waiter = waiter
+            placed += self._wait_and_put(partition, waiter, until, patience)
+            tally.settled += waiter.accepted
+            tally.waiter = None
+        if placed < len(run):
+            partition.reject(len(run) - placed)
+        return placed
+
+    def post(self, partition: Partition[T]) -> None:
+        """Tell the loop; it is woken once, however much comes before it looks."""
+        calls = False
+        try:
+            with self.guard:
+                self._news.append(partition)
+                if not self._is_posted:
+                    calls = self._is_posted = True
+            # Without the guard: the system call lets other threads run.
+            if calls:
+                self._wake_loop()
+        except BaseException:
+            # After a Ctrl-C in between, whoever posts next calls.
+            if calls:
+                self._is_posted = False
+            raise
+
+    def recover_guard(self) -> None:
+        """Let go of the guard after a Ctrl-C in the middle of `SyncBatchQueue.produce`.
+
+        Whether it came before or after the guard was taken, only the guard knows. In a
+        `__del__` or a signal handler in the middle of a change one level is that one's.
+        """
+        is_nested = any(each.is_changing for each in self.parts.partitions)
+        if self.guard.levels > is_nested:
+            self.guard.lock.release()
+
+    def _wake_loop(self) -> None:
+        # By hand: `contextlib.suppress` is three calls more on a lone item's way.
+        try:  # noqa: SIM105
+            self.loop.call_soon_threadsafe(self._deliver_news)
+        except RuntimeError:
+            # A loop that closes in this very moment is found out by who waits.
+            pass
+
+    def _deliver_news(self) -> None:
+        with self.guard:
+            news, self._news = self._news, []
+            self._is_posted = False
+        for partition in dict.fromkeys(news):
+            partition.notify()
+
+    def vigil(self, patience: float) -> Vigil:
+        """Return what watches over the loop while a thread waits."""
+        name = f"the loop of queue {self.parts.name!r}"
+        return Vigil(self.loop, name, BatchQueueError, patience)
+
+    def _may_wait(self, until: float | None) -> bool:
+        if not self._waits_when_full:
+            return False
+        # In a `__del__`, a signal handler or a selector, under this thread's own lock,
+        # without which the loop can't take.
+        is_nested = self.guard.is_mine
+        if is_nested and until is None:
+            msg = (
+                f"a call of queue {self.parts.name!r} in the middle of another one "
+                "on its thread waits for room, which the loop makes only after that one"
+            )
+            raise WouldDeadlock(msg)
+        return not is_nested
+
+    def _wait_and_put(
+        self,
+        partition: Partition[T],
+        waiter: ThreadWaiter,
+        until: float | None,
+        patience: float,
+    ) -> int:
+        wait = self.parts.detector.room(partition, waiter)
+        failure: BatchQueueError | None = None
+        try:
+            self._wait_in_line(partition, waiter, wait, until, patience)
+        except BatchQueueError as error:
+            failure = error
+        finally:
+            # Late or refused, it may still have been served in the meantime.
+            try:
+                partition.leave_line(waiter)
+            except BaseException:
+                # Ctrl-C again: who stays in line would hold up all behind it.
+                partition.leave_line(waiter)
+                raise
+            finally:
+                if wait is not None:
+                    wait.end()
+                self.post(partition)
+        if wait is not None:
+            self._wait_for_permit(wait, waiter, until, patience)
+        # Who was served in the last moment was accepted, so nothing is wrong.
+        if waiter.wants:
+            if failure is not None:
+                raise failure
+            self._refuse_dead_loop(partition)
+        return waiter.accepted
+
+    def _wait_in_line(
+        self,
+        partition: Partition[T],
+        waiter: ThreadWaiter,
+        wait: RoomWait | None,
+        until: float | None,
+        patience: float,
+    ) -> None:
+        vigil = self.vigil(patience)
+        partition.wait_in_line(waiter)
+        if wait is not None and waiter.wants > waiter.granted:
+            wait.begin()
+        self.post(partition)
+        while waiter.wants and not partition.is_closed:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            vigil.keep(waiter.wait, left)
+            if wait is not None:
+                wait.check()
+
+    def _refuse_dead_loop(self, partition: Partition[T]) -> None:
+        if partition.is_closed and not self.parts.state.is_shut_down:
+            msg = f"the loop of queue {self.parts.name!r} has ended"
+            raise BatchQueueError(msg)
+
+    def _wait_for_permit(
+        self,
+        wait: RoomWait,
+        waiter: ThreadWaiter,
+        until: float | None,
+        patience: float,
+    ) -> None:
+        """Wait until the handler may go on; what was accepted stays accepted."""
+        news: list[None] = []
+
+        def tell() -> None:
+            news.append(None)
+            waiter.wake()
+
+        wait.when_over(tell)
+        vigil = self.vigil(patience)
+        # A dead loop has no drain task that could mind.
+        with contextlib.suppress(BatchQueueError):
+            while not news:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                vigil.keep(waiter.wait, left)
+
+
+def _need_stack(frames: int) -> None:
+    """Raise `RecursionError` now rather than within so many nested calls."""
+    if frames:
+        _need_stack(frames - 1)
+
+
+def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
+    """Return the queue's ingress; the first call, on the queue's loop, makes it.
+
+    Raises:
+        BatchQueueError: The queue does not run on the loop that runs here.
+    """
+    parts = parts_of(queue)
+    if not admits(parts):
+        msg = f"queue {parts.name!r} is shut down"
+        raise BatchQueueError(msg)
+    if parts.ingress is None:
+        parts.ingress = ThreadIngress(parts, asyncio.get_running_loop())
+    assert isinstance(parts.ingress, ThreadIngress)
+    return parts.ingress

@@ -1,0 +1,1 @@
+"""How items get from partitions to handlers: drain tasks, batches, attempts."""

@@ -1,0 +1,304 @@
+"""Items on their way to one handler, and how a cycle's items become such batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+from batchqueue_async._engine.partitions.accounts import Outcome
+from batchqueue_async._engine.partitions.item_types import have_one_type
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.pausing import pause, resume
+
+T = TypeVar("T")
+
+
+class Share(Generic[T]):
+    """The part of a batch that came from one partition; never changed."""
+
+    __slots__ = ("count", "first", "partition")
+
+    def __init__(self, partition: Partition[T], count: int, first: int) -> None:
+        self.partition = partition
+        self.count = count
+        # No item of it has an earlier position in the partition.
+        self.first = first
+
+
+class Batch(Generic[T]):
+    """A list of items with one handler; settled once, as a whole.
+
+    `items` is never given away: each attempt gets a copy of its own, so a handler may
+    keep or change its list, and what failed or was left is still known.
+    """
+
+    # The first share is kept here, and nearly always it is the only one: with many
+    # types, objects that are looked at once in a cycle are the price of a batch.
+    __slots__ = (
+        "attempts",
+        "count",
+        "due",
+        "first",
+        "give_up_at",
+        "is_deferred",
+        "is_settled",
+        "items",
+        "others",
+        "partition",
+        "registration",
+    )
+
+    def __init__(
+        self,
+        registration: Registration | None,
+        items: list[T],
+        partition: Partition[T],
+        first: int,
+    ) -> None:
+        self.registration = registration
+        self.items = items
+        self.partition = partition
+        self.count = len(items)
+        self.first = first
+        self.others: list[Share[T]] | None = None
+        partition.accounts.open(first)
+        self.attempts = 0
+        # While deferred: when the next attempt is due, and when retrying ends.
+        self.due = 0.0
+        self.give_up_at: float | None = None
+        self.is_settled = False
+        self.is_deferred = False
+        if registration is not None:
+            registration.batches += 1
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def shares(self) -> list[Share[T]]:
+        """Where the items came from, in their order."""
+        return [Share(self.partition, self.count, self.first), *(self.others or ())]
+
+    def add(self, items: list[T], partition: Partition[T], first: int) -> None:
+        """Add a share from another partition."""
+        self.items.extend(items)
+        self._add_share(Share(partition, len(items), first))
+
+    def _add_share(self, share: Share[T]) -> None:
+        if self.others is None:
+            self.others = []
+        self.others.append(share)
+        share.partition.accounts.open(share.first)
+
+    def follows(self, other: Batch[T]) -> bool:
+        """Whether it goes to the same handler, from one of the same partitions."""
+        mine_to, others_to = self.registration, other.registration
+        if self is other or mine_to is None or others_to is None:
+            return False
+        if mine_to.lock is not others_to.lock:
+            return False
+        mine = {share.partition.index for share in self.shares}
+        return not mine.isdisjoint(share.partition.index for share in other.shares)
+
+    def is_kept_out(self, drain_task: int) -> bool:
+        """Whether its handler is at work on another one, and cannot be stopped.
+
+        For the drain task that is to deliver it: with its own call still inside it
+        would enter the handler twice, whatever the partition.
+        """
+        registration = self.registration
+        if registration is None or not registration.lock.stuck:
+            return False
+        return any(
+            drain_task == stuck.drain_task
+            or registration.lock.excludes(registration.slot, stuck.slot)
+            or (stuck.batch is not None and self.follows(stuck.batch))
+            for stuck in registration.lock.stuck
+        )
+
+    def settle(self, outcome: Outcome) -> None:
+        """Book how the items ended; only the first call counts."""
+        if self.is_settled:
+            return
+        self.is_settled = True
+        if self.registration is not None:
+            self.registration.batches -= 1
+        self.partition.accounts.settle(outcome, self.count, self.first)
+        if self.others is not None:
+            for share in self.others:
+                share.partition.accounts.settle(outcome, share.count, share.first)
+
+    def charge(self, seconds: float) -> None:
+        """Book the time that the handler took to the partitions, by their items."""
+        for share in self.shares:
+            share.partition.busy += seconds * share.count / len(self.items)
+
+    def pause_partitions(self) -> None:
+        """Keep further items of these partitions back until `resume_partitions`."""
+        for share in self.shares:
+            pause(share.partition)
+
+    def resume_partitions(self) -> None:
+        for share in self.shares:
+            resume(share.partition)
+
+    def pieces(self, most: int | None) -> list[Batch[T]]:
+        """Return batches of at most `most` items, in order, in place of this one."""
+        if most is None or len(self.items) <= most:
+            return [self]
+        shares = deque(self.shares)
+        chunks = [
+            self.items[start : start + most]
+            for start in range(0, len(self.items), most)
+        ]
+        pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
+        for share in self.shares:
+            share.partition.accounts.close(share.first)
+        self.is_settled = True
+        if self.registration is not None:
+            self.registration.batches -= 1
+        return pieces
+
+    def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
+        first, *others = shares
+        piece = Batch(self.registration, items, first.partition, first.first)
+        piece.count = first.count
+        for share in others:
+            piece._add_share(share)
+        return piece
+
+
+def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
+    """Take the shares of the first `n` items off the front of `shares`."""
+    front = []
+    while n:
+        share = shares.popleft()
+        count = min(share.count, n)
+        if count < share.count:
+            rest = Share(share.partition, share.count - count, share.first)
+            shares.appendleft(rest)
+        front.append(Share(share.partition, count, share.first))
+        n -= count
+    return front
+
+
+_NO_INDEXES: dict[type, int] = {}
+
+
+class Grouping(Generic[T]):
+    """The batches of a cycle, in the order in which their first items were taken."""
+
+    def __init__(
+        self, handlers: HandlerRegistry, has_one_type: Callable[[Partition[T]], bool]
+    ) -> None:
+        self._handlers = handlers
+        self._has_one_type = has_one_type
+        self._batches: dict[Registration | None, Batch[T]] = {}
+        # What there was no memory for to put it into the batch of its handler.
+        self._apart: list[Batch[T]] = []
+
+    def add(self, partition: Partition[T], items: list[T]) -> None:
+        """Add what was taken from a partition; order within it is kept."""
+        try:
+            lists, firsts = self._sort(partition, items)
+        except Exception:  # noqa: BLE001 - a metaclass may do anything
+            lists, firsts = self._sort_by_identity(items), _NO_INDEXES
+        batches = self._batches
+        first = partition.taken_from
+        for registration, own in lists.items():
+            if firsts:
+                first = partition.taken_from + firsts[type(own[0])]
+            batch = batches.get(registration)
+            if batch is None:
+                batches[registration] = Batch(registration, own, partition, first)
+            else:
+                self._extend(batch, own, partition, first)
+
+    def _extend(
+        self, batch: Batch[T], own: list[T], partition: Partition[T], first: int
+    ) -> None:
+        try:
+            batch.add(own, partition, first)
+        except MemoryError:
+            self._apart.append(Batch(batch.registration, own, partition, first))
+
+    def _sort(
+        self, partition: Partition[T], items: list[T]
+    ) -> tuple[dict[Registration | None, list[T]], dict[type, int]]:
+        consumer = self._handlers.consumer
+        if consumer is not None:
+            return {consumer: items}, _NO_INDEXES
+        # Grouping costs more per item than anything else: avoid it where all items
+        # have one type: the partition has, or it was seen when they came, or now.
+        if (
+            len(items) == 1
+            or partition.took_one_type
+            or self._has_one_type(partition)
+            or have_one_type(items)
+        ):
+            return {self._handler_of(type(items[0])): items}, _NO_INDEXES
+        lists = self._by_handler(items)
+        # Where in the take a handler's first item is matters if somebody waits for it.
+        watched = partition.accounts.is_watched
+        return lists, _first_indexes(items) if watched else _NO_INDEXES
+
+    def _handler_of(self, item_type: type) -> Registration | None:
+        handlers = self._handlers
+        if item_type in handlers.resolved:
+            return handlers.resolved[item_type]
+        return handlers.of(item_type)
+
+    def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        """Sort items of which some have a type that cannot be hashed, or compared."""
+        lists: dict[Registration | None, list[T]] = {}
+        try:
+            for item in items:
+                registration = self._handlers.of_identical(type(item))
+                lists.setdefault(registration, []).append(item)
+        except MemoryError as error:
+            # Taken they are, so they fail.
+            return {Registration(partial(_refuse, error)): items}
+        return lists
+
+    def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        lists: defaultdict[type, list[T]] = defaultdict(list)
+        for item in items:
+            lists[type(item)].append(item)
+        found = [*map(self._handlers.of, lists)]
+        by_handler = dict(zip(found, lists.values(), strict=True))
+        if len(by_handler) < len(lists):
+            # Types that share a handler keep their order among each other.
+            of = dict(zip(lists, found, strict=True))
+            by_handler = {registration: [] for registration in by_handler}
+            for item in items:
+                by_handler[of[type(item)]].append(item)
+        return by_handler
+
+    def batches(self, most: int | None) -> list[Batch[T]]:
+        """Give the batches away, those of more than `most` items in pieces."""
+        whole = [*self._batches.values(), *self._apart]
+        self._batches.clear()
+        self._apart.clear()
+        if most is None:
+            return whole
+        pieces: list[Batch[T]] = []
+        for batch in whole:
+            try:
+                pieces.extend(batch.pieces(most))
+            except MemoryError:
+                # Too long is better than lost.
+                pieces.append(batch)
+        return pieces
+
+
+def _refuse(error: MemoryError, _: list[Any]) -> None:
+    raise error
+
+
+def _first_indexes(items: list[Any]) -> dict[type, int]:
+    # Backwards, so that each type's first index is the last one to be set.
+    backwards = range(len(items) - 1, -1, -1)
+    return dict(zip(map(type, reversed(items)), backwards, strict=True))

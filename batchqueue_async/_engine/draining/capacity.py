@@ -1,0 +1,205 @@
+"""Drain capacity: how many cycles may run at once, for queues that share it.
+
+A queue holds one permit for one cycle, and permits go round in order of asking: a busy
+queue is behind all others again after each of its cycles. A handler that waits for a
+queue lends its permit, and asks for it again before it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from batchqueue_async._engine.runtime.call_context import HandlerCall
+from batchqueue_async._engine.runtime.cancellation import (
+    is_cancelled_for_good,
+    uncancel,
+)
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from batchqueue_async._wording import shown
+
+
+class Capacity:
+    """Permits of one `SharedDrainTasks`, counted for the queues that use them."""
+
+    def __init__(self, permits: int, on_unused: Callable[[], None]) -> None:
+        self.permits = permits
+        self._free = permits
+        # In order of asking.
+        self._line: dict[Permit, None] = {}
+        self._on_unused = on_unused
+        self._users = 0
+
+    def join(self) -> None:
+        """One more queue uses it."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """A queue has ended; with the last one the capacity ends, too."""
+        self._users -= 1
+        if not self._users:
+            self._on_unused()
+
+    def ask(self, permit: Permit) -> None:
+        """Grant it, now or in its turn."""
+        if self._free and not self._line:
+            self._free -= 1
+            permit.granted()
+        else:
+            self._line[permit] = None
+
+    def withdraw(self, permit: Permit) -> None:
+        self._line.pop(permit, None)
+
+    def give_back(self) -> None:
+        if self._line:
+            first = next(iter(self._line))
+            del self._line[first]
+            first.granted()
+        else:
+            self._free += 1
+
+
+class Permit:
+    """One drain task's: held during a cycle, and lent while its handler waits.
+
+    A handler that waits for another queue may wait for what is behind in the line, so
+    keeping the permit would be a reason to wait for ever.
+    """
+
+    def __init__(self, capacity: Capacity) -> None:
+        self.capacity = capacity
+        self.is_held = False
+        self._is_asked = False
+        self._loop = asyncio.get_running_loop()
+        # Who wants to know when it is no longer asked for.
+        self._listeners: list[Callable[[], None]] = []
+
+    async def acquire(self) -> None:
+        """Wait for it, in order of asking; cancelled, it is not asked for any more."""
+        try:
+            await self._acquire()
+        except BaseException:
+            self.lend()
+            raise
+
+    def lend(self) -> None:
+        """Give it back, or take the request for it back."""
+        was_held, self.is_held = self.is_held, False
+        if was_held:
+            self.capacity.give_back()
+        elif self._is_asked:
+            self._is_asked = False
+            self.capacity.withdraw(self)
+            self._tell()
+
+    async def regain(self) -> None:
+        """Have it again, for the drain task itself, before it calls anything else."""
+        while not self.is_held:
+            try:
+                await self._acquire()
+            except asyncio.CancelledError:
+                if is_cancelled_for_good():
+                    raise
+                uncancel()
+
+    def look(self, call: HandlerCall) -> None:
+        """A wait of the call has begun or ended: lend it, or ask for it, if need be.
+
+        Several tasks of a handler may wait at once, and it is lent until none does. May
+        be called on any loop and thread.
+        """
+        self._on_loop(self._look, call)
+
+    def when_back(self, call: HandlerCall, tell: Callable[[], None]) -> None:
+        """Call `tell` once the call has the permit, or may go on without it.
+
+        It goes on without while others of its tasks wait. May be called on any loop and
+        thread; `tell` is called on the permit's loop.
+        """
+        if not self._on_loop(self._when_back, call, tell):
+            tell()
+
+    def granted(self) -> None:
+        self._is_asked = False
+        self.is_held = True
+        self._tell()
+
+    def _look(self, call: HandlerCall) -> None:
+        # After a call the drain task sees to it by itself.
+        if call.is_over:
+            return
+        if call.is_waiting:
+            self.lend()
+        else:
+            self._ask()
+
+    def _when_back(self, call: HandlerCall, tell: Callable[[], None]) -> None:
+        if call.is_over or not self._is_asked:
+            tell()
+        else:
+            self._listeners.append(tell)
+
+    def _on_loop(self, act: Callable[..., None], *arguments: object) -> bool:
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            act(*arguments)
+            return True
+        try:
+            self._loop.call_soon_threadsafe(act, *arguments)
+        except RuntimeError:
+            # It is closed, and its drain tasks are no more.
+            return False
+        return True
+
+    def _ask(self) -> None:
+        if not self.is_held and not self._is_asked:
+            self._is_asked = True
+            self.capacity.ask(self)
+
+    async def _acquire(self) -> None:
+        self._ask()
+        while self._is_asked:
+            answer = self._loop.create_future()
+            self._listeners.append(partial(_answer, answer))
+            await answer
+
+    def _tell(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for tell in listeners:
+            tell()
+
+
+def _answer(answer: asyncio.Future[None]) -> None:
+    if not answer.done():
+        answer.set_result(None)
+
+
+class Capacities:
+    """The shared capacities of one manager, by name."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, tuple[DrainTaskPolicy, Capacity]] = {}
+        self._warned: set[str] = set()
+
+    def of(self, shared: SharedDrainTasks) -> Capacity:
+        """Return the capacity of this name; the first policy holds."""
+        name = shared.name
+        if name not in self._shared:
+            self._warned.discard(name)
+            capacity = Capacity(shared.policy.resolve(), partial(self._forget, name))
+            self._shared[name] = (shared.policy, capacity)
+        policy, capacity = self._shared[name]
+        if policy != shared.policy and name not in self._warned:
+            self._warned.add(name)
+            logger.warning(
+                "shared drain tasks %r exist with %s, which stays (not %s)",
+                name,
+                shown(policy),
+                shown(shared.policy),
+            )
+        return capacity
+
+    def _forget(self, name: str) -> None:
+        self._shared.pop(name, None)

@@ -1,0 +1,299 @@
+"""Gives batches to handlers, and decides what becomes of those that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from weakref import ref
+
+from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.handlers.user_call import (
+    Stopwatch,
+    Unstoppable,
+    absorb_cancellation,
+    attempt,
+    finish,
+    left_behind,
+    own_error,
+)
+from batchqueue_async._engine.runtime.call_context import HandlerCall
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._wording import reason
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+class Delivery(Generic[T]):
+    """The way of a batch from being taken to being settled."""
+
+    __slots__ = (
+        "_cut_off",
+        "_is_timed",
+        "_on_error",
+        "_parts",
+        "_reported",
+        "_retry",
+        "_timeout",
+    )
+
+    def __init__(self, parts: Parts[T]) -> None:
+        self._parts = parts
+        config = parts.config
+        self._retry = config.retry
+        self._timeout = config.handler_timeout
+        # Who asks what a handler costs; nobody else has to pay for looking.
+        rebalancing = config.rebalancing
+        self._is_timed = rebalancing is not None and rebalancing.measure == "seconds"
+        self._on_error = config.on_error
+        # By identity: a metaclass may refuse to be hashed.
+        self._reported: dict[int, ref[type]] | None = None
+        # Batches whose handler was cancelled with its drain task, by identity.
+        self._cut_off: set[int] | None = None
+
+    async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
+        """Call the handler, or settle what has none; returns what it raised."""
+        registration = batch.registration
+        if registration is None:
+            self._abandon(batch)
+            return None
+        if self._retry.deadline is not None and batch.give_up_at is None:
+            now = asyncio.get_running_loop().time()
+            batch.give_up_at = now + self._retry.deadline
+        lock, slot = registration.lock, registration.slot
+        detector = self._parts.detector
+        permit = detector.permit
+        # A handler that was cancelled while it waited has come back without the permit.
+        has_lent = permit is not None and not permit.is_held
+        if has_lent or not lock.try_acquire(slot):
+            await detector.acquire(lock, slot, drain_task)
+        batch.attempts += 1
+        watch = Stopwatch() if self._is_timed else None
+        error: BaseException | None = None
+        left: asyncio.Future[Any] | None = None
+        call = HandlerCall(detector, drain_task, lock, slot)
+        try:
+            # As `attempt` does it, without the price of one coroutine more.
+            result = registration.consume(batch.items.copy())
+            if type(result) is CoroutineType and self._timeout is None:
+                await result
+            elif result is not None:
+                await finish(registration.consume, result, self._timeout)
+        except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
+            left = left_behind(raised)
+            error = self._own_error(raised, call, batch)
+        finally:
+            call.end()
+            if watch is not None:
+                batch.charge(watch.seconds())
+            if left is not None:
+                self._outlive(left, batch, registration, drain_task)
+            else:
+                lock.release(slot)
+        if error is None:
+            batch.settle("handled")
+        return error
+
+    async def fail(
+        self, batch: Batch[T], error: BaseException, drain_task: int
+    ) -> list[Batch[T]]:
+        """Decide what becomes of a batch whose handler raised.
+
+        Returns:
+            What is still to be delivered of it, at `due`: the batch itself for another
+            attempt, its halves to isolate what fails, or nothing.
+        """
+        registration = batch.registration
+        if batch.is_settled or registration is None:
+            return []
+        await absorb_cancellation()
+        try:
+            rest = self._rest_of(batch, error)
+        except Exception:  # noqa: BLE001 - no memory for its halves
+            logger.exception("%s: a failed batch could not be split", self._parts.name)
+            rest = []
+        if not rest:
+            await self._give_up(batch, registration, error, drain_task)
+        return rest
+
+    def take_cut_off(self, batch: Batch[T]) -> BaseException | None:
+        """Return the error of a batch whose handler was cancelled with its drain task.
+
+        The handler may have done its work in part, or all of it: that was an attempt.
+        None if the batch was not in its hands, or if `Retry` allows another attempt: a
+        cancellation is no error of the handler, so it counts as any `Exception` would.
+        """
+        if self._cut_off is None or id(batch) not in self._cut_off:
+            return None
+        self._cut_off.remove(id(batch))
+        retry, now = self._retry, asyncio.get_running_loop().time()
+        is_in_time = batch.give_up_at is None or now <= batch.give_up_at
+        is_worth_it = issubclass(Exception, retry.retry_on)
+        if batch.attempts < retry.attempts and is_worth_it and is_in_time:
+            return None
+        return asyncio.CancelledError("the handler was cancelled with its drain task")
+
+    def report_again(self, item_type: type) -> None:
+        """The type had a handler: when it has none again, that is news."""
+        if self._reported is not None:
+            self._reported.pop(id(item_type), None)
+
+    def _own_error(
+        self, raised: BaseException, call: object, batch: Batch[T]
+    ) -> BaseException:
+        try:
+            return own_error(raised, call)
+        except asyncio.CancelledError:
+            self._cut_off = self._cut_off or set()
+            self._cut_off.add(id(batch))
+            raise
+
+    def _rest_of(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
+        retry = self._retry
+        if isinstance(error, Unstoppable) or not isinstance(error, retry.retry_on):
+            return []
+        if batch.attempts < retry.attempts:
+            import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
+
+            wait = retry.wait_before(batch.attempts + 1, random.random())
+            batch.due = asyncio.get_running_loop().time() + wait
+            if batch.give_up_at is None or batch.due <= batch.give_up_at:
+                return [batch]
+        if retry.split and len(batch) > 1:
+            halves = list(batch.pieces((len(batch) + 1) // 2))
+            for half in halves:
+                # The whole batch has had the other attempts.
+                half.attempts = retry.attempts - 1
+            return halves
+        return []
+
+    async def _give_up(
+        self,
+        batch: Batch[T],
+        registration: Registration,
+        error: BaseException,
+        drain_task: int,
+    ) -> None:
+        count = len(batch)
+        try:
+            if self._on_error is None:
+                self._parts.repeated_failures.error(
+                    "%s: %d items failed in %s",
+                    self._parts.name,
+                    count,
+                    registration.label,
+                    title=f"{self._parts.name}: items failed in {registration.label}",
+                    error=error,
+                    items=len(batch),
+                )
+            else:
+                if (permit := self._parts.detector.permit) is not None:
+                    await permit.regain()
+                await self._tell_failed(batch, error, drain_task)
+        except asyncio.CancelledError:
+            logger.error(
+                "%s: on_error was cut off at the deadline, for %d items",
+                self._parts.name,
+                count,
+                exc_info=error,
+            )
+            raise
+        finally:
+            self._note("failed", batch.items, error)
+            batch.settle("failed")
+
+    async def _tell_failed(
+        self, batch: Batch[T], error: BaseException, drain_task: int
+    ) -> None:
+        try:
+            items = list(batch.items)
+        except MemoryError:
+            # It gets the list itself, and may change it: what is in it is noted before.
+            self._note("failed", batch.items, error)
+            items, batch.items = batch.items, []
+        with HandlerCall(self._parts.detector, drain_task, None, EXCLUSIVE):
+            await self.tell(items, error)
+
+    def _note(
+        self,
+        outcome: Literal["failed", "unhandled"],
+        items: list[T],
+        error: BaseException | None = None,
+    ) -> None:
+        """Keep what ended other than handled for the next flush; never raises."""
+        try:
+            self._parts.failures.add(outcome, items, error)
+        except Exception:  # noqa: BLE001 - the account must be right all the same
+            logger.exception(
+                "%s: the next flush will not tell all of %d items that ended as %s",
+                self._parts.name,
+                len(items),
+                outcome,
+            )
+
+    async def tell(self, items: list[T], error: BaseException) -> None:
+        """Call `on_error`; what it raises is logged, with the error that it got."""
+        if self._on_error is None:
+            return
+        raised = await attempt(self._on_error, items, error, timeout=self._timeout)
+        if raised is not None:
+            self._parts.repeated_failures.error(
+                "%s: on_error raised %s for %d items that had failed with %s",
+                self._parts.name,
+                reason(raised),
+                len(items),
+                reason(error),
+                title=f"{self._parts.name}: on_error raised for items that had failed",
+                error=raised,
+                items=len(items),
+            )
+
+    def _abandon(self, batch: Batch[T]) -> None:
+        for item_type in {id(each): each for each in map(type, batch.items)}.values():
+            if self._is_news(item_type):
+                logger.error(
+                    "%s: no handler for items of type %s; they count as unhandled",
+                    self._parts.name,
+                    item_type.__qualname__,
+                )
+        self._note("unhandled", batch.items)
+        batch.settle("unhandled")
+
+    def _is_news(self, item_type: type) -> bool:
+        """Whether it has not been reported yet; from now on it has."""
+        if self._reported is None:
+            self._reported = {}
+        key, reported = id(item_type), self._reported
+        known = reported.get(key)
+        if known is not None and known() is item_type:
+            return False
+        # Forgotten with the type: another one may get its identity.
+        reported[key] = ref(item_type, lambda _: reported.pop(key, None))
+        return True
+
+    def _outlive(
+        self,
+        call: asyncio.Future[Any],
+        batch: Batch[T],
+        registration: Registration,
+        drain_task: int,
+    ) -> None:
+        """Block the partitions of a handler that cannot be stopped, until it ends."""
+        batch.pause_partitions()
+        logger.error(
+            "%s: %s cannot be stopped; its partitions are blocked until it ends",
+            self._parts.name,
+            registration.label,
+        )
+
+        def ended() -> None:
+            batch.resume_partitions()
+            self._parts.tasks.wake()
+
+        stuck = Stuck(registration.slot, batch, drain_task)
+        registration.lock.release_after(stuck, call, ended)

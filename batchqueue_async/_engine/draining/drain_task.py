@@ -1,0 +1,325 @@
+"""One drain task: take what its partitions hold, deliver it, nap.
+
+Invariant: a cycle is everything between two naps' ends and starts; handlers and hooks
+are called inside of one only, so a handoff waits for the end of the old owner's cycle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from batchqueue_async._engine.draining.in_flight import InFlight
+from batchqueue_async._engine.draining.schedule import (
+    DrainSettings,
+    Gathering,
+    Nap,
+    Schedule,
+)
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.runtime.cancellation import (
+    is_cancelled_for_good,
+    uncancel,
+)
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+# How long it waits before it tries again what failed for want of memory.
+_RECOVERY = 1.0
+
+
+class Phase(Enum):
+    """Where a drain task is in its life; it only goes on, never back."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class DrainTask(Generic[T]):
+    """Empties the partitions that it owns; `run` is the task's body."""
+
+    __slots__ = (
+        "_clock",
+        "_cycle_ends",
+        "_gathering",
+        "_hooks",
+        "_loop",
+        "_max_batch",
+        "_parts",
+        "_permit",
+        "_phase",
+        "_schedule",
+        "_turn",
+        "busy",
+        "cycles",
+        "in_flight",
+        "index",
+        "is_in_cycle",
+        "is_paused",
+        "nap",
+    )
+
+    def __init__(self, index: int, parts: Parts[T], settings: DrainSettings) -> None:
+        self.index = index
+        self.cycles = 0
+        self.busy = 0.0
+        self.is_in_cycle = False
+        self._phase = Phase.RUNNING
+        # Whether it is to end now, and may be run again later.
+        self.is_paused = False
+        self._parts = parts
+        self._hooks = parts.hooks
+        self._max_batch = settings.max_batch
+        self._schedule = Schedule(parts, index, settings)
+        # Held during a cycle, where queues share drain tasks.
+        self._permit = parts.detector.permit
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock_of(self._loop)
+        self._turn = LoopTurn.of(self._loop)
+        self.in_flight = InFlight(parts, index, self._turn)
+        self._gathering = Gathering(settings.idle.shortest)
+        self.nap = Nap(self._loop, self._schedule, self._gathering)
+        self._cycle_ends: list[asyncio.Future[None]] | None = None
+
+    async def run(self) -> None:
+        """Drain until the queue closes and nothing of it is left here.
+
+        May be run again where it was cancelled: what was taken is still known.
+        """
+        pause = 0.0
+        task = asyncio.current_task()
+        assert task is not None
+        self.in_flight.task = task
+        self._turn.join()
+        self.in_flight.was_cut_short = bool(self.in_flight.open)
+        try:
+            while not (self._phase is Phase.FINISHED or self.is_paused):
+                try:
+                    # An eager task gets here before those who start it know of it:
+                    # handlers that produce, or shut the queue down, come after.
+                    await asyncio.sleep(pause)
+                    await self._drain()
+                except asyncio.CancelledError:
+                    if self.in_flight.is_stopped or is_cancelled_for_good():
+                        raise
+                    # What was taken is still known, so draining just goes on.
+                    uncancel()
+                    pause = 0.0
+                except Exception:  # noqa: BLE001 - nor was there memory for each step
+                    self._log_going_on()
+                    pause = _RECOVERY
+        finally:
+            self._turn.leave()
+
+    async def _drain(self) -> None:
+        empty_cycles = 0
+        now = self._clock()
+        waiting: list[Partition[T]] | None = None
+        while True:
+            if self._permit is not None:
+                await self._permit.acquire()
+                waiting = None
+            started = now = max(now, self._clock())
+            if waiting is None:
+                waiting = self._look()
+            self.is_in_cycle = True
+            try:
+                found, items = await self._cycle(waiting, now)
+            finally:
+                # Cut short, it goes on in the next one, before any handoff.
+                if not self.in_flight.open:
+                    self._end_cycle()
+                if self._permit is not None:
+                    self._permit.lend()
+            if self._is_over():
+                return
+            if found:
+                empty_cycles = 0
+                self._gathering.delivered(items, started)
+                waiting = await self._after(items)
+                # Hooks are called in a cycle that finds nothing.
+                have_hooks = self._parts.handlers.have_hooks
+                if waiting or have_hooks or self._phase is Phase.DRAINING:
+                    if (until := self._gather_until(waiting, started)) is not None:
+                        now = await self.nap.sleep(until)
+                        waiting = None
+                    continue
+            else:
+                waiting = self._look()
+            until = self._schedule.nap_until(
+                waiting, self.in_flight.retries.dues(), empty_cycles, self._clock()
+            )
+            now = await self.nap.sleep(until)
+            waiting = None
+            empty_cycles += not found
+
+    def _log_going_on(self) -> None:
+        task = asyncio.current_task()
+        logger.exception("%s goes on", task.get_name() if task else self.index)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on for as long as its queue does."""
+        return self._phase is Phase.RUNNING
+
+    @property
+    def has_work_left(self) -> bool:
+        """Whether `run` is to be run again, where its task has ended."""
+        if self._phase is Phase.FINISHED:
+            return False
+        return self.is_paused or self._phase is not Phase.STOPPED
+
+    def drain(self) -> None:
+        """End when nothing is left: the queue closes."""
+        if self._phase is Phase.RUNNING:
+            self._phase = Phase.DRAINING
+
+    def stop(self) -> None:
+        """Deliver nothing more: the deadline has come, and all that is left returns."""
+        self.is_paused = False
+        self.in_flight.is_stopped = True
+        if self._phase is not Phase.FINISHED:
+            self._phase = Phase.STOPPED
+
+    def pause(self) -> None:
+        """End after the handler call that runs: all tasks of the loop are cancelled.
+
+        A handler that swallows its cancellation would keep the loop from ending.
+        """
+        if not self.in_flight.is_stopped:
+            self.is_paused = self.in_flight.is_stopped = True
+
+    def resume(self) -> None:
+        """Undo `pause`: the loop lives on, or the queue is shut down first."""
+        if self.is_paused:
+            self.is_paused = self.in_flight.is_stopped = False
+
+    def cycle_end(self) -> asyncio.Future[None]:
+        """Return a future that is done when the cycle that runs now has ended."""
+        end: asyncio.Future[None] = self._loop.create_future()
+        if self.is_in_cycle:
+            self._cycle_ends = [*(self._cycle_ends or ()), end]
+        else:
+            end.set_result(None)
+        return end
+
+    async def _cycle(self, waiting: list[Partition[T]], now: float) -> tuple[bool, int]:
+        """Do one round; returns whether anything was delivered, and items taken."""
+        called: set[Registration | None] | None = None
+        handlers, in_flight = self._parts.handlers, self.in_flight
+        if handlers.have_hooks:
+            called = set()
+        found, items = False, 0
+        for due in self._due(waiting, now):
+            items += in_flight.take(due, self._max_batch, now)
+            if in_flight.open:
+                found = True
+                if called is not None:
+                    called.update(in_flight.registrations())
+                await in_flight.deliver()
+            if in_flight.is_stopped:
+                break
+        self.cycles += found
+        if in_flight.is_stopped:
+            return found, items
+        if self._parts.repeated_failures.owed_at <= now:
+            self._parts.repeated_failures.tell(now)
+        if handlers.has_retired and (retired := handlers.take_retired()):
+            await self._close(retired)
+        if called is not None:
+            await self._call_on_idle(called, now, found=found)
+        self.busy += max(0.0, self._clock() - now)
+        return found, items
+
+    async def _call_on_idle(
+        self, called: set[Registration | None], now: float, *, found: bool
+    ) -> None:
+        """Tell the handlers that got nothing, and for which nothing lingers."""
+        handlers = self._schedule.handlers_with_hooks()
+        if not handlers or not self.is_running or (not found and self._is_waited_for()):
+            return
+        idle = [
+            each
+            for each in handlers
+            if each not in called and not self._hooks.lingers_for(each)
+        ]
+        await self._hooks.idle(idle, max(now, self._clock()), self.index)
+
+    async def _close(self, retired: list[Registration]) -> None:
+        handlers = self._parts.handlers
+        try:
+            for registration in retired:
+                await self._hooks.close(registration, self.index, handlers.is_in_use)
+        finally:
+            # Cut short, it is still owed to those who have not got it.
+            handlers.put_back(retired)
+
+    def _due(
+        self, waiting: list[Partition[T]], now: float
+    ) -> Iterable[list[Partition[T]]]:
+        """Return the partitions to take from, those together that are taken at once."""
+        return ([],) if self.in_flight.open else self._schedule.due(waiting, now)
+
+    def _is_waited_for(self) -> bool:
+        return bool(self.in_flight.retries) or bool(self._schedule.waiting())
+
+    async def _after(self, items: int) -> list[Partition[T]]:
+        """Give the loop its turn after a cycle; returns what waits by then.
+
+        Producers that were waiting for room use it. A lone item's cycle ends in a nap,
+        which is a turn, too.
+        """
+        if items <= 1:
+            waiting = self._look()
+            if not waiting:
+                return waiting
+        self._turn.yields()
+        await asyncio.sleep(0)
+        self._turn.resumes()
+        return self._look()
+
+    def _look(self) -> list[Partition[T]]:
+        """Return what waits; what comes after this look is news, and ends the nap."""
+        self.nap.has_news = False
+        return self._schedule.waiting()
+
+    def _gather_until(
+        self, waiting: list[Partition[T]], started: float
+    ) -> float | None:
+        """Return until when to let more gather, where that makes batches."""
+        if not waiting or not self._gathering.pays:
+            return None
+        now = self._clock()
+        until = self._schedule.gather_until(waiting, started, now)
+        return None if until <= now else until
+
+    def _is_over(self) -> bool:
+        """Whether `run` is to end: for good, unless it is paused."""
+        if not self.in_flight.is_stopped:
+            if self._phase is Phase.RUNNING or self.in_flight.retries:
+                return False
+            if self._schedule.has_items():
+                return False
+        if not self.is_paused:
+            self._phase = Phase.FINISHED
+        return True
+
+    def _end_cycle(self) -> None:
+        self.is_in_cycle = False
+        if self._cycle_ends is None:
+            return
+        ends, self._cycle_ends = self._cycle_ends, None
+        for end in ends:
+            if not end.done():
+                end.set_result(None)

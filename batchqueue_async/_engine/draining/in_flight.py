@@ -1,0 +1,234 @@
+"""What one drain task has taken and not settled: to be delivered now, or later.
+
+Invariant: what was taken is here until it is settled, so nothing is lost when the drain
+task is cancelled, and a restarted one goes on with it.
+
+Invariant (promises B1 and B3): no batch is delivered while one that was taken before
+it, for the same handler and from one of the same partitions, is in the retry queue or
+has a handler at work that cannot be stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from batchqueue_async._engine.draining.batch import Batch, Grouping
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.handlers.user_call import absorb_cancellation
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.runtime.loop_turn import LoopTurn
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+# What waits in more partitions than these does not stay in the processor's caches.
+MANY = 64
+
+
+class InFlight(Generic[T]):
+    """Takes from partitions, and delivers what it took, oldest first."""
+
+    __slots__ = (
+        "_delivery",
+        "_drain_task",
+        "_grouping",
+        "_turn",
+        "is_stopped",
+        "open",
+        "retries",
+        "task",
+        "was_cut_short",
+    )
+
+    task: asyncio.Task[Any]
+    """In which it is delivered now: the drain task's, which may be run again."""
+
+    def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
+        self._delivery = parts.delivery
+        self._grouping = Grouping(parts.handlers, parts.placement.has_one_type)
+        self._drain_task = drain_task
+        self._turn = turn
+        # To be delivered now: in a cycle, or if one was cut short. What that took comes
+        # before anything else. The next one last: a stack takes a tenth of a deque's
+        # memory.
+        self.open: list[Batch[T]] = []
+        self.retries: RetryQueue[T] = RetryQueue(drain_task)
+        # At the deadline nothing more is delivered: all that is left returns.
+        self.is_stopped = False
+        # Whether a delivery was cancelled for good since, and nobody has looked at the
+        # batch that was in its hands.
+        self.was_cut_short = False
+
+    def registrations(self) -> list[Registration | None]:
+        """Return whose batches are to be delivered now."""
+        return [batch.registration for batch in self.open]
+
+    def unsettled(self) -> Iterator[Batch[T]]:
+        """Return what was taken and has not ended, oldest first."""
+        yield from (batch for batch in reversed(self.open) if not batch.is_settled)
+        yield from (batch for batch in self.retries if not batch.is_settled)
+
+    def take(
+        self,
+        partitions: list[Partition[T]],
+        most: int | None,
+        now: float,
+    ) -> int:
+        """Take what is due: batches to retry first, then from each of the partitions.
+
+        Returns:
+            How many items came out of the partitions.
+        """
+        count, grouping = 0, self._grouping
+        collected: list[Batch[T]] = []
+        if self.retries.batches and not self.open:
+            collected = self.retries.take_due(now)
+        is_far = len(partitions) > MANY
+        try:
+            for partition in partitions:
+                items = partition.take(most)
+                count += len(items)
+                if is_far:
+                    _fetch(items)
+                grouping.add(partition, items)
+        finally:
+            # Without the memory for the rest, what was taken is known all the same.
+            collected.extend(grouping.batches(most))
+            # Whatever a cancellation left there comes first.
+            self.open[:0] = reversed(collected)
+            for partition in partitions:
+                # Items may have been displaced on a thread, which must not tell.
+                if partition.accounts.watchers is not None:
+                    partition.accounts.tell_watchers()
+        return count
+
+    async def deliver(self) -> None:
+        """Have all that was taken handled, or deferred, or failed for good."""
+        settled: list[Batch[T]] = []
+        try:
+            if self.was_cut_short:
+                self.was_cut_short = False
+                await self._resume(settled)
+            await self._deliver_open(settled)
+        finally:
+            # Not before its halves are through: a handoff would let items overtake.
+            for batch in settled:
+                batch.is_deferred = False
+                batch.resume_partitions()
+            settled.clear()
+
+    async def _resume(self, settled: list[Batch[T]]) -> None:
+        """Decide on the batch whose delivery was cancelled with the drain task."""
+        batch = self.open[-1]
+        if batch.is_settled:
+            # In its `on_error`, or in the moment after its handler had returned.
+            self.open.pop()
+            if batch.is_deferred:
+                settled.append(batch)
+        elif error := self._delivery.take_cut_off(batch):
+            await self._fail(batch, error, settled)
+
+    @coroutine
+    def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
+        while self.open:
+            if self._turn.is_over() and not self.is_stopped:
+                yield from self._turn.next()
+            if self.is_stopped:
+                break
+            batch = self.open[-1]
+            registration = batch.registration
+            is_stuck = registration is not None and registration.lock.stuck
+            if (is_stuck or self.retries.batches) and self.retries.must_wait(batch):
+                self.retries.add(self.open.pop())
+                del batch
+                continue
+            error = yield from self._delivery.deliver(batch, self._drain_task)
+            if error is not None:
+                yield from self._fail(batch, error, settled)
+            else:
+                self.open.pop()
+                if batch.is_deferred:
+                    settled.append(batch)
+            # An error that is kept may keep this frame, as that of its callers.
+            del batch, error
+            if self.task.cancelling():
+                # By a handler, of the task it ran in.
+                yield from absorb_cancellation()
+
+    async def _fail(
+        self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
+    ) -> None:
+        rest = await self._delivery.fail(batch, error, self._drain_task)
+        self.open.pop()
+        if rest and rest[0] is batch:
+            self.retries.add(batch)
+            return
+        self.open.extend(reversed(rest))
+        if batch.is_deferred:
+            settled.append(batch)
+
+
+def _fetch(items: Sequence[object]) -> None:
+    # They came long ago, among the others'. A copy fetches them into the processor's
+    # caches all at once; sorting would wait for one by one.
+    with contextlib.suppress(MemoryError):
+        list(items)
+
+
+class RetryQueue(Generic[T]):
+    """Batches that wait for a next attempt, or behind one that does.
+
+    In the order in which they came; their partitions are paused meanwhile.
+    """
+
+    __slots__ = ("_drain_task", "batches")
+
+    def __init__(self, drain_task: int) -> None:
+        self._drain_task = drain_task
+        self.batches: list[Batch[T]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.batches)
+
+    def __iter__(self) -> Iterator[Batch[T]]:
+        return iter(self.batches)
+
+    def add(self, batch: Batch[T]) -> None:
+        if not batch.is_deferred:
+            batch.is_deferred = True
+            batch.pause_partitions()
+        self.batches.append(batch)
+
+    def must_wait(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; its `due` is when to look again."""
+        ahead = [each.due for each in self.batches if batch.follows(each)]
+        batch.due = max(ahead, default=batch.due)
+        return bool(ahead) or batch.is_kept_out(self._drain_task)
+
+    def take_due(self, now: float) -> list[Batch[T]]:
+        """Take out what may be delivered now; its partitions stay paused."""
+        staying: list[Batch[T]] = []
+        due: list[Batch[T]] = []
+        for batch in self.batches:
+            stays = batch.due > now or batch.is_kept_out(self._drain_task)
+            stays = stays or any(map(batch.follows, staying))
+            (staying if stays else due).append(batch)
+        self.batches = staying
+        return due
+
+    def dues(self) -> list[float]:
+        """Return when to look again; who is kept out is told, and needs no time."""
+        dues: list[float] = []
+        kept_out: list[Batch[T]] = []
+        for batch in self.batches:
+            if batch.is_kept_out(self._drain_task) or any(map(batch.follows, kept_out)):
+                kept_out.append(batch)
+            else:
+                dues.append(batch.due)
+        return dues

@@ -1,0 +1,417 @@
+"""When one drain task takes what, and how long it may sleep in between.
+
+There is no timer per item: at most one per sleeping drain task, and none at all when
+nothing is expected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
+from batchqueue_async._policies.backoff import IdleBackoff
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.selectors import by_type
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DrainSettings:
+    """How a drain task batches and naps."""
+
+    idle: IdleBackoff
+    linger: float
+    max_batch: int | None
+    # One batch for all partitions: when one is due, all are.
+    is_one_batch: bool
+    # A handler's items may be in any partition: all must be taken before it is called.
+    is_mixed: bool
+
+    @classmethod
+    def of(cls, config: BatchQueueConfig[Any]) -> Self:
+        """Return what a queue's config says."""
+        has_consumer = config.consumer is not None
+        return cls(
+            idle=config.idle,
+            linger=config.linger,
+            max_batch=config.max_batch,
+            is_one_batch=has_consumer,
+            is_mixed=has_consumer or config.selector is not by_type,
+        )
+
+
+# Partitions that a cycle takes from together. With thousands of them, what is taken
+# long before its handler is called has left the processor's caches by then.
+PARTITIONS_AT_ONCE = 128
+
+# Loops wait in whole milliseconds, rounded up: that is what epoll counts in. Who is
+# to gather items for less than half of one would do it for twice as long and more.
+TICK = 0.001
+
+
+class Schedule(Generic[T]):
+    """Looks at the partitions of one drain task, and decides by the clock."""
+
+    __slots__ = (
+        "_drain_task",
+        "_hooked",
+        "_hooked_version",
+        "_owned",
+        "_parts",
+        "_seen",
+        "_settings",
+    )
+
+    def __init__(
+        self, parts: Parts[T], drain_task: int, settings: DrainSettings
+    ) -> None:
+        self._parts = parts
+        self._drain_task = drain_task
+        self._settings = settings
+        # Its partitions, as of a version of the ownership.
+        self._owned: list[Partition[T]] = []
+        self._seen = -1
+        # The handlers whose hooks it calls, as of two versions.
+        self._hooked: list[Registration] = []
+        self._hooked_version = (-1, -1)
+
+    def handlers_with_hooks(self) -> list[Registration]:
+        """Return the handlers with `on_idle` or `on_flush` that it is to call."""
+        handlers, ownership = self._parts.handlers, self._parts.ownership
+        if not handlers.have_hooks:
+            return []
+        version = (handlers.version, ownership.version)
+        if version != self._hooked_version:
+            self._hooked_version = version
+            self._hooked = [
+                each
+                for each in handlers
+                if each.has_hooks and self._parts.hooks.calls(self._drain_task, each)
+            ]
+        return self._hooked
+
+    def has_items(self) -> bool:
+        """Whether anything waits in its partitions, be it held back or not."""
+        return any(partition.items for partition in self._look())
+
+    def _look(self) -> list[Partition[T]]:
+        ownership = self._parts.ownership
+        if ownership.version != self._seen:
+            self._seen = ownership.version
+            partitions = self._parts.partitions
+            owned = ownership.owned_by(self._drain_task)
+            self._owned = [partitions[index] for index in owned]
+        return self._owned
+
+    def due(
+        self, waiting: list[Partition[T]], now: float
+    ) -> Iterable[list[Partition[T]]]:
+        """Return the waiting partitions that this cycle takes from, part by part."""
+        due = waiting
+        if self._settings.linger:
+            due = [each for each in waiting if self._due_at(each, now) <= now]
+            if due and self._settings.is_one_batch:
+                due = waiting
+        if self._settings.is_mixed or len(due) <= PARTITIONS_AT_ONCE:
+            return (due,)
+        return self._in_parts(due)
+
+    def _in_parts(self, due: list[Partition[T]]) -> Iterator[list[Partition[T]]]:
+        owner_of, own = self._parts.ownership.owner_of, self._drain_task
+        for start in range(0, len(due), PARTITIONS_AT_ONCE):
+            # Handlers were called since it was looked at.
+            yield [
+                partition
+                for partition in due[start : start + PARTITIONS_AT_ONCE]
+                if partition.items
+                and partition.pausing is None
+                and owner_of(partition.index) == own
+            ]
+
+    def waiting(self) -> list[Partition[T]]:
+        """Return the partitions from which something might be taken."""
+        return [each for each in self._look() if each.items and each.pausing is None]
+
+    def arrival_ends_nap(
+        self, partition: Partition[T], since: float, now: float
+    ) -> float:
+        """Return when a nap has to end for what just came to the partition.
+
+        Args:
+            partition: Where it came.
+            since: When items began to gather.
+            now: The loop's time.
+        """
+        if self._settings.linger:
+            return self._due_at(partition, now)
+        return self._gathered_at(since, now)
+
+    def arrivals_end_nap(self, since: float, now: float) -> float:
+        """Return the same for what comes now to partitions that are empty."""
+        if self._settings.linger:
+            return now + self._settings.linger
+        return self._gathered_at(since, now)
+
+    def gather_until(
+        self, waiting: list[Partition[T]], started: float, now: float
+    ) -> float:
+        """Return when the next cycle may start after one that delivered.
+
+        Items gather for at most the shortest nap since the last cycle's start, unless
+        something is due: nothing waits longer for it, since it came after that start.
+        Without this, fast producers on threads would get tiny batches.
+        """
+        if self._settings.linger or any(each.is_due() for each in waiting):
+            return now
+        return self._gathered_at(started, now)
+
+    def _gathered_at(self, since: float, now: float) -> float:
+        """Return when items have gathered for long enough: one shortest nap."""
+        shortest = self._settings.idle.shortest
+        until = since + shortest
+        return now if until - now < min(TICK, shortest) / 2 else until
+
+    def nap_until(
+        self,
+        waiting: list[Partition[T]],
+        parked: Iterable[float],
+        empty_cycles: int,
+        now: float,
+    ) -> float | None:
+        """Return when a nap ends by itself; None where only an arrival ends it.
+
+        Args:
+            waiting: Partitions from which something might be taken.
+            parked: When parked batches are due.
+            empty_cycles: How many cycles found nothing since the last one that did.
+            now: The loop's time.
+        """
+        ends = [*parked]
+        if waiting:
+            ends.extend([self._due_at(each, now) for each in waiting])
+        handlers = self.handlers_with_hooks()
+        if handlers and any(each.on_idle for each in handlers):
+            ends.append(now + self._settings.idle.delay(empty_cycles))
+        return min(ends) if ends else None
+
+    def _due_at(self, partition: Partition[T], now: float) -> float:
+        if partition.is_due() or not self._settings.linger:
+            return now
+        return partition.oldest(now) + self._settings.linger
+
+
+class Nap:
+    """A drain task's sleep between two cycles, which an arrival may cut short."""
+
+    __slots__ = (
+        "_clock",
+        "_gathering",
+        "_is_called",
+        "_loop",
+        "_schedule",
+        "_sleeper",
+        "_slept_until",
+        "_started",
+        "_timer",
+        "_turn",
+        "_until",
+        "has_news",
+        "listens",
+        "revive",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        schedule: Schedule[Any],
+        gathering: Gathering,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock_of(loop)
+        self._schedule = schedule
+        self._gathering = gathering
+        self._turn = LoopTurn.of(loop)
+        self._sleeper: Sleeper | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._started = 0.0
+        self._until: float | None = None
+        self._slept_until = 0.0
+        self._is_called = False
+        # Whether anything came since whoever is to nap looked around. It may be too
+        # late to be seen: a `__del__` or a signal handler puts in also between the look
+        # and the nap.
+        self.has_news = False
+        # Whether arrivals have to call `notify`: it naps, or has to be revived.
+        self.listens = False
+        # Set where the drain task was cancelled: whoever needs it has it run again.
+        self.revive: Callable[[], None] | None = None
+
+    def notify(self, partition: Partition[Any], coming: int) -> None:
+        """Items, or a waiting producer, came or come to one of its partitions.
+
+        Args:
+            partition: Where.
+            coming: How many items will be there in a moment, and are not yet.
+        """
+        if self._sleeper is None:
+            self._note_news()
+        elif partition.is_due(coming):
+            self.wake()
+        elif partition.items:
+            now = self._clock()
+            since = self._gathering_since()
+            self.end_by(self._schedule.arrival_ends_nap(partition, since, now))
+        else:
+            self._end_for_arrivals()
+
+    def expect(self, *, is_due: bool) -> None:
+        """Items come now to some of its partitions, which were empty or are due."""
+        if self._sleeper is None:
+            self._note_news()
+        elif is_due:
+            self.wake()
+        else:
+            self._end_for_arrivals()
+
+    def be_revived(self, revive: Callable[[], None] | None) -> None:
+        """Have this called by the next one who needs it; None for nobody."""
+        self.revive = revive
+        self.listens = revive is not None or self._sleeper is not None
+
+    def _note_news(self) -> None:
+        self.has_news = True
+        if self.revive is not None:
+            self.revive()
+
+    def _end_for_arrivals(self) -> None:
+        since = self._gathering_since()
+        self.end_by(self._schedule.arrivals_end_nap(since, self._clock()))
+
+    def _gathering_since(self) -> float:
+        # Of a nap its first part is kept, where that makes batches.
+        return self._started if self._gathering.pays else -math.inf
+
+    async def sleep(self, until: float | None) -> float:
+        """Sleep; without `until` only `wake` or `end_by` end it.
+
+        Returns:
+            The time it is for the sleeper: never before a moment that it slept for,
+            although the loop may fire a timer a clock tick early.
+        """
+        self._started = self._clock()
+        if self._is_called:
+            self._is_called = False
+            return self._started
+        self._until = None
+        self._slept_until = 0.0
+        sleeper = self._sleeper = Sleeper(self._loop)
+        self.listens = True
+        try:
+            if until is not None:
+                self.end_by(until)
+            if self.has_news:
+                self.wake()
+            if not sleeper.is_called:
+                await sleeper
+        finally:
+            self.listens = False
+            self._sleeper = None
+            self._cancel_timer()
+            self._turn.resumes()
+        return max(self._clock(), self._slept_until)
+
+    def end_by(self, when: float) -> None:
+        """Let the nap end at `when`, or earlier if that was agreed already."""
+        if self._until is not None and self._until <= when:
+            return
+        if when <= self._clock():
+            self.wake()
+        else:
+            timer = self._loop.call_at(when, self._timer_fired, when)
+            self._cancel_timer()
+            self._timer = timer
+        # Last: what was raised before has agreed on nothing, and the next one asks
+        # again.
+        self._until = when
+
+    def wake(self) -> None:
+        """End the nap now, or else the next one before it begins."""
+        if self._sleeper is None:
+            self._is_called = True
+        elif not self._sleeper.is_called:
+            # Before the sleeper gets to run: a turn begins before all that is in it.
+            self._turn.yields()
+            self._sleeper.wake()
+
+    def _timer_fired(self, when: float) -> None:
+        self._timer = None
+        self._slept_until = when
+        self.wake()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+# Lone items in quick succession after which gathering is tried, and how rare a try may
+# become where it is in vain.
+_FIRST_TRY = 16
+_RAREST_TRY = 4096
+
+
+class Gathering:
+    """Learns from what cycles delivered whether to let items gather before the next.
+
+    Fast producers on threads would get tiny batches if each of their items were taken
+    at once. But a lone item waits in vain: whoever sent it may wait for its being
+    handled before he sends another.
+
+    It pays after a cycle that delivered several items. After lone items it is tried
+    where they follow each other more quickly than a shortest nap; each try in vain
+    makes the next one rarer, so that a request and its answer are not held up.
+    """
+
+    __slots__ = (
+        "_is_tried",
+        "_last_started",
+        "_lone",
+        "_next_try",
+        "_shortest",
+        "pays",
+    )
+
+    def __init__(self, shortest: float) -> None:
+        self._shortest = shortest
+        self._last_started = 0.0
+        self._lone = 0
+        self._next_try = _FIRST_TRY
+        self._is_tried = False
+        self.pays = False
+
+    def delivered(self, items: int, started: float) -> None:
+        """Note what a cycle delivered that started at this time of the loop."""
+        is_quick = started - self._last_started < self._shortest
+        self._last_started = started
+        if items > 1:
+            self.pays = True
+            self._is_tried = False
+            self._lone = 0
+            self._next_try = _FIRST_TRY
+            return
+        if self._is_tried:
+            self._next_try = min(2 * self._next_try, _RAREST_TRY)
+        self._lone = self._lone + 1 if is_quick else 0
+        self.pays = self._is_tried = self._lone >= self._next_try
+        if self.pays:
+            self._lone = 0

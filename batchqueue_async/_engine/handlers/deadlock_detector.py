@@ -1,0 +1,329 @@
+"""What the handlers of one queue wait for: room, a flush, the end of queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, HandlerLock
+from batchqueue_async._engine.handlers.wait_for_graph import (
+    DrainTaskNode,
+    Node,
+    OnFlushNode,
+    Wait,
+    end_of,
+    excludes_any,
+    find,
+    refuse_cycles,
+)
+from batchqueue_async._engine.partitions.accounts import Watcher
+from batchqueue_async._engine.partitions.ownership import Ownership
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.runtime.call_context import (
+    HandlerCall,
+    current_call,
+    handler_call,
+)
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.capacity import Permit
+
+_PlaceInLine: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
+
+
+class DeadlockDetector:
+    """What one queue's handlers wait for, and what its drain tasks wait for."""
+
+    # Nearly all queues have no handlers that wait, so the dicts come with the first.
+    __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "waits")
+
+    def __init__(self, name: str, ownership: Ownership) -> None:
+        self.name = name
+        self.ownership = ownership
+        # What its drain task needs for a cycle, where queues share drain tasks: each of
+        # them has only one.
+        self.permit: Permit | None = None
+        # The waits of calls of its handlers, for this queue or for others. There from
+        # the start, since threads note theirs without a lock.
+        self.waits: dict[Wait, None] = {}
+        self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
+        self._at_lock: (
+            dict[int | None, tuple[HandlerLock, asyncio.Future[None]]] | None
+        ) = None
+
+    @property
+    def rooms(self) -> dict[tuple[HandlerCall, Partition[Any]], RoomWait]:
+        """Of those that wait for room in the same partition, one that has looked."""
+        if self._rooms is None:
+            self._rooms = {}
+        return self._rooms
+
+    @property
+    def at_lock(self) -> dict[int | None, _PlaceInLine]:
+        """Drain tasks that wait to enter a handler, and their place in its line."""
+        if self._at_lock is None:
+            self._at_lock = {}
+        return self._at_lock
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a handler of this queue calls."""
+        return handler_call(self) is not None
+
+    def room(self, partition: Partition[Any], waiter: Producer) -> RoomWait | None:
+        """Return the caller's wait for room in this queue, if a handler calls."""
+        call = current_call()
+        return None if call is None else RoomWait(call, self, partition, waiter)
+
+    def flush(self, watcher: Watcher) -> FlushWait | None:
+        """Return the caller's wait for a flush of this queue, if a handler calls."""
+        call = current_call()
+        return None if call is None else FlushWait(call, self, watcher)
+
+    def end(self, has_ended: Callable[[], bool]) -> EndWait | None:
+        """Return the caller's wait for the end of this queue, if a handler calls."""
+        call = current_call()
+        return None if call is None else EndWait(call, self, has_ended)
+
+    def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
+        """Whether the drain task waits for a call of this queue's that is to wait."""
+        if call.detector is not self or drain_task is None:
+            return False
+        if call.drain_task == drain_task:
+            return True
+        node = DrainTaskNode(self, drain_task)
+        return find((node,), lambda each: each.call is call) is not None
+
+    def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:
+        """Whether nobody waits for the partition for whom the drain task waits."""
+        node = DrainTaskNode(self, drain_task)
+        return find((node,), lambda each: each.needs(partition)) is None
+
+    async def acquire(
+        self, lock: HandlerLock, slot: Hashable, drain_task: int | None = None
+    ) -> None:
+        """Enter a handler, once those who are before have left it.
+
+        The drain task lends its permit meanwhile. Inside it has it, also if it did
+        not have it before.
+        """
+        permit = None if drain_task is None else self.permit
+        if not lock.try_acquire(slot):
+            answer = lock.request(slot)
+            self.at_lock[drain_task] = lock, answer
+            try:
+                refuse_cycles(DrainTaskNode(self, drain_task))
+                if permit is not None:
+                    permit.lend()
+                await lock.granted(slot, answer)
+            finally:
+                del self.at_lock[drain_task]
+        if permit is not None:
+            try:
+                await permit.regain()
+            except BaseException:
+                lock.release(slot)
+                raise
+
+    def waits_of(self, is_one: Callable[[HandlerCall], bool]) -> list[Wait]:
+        """Return the waits of the calls that are asked for and are not over."""
+        return [
+            wait
+            for wait in list(self.waits)
+            if not wait.call.is_over and is_one(wait.call)
+        ]
+
+    def waits_inside(
+        self, lock: HandlerLock, answer: asyncio.Future[None]
+    ) -> Iterable[Wait]:
+        """Return the waits of calls that keep one in the line out of the handler.
+
+        Whoever has been let in is alone: then it is his own.
+        """
+        slots = lock.slots_ahead_of(answer) or (EXCLUSIVE,)
+        return self.waits_of(
+            lambda call: call.lock is lock and excludes_any(slots, call.slot)
+        )
+
+
+class RoomWait(Wait):
+    """A producer in a handler waits for room in a partition."""
+
+    __slots__ = ("_detector", "_partition", "_waiter")
+
+    def __init__(
+        self,
+        call: HandlerCall,
+        detector: DeadlockDetector,
+        partition: Partition[Any],
+        waiter: Producer,
+    ) -> None:
+        super().__init__(call)
+        self._detector = detector
+        self._partition = partition
+        self._waiter = waiter
+
+    def targets(self) -> Collection[Node]:
+        if not self.needs(self._partition):
+            return ()
+        return (DrainTaskNode(self._detector, self._owner),)
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        # One that has been served and has only not run since blocks nobody: a chain of
+        # queues goes on then.
+        return (
+            partition is self._partition
+            and self._waiter.wants > self._waiter.granted
+            and not partition.is_closed
+            and self.refusal is None
+        )
+
+    def end(self) -> None:
+        key = self.call, self._partition
+        if self.call.detector.rooms.get(key) is self:
+            self.call.detector.rooms.pop(key, None)
+        super().end()
+
+    def _closes_cycle(self) -> bool:
+        if self.call.detector is self._detector and self.call.drain_task == self._owner:
+            # `on_flush`, too: the owner will stand at its lock with the next batch.
+            return bool(self.targets())
+        key = self.call, self._partition
+        known = self.call.detector.rooms.get(key)
+        # Having looked once is enough: whatever closes a cycle later looks by itself.
+        if known is not None and known.needs(self._partition):
+            # Of thousands of tasks of one handler that wait here only one has to look.
+            return False
+        self.call.detector.rooms[key] = self
+        return super()._closes_cycle()
+
+    @property
+    def _owner(self) -> int:
+        return self._detector.ownership.last_owner(self._partition.index)
+
+    def _describe(self) -> str:
+        return (
+            f"nobody makes room in partition {self._partition.index} of "
+            f"{self._detector.name!r}"
+        )
+
+    def _wake(self) -> None:
+        self._waiter.wake()
+
+
+class Producer(Protocol):
+    """What a `RoomWait` asks of a waiter in line."""
+
+    wants: int
+    granted: int
+
+    def wake(self) -> None:
+        """Let the producer look again."""
+
+
+class CallWait(Wait):
+    """A handler awaits a future on a loop; what else it needs, subclasses know."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self, call: HandlerCall) -> None:
+        super().__init__(call)
+        self._refused: asyncio.Future[None]
+        self._refused = asyncio.get_running_loop().create_future()
+
+    async def until(self, done: asyncio.Future[Any]) -> None:
+        """Wait for it; a cancelled wait leaves it alone.
+
+        Raises:
+            WouldDeadlock: Somebody closed a cycle in the meantime.
+        """
+        await asyncio.wait({done, self._refused}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            self.check()
+
+    def _wake(self) -> None:
+        if not self._refused.done():
+            self._refused.set_result(None)
+
+
+class FlushWait(CallWait):
+    """A handler waits until what it saw in some partitions is settled."""
+
+    __slots__ = ("_detector", "hooks", "partitions", "watcher")
+
+    def __init__(
+        self, call: HandlerCall, detector: DeadlockDetector, watcher: Watcher
+    ) -> None:
+        super().__init__(call)
+        self._detector = detector
+        self.watcher = watcher
+        self.partitions: Sequence[Partition[Any]] = ()
+        # The calls of `on_flush` that it waits for afterwards.
+        self.hooks: Sequence[OnFlushNode] = ()
+
+    def targets(self) -> Collection[Node]:
+        if self.refusal is not None:
+            return ()
+        last_owner = self._detector.ownership.last_owner
+        owners = {
+            last_owner(each.index) for each in self.partitions if self.needs(each)
+        }
+        hooks = [each for each in self.hooks if not each.task.done()]
+        return [*(DrainTaskNode(self._detector, each) for each in owners), *hooks]
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        return self.refusal is None and partition.accounts.is_watched_by(self.watcher)
+
+    def _describe(self) -> str:
+        return f"a flush of {self._detector.name!r} does not end"
+
+
+class AllEndWait(CallWait):
+    """A handler waits until somebody else has ended some queues."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(
+        self, call: HandlerCall, nodes: Callable[[], Collection[Node]]
+    ) -> None:
+        super().__init__(call)
+        self._nodes = nodes
+
+    def targets(self) -> Collection[Node]:
+        return () if self.refusal is not None else self._nodes()
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        # Whoever takes from it: all drain tasks have to end.
+        return False
+
+    def _describe(self) -> str:
+        return "the shutdown of all queues, which goes on, does not end"
+
+
+class EndWait(CallWait):
+    """A handler waits until a queue, which closes, has ended."""
+
+    __slots__ = ("_detector", "_has_ended")
+
+    def __init__(
+        self,
+        call: HandlerCall,
+        detector: DeadlockDetector,
+        has_ended: Callable[[], bool],
+    ) -> None:
+        super().__init__(call)
+        self._detector = detector
+        self._has_ended = has_ended
+
+    def targets(self) -> Collection[Node]:
+        if self.refusal is not None or self._has_ended():
+            return ()
+        return end_of(self._detector)
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        # Whoever takes from it: all drain tasks have to end.
+        return False
+
+    def _describe(self) -> str:
+        return f"{self._detector.name!r}, which goes on closing, does not end"

@@ -1,0 +1,145 @@
+"""Keeps calls into one handler apart where ownership alone does not.
+
+A handler whose items live in one partition is entered by that partition's owner only.
+But its items may live in several (a consumer, a custom selector, two types), and its
+hooks may be called by another drain task. First come, first served, so that a busy
+`consume` cannot starve an `on_flush`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+EXCLUSIVE = "exclusive"
+"""The slot of hooks: nobody else is inside."""
+SHARED = "shared"
+"""The slot of a `consume` that may run several times at once."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Stuck:
+    """A call that is inside and cannot be stopped."""
+
+    slot: Hashable
+    batch: Any
+    """What it was given; None if it is a hook."""
+    drain_task: int | None
+    """Who called, and would enter twice with any other call."""
+
+
+class HandlerLock:
+    """Lets callers with different slots in together, and one of each at a time."""
+
+    # Nearly always one at most is inside, and nobody waits: with many types, objects
+    # that are looked at once in a cycle are the price of a batch, so there are none.
+    __slots__ = ("_crowd", "_sole", "_waiting", "stuck")
+
+    def __init__(self) -> None:
+        # The slot of who is inside alone; else how many are with each slot, if any.
+        self._sole: Hashable | None = None
+        self._crowd: dict[Hashable, int] | None = None
+        self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
+        self.stuck: tuple[Stuck, ...] = ()
+
+    @property
+    def is_free(self) -> bool:
+        return self._sole is None and not self._crowd and not self._waiting
+
+    def try_acquire(self, slot: Hashable) -> bool:
+        """Enter if that needs no waiting, and overtakes nobody who waits."""
+        if self._sole is None and self._crowd is None and not self._waiting:
+            self._sole = slot
+            return True
+        if self._waiting or not self._has_room(slot):
+            return False
+        self._go_in(slot)
+        return True
+
+    def request(self, slot: Hashable) -> asyncio.Future[None]:
+        """Take a place in the order of arrival, for `granted` to wait on."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.try_acquire(slot):
+            answer.set_result(None)
+        else:
+            self._waiting = (*self._waiting, (slot, answer))
+        return answer
+
+    async def granted(self, slot: Hashable, answer: asyncio.Future[None]) -> None:
+        """Wait until one is inside; a cancelled wait leaves nothing behind."""
+        try:
+            await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                waiting = self._waiting
+                self._waiting = tuple(each for each in waiting if each[1] is not answer)
+                self._grant_next()
+            else:
+                self.release(slot)
+            raise
+
+    def slots_ahead_of(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
+        """Return the slots in the line up to that one; none once it is inside."""
+        waiting = self._waiting
+        for position, (_, each) in enumerate(waiting, start=1):
+            if each is answer:
+                return tuple(slot for slot, _ in waiting[:position])
+        return ()
+
+    def release(self, slot: Hashable) -> None:
+        crowd = self._crowd
+        if crowd is None:
+            self._sole = None
+        elif crowd[slot] > 1:
+            crowd[slot] -= 1
+        else:
+            del crowd[slot]
+            self._crowd = crowd or None
+        if self._waiting:
+            self._grant_next()
+
+    def release_after(
+        self, stuck: Stuck, call: asyncio.Future[Any], on_end: Callable[[], None]
+    ) -> None:
+        """Stay inside until the call ends by itself, instead of `release`."""
+        self.stuck = (*self.stuck, stuck)
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            self.stuck = tuple(each for each in self.stuck if each is not stuck)
+            self.release(stuck.slot)
+            on_end()
+
+        call.add_done_callback(ended)
+
+    def _go_in(self, slot: Hashable) -> None:
+        crowd = self._crowd
+        if crowd is not None:
+            crowd[slot] = crowd.get(slot, 0) + 1
+        elif self._sole is None:
+            self._sole = slot
+        else:
+            self._crowd = {self._sole: 1}
+            self._sole = None
+            self._go_in(slot)
+
+    @staticmethod
+    def excludes(one: Hashable, other: Hashable) -> bool:
+        """Whether callers with these slots may not be inside at once."""
+        return EXCLUSIVE in (one, other) or (one == other != SHARED)
+
+    def _has_room(self, slot: Hashable) -> bool:
+        if self._crowd is not None:
+            return not any(self.excludes(slot, inside) for inside in self._crowd)
+        return self._sole is None or not self.excludes(slot, self._sole)
+
+    def _grant_next(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            slot, admitted = self._waiting[0]
+            if admitted.cancelled():
+                # It is about to take itself out.
+                return
+            self._waiting = self._waiting[1:]
+            self._go_in(slot)
+            admitted.set_result(None)

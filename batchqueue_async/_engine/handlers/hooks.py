@@ -1,0 +1,277 @@
+"""Calls the optional methods of handlers: `on_idle`, `on_flush`, `on_close`.
+
+Each call is alone in its handler: never beside `consume`, nor beside another hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
+from batchqueue_async._engine.handlers.registry import Hook, Registration
+from batchqueue_async._engine.handlers.user_call import attempt, finish, left_behind
+from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
+from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.runtime.call_context import (
+    BackgroundCall,
+    HandlerCall,
+    outside,
+)
+from batchqueue_async._engine.runtime.log import logger
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+
+class Hooks:
+    """The hooks of one queue's handlers."""
+
+    __slots__ = ("_not_closed", "_parts", "flushing")
+
+    def __init__(self, parts: Parts[Any]) -> None:
+        self._parts = parts
+        # Handlers whose `on_close` was due and did not complete, by identity.
+        self._not_closed: dict[int, Registration] | None = None
+        # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
+        self.flushing: dict[
+            asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
+        ] = {}
+
+    def calls(self, drain_task: int, registration: Registration) -> bool:
+        """Whether the drain task calls this handler's hooks: it owns its home."""
+        if registration.item_type is None:
+            return True
+        home = self._home(registration)
+        return self._parts.ownership.owner_of(home) == drain_task
+
+    def home_owner(self, registration: Registration) -> int | None:
+        """Return the drain task that calls the handler's hooks; None for a consumer."""
+        if registration.item_type is None:
+            return None
+        return self._parts.ownership.last_owner(self._home(registration))
+
+    def lingers_for(self, registration: Registration) -> bool:
+        """Whether items that may be for the handler wait for their batch to fill."""
+        parts = self._parts
+        if not parts.config.linger:
+            return False
+        if isinstance(parts.placement, TypePlacement) and registration.item_type:
+            return bool(parts.partitions[self._home(registration)].items)
+        return any(partition.items for partition in parts.partitions)
+
+    def _home(self, registration: Registration) -> int:
+        """Return the partition of a handler's type; else they take turns."""
+        placement = self._parts.placement
+        if isinstance(placement, TypePlacement):
+            assert registration.item_type is not None
+            return placement.place(registration.item_type).index
+        return registration.order % len(self._parts.partitions)
+
+    async def idle(
+        self,
+        registrations: Iterable[Registration],
+        now: float,
+        drain_task: int,
+    ) -> None:
+        """Tell the handlers that got nothing, each at most once per shortest nap."""
+        loop = asyncio.get_running_loop()
+        for registration in registrations:
+            hook = registration.on_idle
+            if hook is None or registration.is_closed:
+                continue
+            # The hooks before it may have taken long.
+            now = max(now, loop.time())
+            if now < registration.next_idle:
+                continue
+            # A handler that is at work elsewhere is not idle.
+            if not registration.lock.try_acquire(EXCLUSIVE):
+                continue
+            registration.next_idle = now + self._parts.config.idle.shortest
+            await self._idle(hook, registration, drain_task)
+            await asyncio.sleep(0)
+
+    async def _idle(
+        self, hook: Hook, registration: Registration, drain_task: int
+    ) -> None:
+        if (permit := self._parts.detector.permit) is not None and not permit.is_held:
+            try:
+                await permit.regain()
+            except BaseException:
+                registration.lock.release(EXCLUSIVE)
+                raise
+        call = HandlerCall(
+            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
+        )
+        await self._call(hook, "on_idle", registration, call)
+
+    def flush(
+        self, registration: Registration, drain_task: int | None
+    ) -> tuple[asyncio.Future[BaseException | None], OnFlushNode]:
+        """Call `on_flush` on a task of its own, which a cancelled flush leaves running.
+
+        Returns:
+            A future, whose result is what `on_flush` raised, if anything; and what
+            stands for the call in the wait-for graph.
+        """
+        ending: asyncio.Future[BaseException | None]
+        ending = asyncio.get_running_loop().create_future()
+        # Asked for at once: the drain task's next batch comes after it.
+        answer = registration.lock.request(EXCLUSIVE)
+        task = outside(
+            asyncio.get_running_loop().create_task,
+            self._flush(registration, drain_task, answer),
+        )
+        task.set_name(f"{self._parts.name}: on_flush of {registration.label}")
+        self.flushing[task] = ending
+        task.add_done_callback(self._flushed)
+        return ending, OnFlushNode(
+            self._parts.detector, registration.lock, answer, task
+        )
+
+    def abandon_flushes(self) -> None:
+        """Whoever still waits for `on_flush` at the end of a shutdown waits no more."""
+        for ending in self.flushing.values():
+            message = "on_flush did not end before the shutdown's deadline"
+            ending.set_result(TimeoutError(message))
+        self.flushing.clear()
+
+    def _flushed(self, task: asyncio.Task[BaseException | None]) -> None:
+        cut_off = task.cancelled()
+        error = asyncio.CancelledError() if cut_off else task.exception()
+        ending = self.flushing.pop(task, None)
+        if ending is not None:
+            ending.set_result(task.result() if error is None else error)
+
+    async def _flush(
+        self,
+        registration: Registration,
+        drain_task: int | None,
+        answer: asyncio.Future[None],
+    ) -> BaseException | None:
+        hook = registration.on_flush
+        await registration.lock.granted(EXCLUSIVE, answer)
+        if hook is None or registration.is_closed:
+            registration.lock.release(EXCLUSIVE)
+            return None
+        call = BackgroundCall(
+            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
+        )
+        return await self._call(hook, "on_flush", registration, call)
+
+    @property
+    def not_closed(self) -> tuple[str, ...]:
+        """The handlers whose `on_close` was due and did not complete, by name."""
+        # Of a copy: other threads may ask.
+        return tuple(each.label for each in list((self._not_closed or {}).values()))
+
+    async def close(
+        self,
+        registration: Registration,
+        drain_task: int | None = None,
+        is_back: Callable[[Registration], bool] = lambda _: False,
+    ) -> None:
+        """Call `on_close`, once for each handler; what it raises is logged.
+
+        Args:
+            registration: The handler.
+            drain_task: Who calls, when the queue goes on.
+            is_back: Whether the handler is in use again, and keeps its `on_close`.
+        """
+        hook = registration.on_close
+        if hook is None or registration.is_closed:
+            return
+
+        async def close() -> None:
+            # In one step with the hook's own first: with a timeout that is on a task of
+            # its own, and the handler may have come back before.
+            if is_back(registration):
+                return
+            registration.is_closed = True
+            result = hook()
+            if result is not None:
+                await finish(hook, result, None)
+
+        await self._parts.detector.acquire(registration.lock, EXCLUSIVE, drain_task)
+        call = HandlerCall(
+            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
+        )
+        try:
+            error = await self._call(close, "on_close", registration, call)
+        except BaseException:
+            self.cut_off(registration)
+            raise
+        if error is not None:
+            self._note_not_closed(registration)
+
+    def cut_off(self, registration: Registration) -> None:
+        """The handler's `on_close` began, and was not let end."""
+        known = self._not_closed or {}
+        if registration.is_closed and id(registration) not in known:
+            self._note_not_closed(registration)
+            logger.error(
+                "%s: on_close of %s was cut off; what it had to do is undone",
+                self._parts.name,
+                registration.label,
+            )
+
+    def skip(self, registrations: Iterable[Registration]) -> None:
+        """The handlers' `on_close` was due, and is never called."""
+        for registration in registrations:
+            registration.is_closed = True
+            self._note_not_closed(registration)
+            logger.error(
+                "%s: on_close of %s was not called: the queue's end came first",
+                self._parts.name,
+                registration.label,
+            )
+
+    def _note_not_closed(self, registration: Registration) -> None:
+        if self._not_closed is None:
+            self._not_closed = {}
+        self._not_closed[id(registration)] = registration
+
+    async def _call(
+        self, hook: Hook, name: str, registration: Registration, call: HandlerCall
+    ) -> BaseException | None:
+        """Call a hook of a handler that was entered for it, and leave that."""
+        left: asyncio.Future[Any] | None = None
+        try:
+            error = await attempt(hook, timeout=self._parts.config.handler_timeout)
+            left = left_behind(error)
+        except BaseException as raised:
+            left = left_behind(raised)
+            raise
+        finally:
+            call.end()
+            if left is None:
+                registration.lock.release(EXCLUSIVE)
+            else:
+                self._outlive(left, name, registration, call)
+        if error is not None:
+            self._parts.repeated_failures.error(
+                "%s: %s of %s failed",
+                self._parts.name,
+                name,
+                registration.label,
+                title=f"{self._parts.name}: {name} of {registration.label} failed",
+                error=error,
+            )
+        return error
+
+    def _outlive(
+        self,
+        left: asyncio.Future[Any],
+        name: str,
+        registration: Registration,
+        call: HandlerCall,
+    ) -> None:
+        logger.error(
+            "%s: %s of %s cannot be stopped; the handler is blocked until it ends",
+            self._parts.name,
+            name,
+            registration.label,
+        )
+        stuck = Stuck(EXCLUSIVE, None, call.drain_task)
+        registration.lock.release_after(stuck, left, self._parts.tasks.wake)

@@ -1,0 +1,308 @@
+"""The registered handlers: what to call, and which of them a type's items go to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Any, cast
+from weakref import WeakSet
+
+from batchqueue_async._engine.handlers.handler_lock import SHARED, HandlerLock
+from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
+from batchqueue_async._policies.handlers import require_handler
+from batchqueue_async._policies.weights import Exact
+
+Consume = Callable[[list[Any]], Awaitable[None] | None]
+Hook = Callable[[], Awaitable[None] | None]
+
+
+class Registration:
+    """A handler under its item type, or the queue's single consumer (no type)."""
+
+    __slots__ = (
+        "batches",
+        "consume",
+        "handler",
+        "is_closed",
+        "item_type",
+        "lock",
+        "next_idle",
+        "on_close",
+        "on_flush",
+        "on_idle",
+        "order",
+        "slot",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        handler: object,
+        *,
+        item_type: type | None = None,
+        weight: Exact = 1,
+        order: int = 0,
+        slot: Hashable = SHARED,
+    ) -> None:
+        self.handler = handler
+        self.item_type = item_type
+        self.weight = weight
+        # Registrations are numbered; a custom selector's handlers idle by number.
+        self.order = order
+        # Which other calls of `consume` may be inside of the handler with one.
+        self.slot = slot
+        self.consume = consume_of(handler)
+        self.on_idle = _hook(handler, "on_idle")
+        self.on_flush = _hook(handler, "on_flush")
+        self.on_close = _hook(handler, "on_close")
+        self.lock = HandlerLock()
+        self.next_idle = 0.0
+        # Batches that were taken for it and are not settled.
+        self.batches = 0
+        # After `on_close` nothing of it is called any more.
+        self.is_closed = False
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether it wants to be called without a batch while its queue runs."""
+        return bool(self.on_idle or self.on_flush)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing of it is taken, and nobody is inside."""
+        return not self.batches and self.lock.is_free
+
+    @property
+    def label(self) -> str:
+        """The handler's name in logs."""
+        of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""
+        name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
+        return f"{name}{of_type}"
+
+
+def consume_of(handler: object) -> Consume:
+    """Return the callable that takes a batch.
+
+    Raises:
+        TypeError: It is neither a callable nor an object with `consume`.
+    """
+    require_handler("handler", handler)
+    return cast("Consume", getattr(handler, "consume", handler))
+
+
+def _hook(handler: object, name: str) -> Hook | None:
+    hook = getattr(handler, name, None)
+    return cast("Hook", hook) if callable(hook) else None
+
+
+class Attached:
+    """A handler that is told which queues may call it: since when, and until when.
+
+    A queue whose loop ends first doesn't tell it: what it keeps, it must let go of by
+    itself when it is collected.
+    """
+
+    def attach(self, queue: object) -> None:
+        """Get ready: this queue may call from now on. Must not raise."""
+
+    def detach(self, queue: object) -> None:
+        """This queue calls no more."""
+
+
+# So many handlers that are out of use are remembered, however few are in use.
+_SLACK = 16
+
+
+class HandlerRegistry:
+    """Registrations by type; an item goes to its type's, or its nearest base's."""
+
+    __slots__ = (
+        "_attached",
+        "_by_type",
+        "_known",
+        "_let_go",
+        "_locked",
+        "_queue",
+        "consumer",
+        "has_retired",
+        "have_hooks",
+        "resolved",
+        "retired",
+        "version",
+    )
+
+    def __init__(self, consumer: object | None) -> None:
+        self.consumer = None if consumer is None else Registration(consumer)
+        self._by_type: dict[type, Registration] = {}
+        # One registration of each handler, by identity; it keeps the handler alive.
+        self._locked: dict[int, Registration] = {}
+        # Replaced or removed while they had batches: their locks are in use.
+        self._let_go: list[Registration] | None = None
+        self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
+        self.resolved = self._known.near
+        # Replaced or removed: they are still owed their `on_close`.
+        self.retired: list[Registration] = []
+        # Whether `take_retired` has anything to look at.
+        self.has_retired = False
+        # Whether there may be a handler with `on_idle` or `on_flush`.
+        self.have_hooks = self.consumer is not None and self.consumer.has_hooks
+        # The queue, while it runs, and those of its handlers that know it.
+        self._queue: object = None
+        self._attached: WeakSet[Attached] | None = None
+        # Grows with each change, so that what is derived can be cached.
+        self.version = 0
+
+    def __iter__(self) -> Iterator[Registration]:
+        if self.consumer is not None:
+            yield self.consumer
+        yield from self._by_type.values()
+
+    @property
+    def types(self) -> Pinned:
+        """The types with a handler of their own, now and later."""
+        return self._by_type
+
+    def of_exactly(self, item_type: type) -> Registration | None:
+        """Return the registration under this very type."""
+        return self._by_type.get(item_type)
+
+    def add(self, registration: Registration) -> Registration | None:
+        """Register; returns the registration that it replaces."""
+        assert registration.item_type is not None
+        self._share_lock(registration)
+        if registration.has_hooks:
+            self.have_hooks = True
+        replaced = self._by_type.get(registration.item_type)
+        self._by_type[registration.item_type] = registration
+        self._changed(replaced)
+        if self._queue is not None:
+            self._attach(registration.handler)
+        return replaced
+
+    def attach(self, queue: object) -> None:
+        """Tell those who want to know it, now and later, that `queue` runs."""
+        self._queue = queue
+        for registration in self:
+            self._attach(registration.handler)
+
+    def detach(self) -> None:
+        """Tell them that it does no more."""
+        for each in self._attached or ():
+            each.detach(self._queue)
+        self._queue = self._attached = None
+
+    def _attach(self, handler: object) -> None:
+        if isinstance(handler, Attached):
+            if self._attached is None:
+                self._attached = WeakSet()
+            self._attached.add(handler)
+            handler.attach(self._queue)
+
+    def remove(self, item_type: type) -> Registration | None:
+        removed = self._by_type.pop(item_type, None)
+        self._changed(removed)
+        return removed
+
+    def of(self, item_type: type) -> Registration | None:
+        """Return the registration for items of exactly this type."""
+        if self.consumer is not None:
+            return self.consumer
+        try:
+            return self.resolved[item_type]
+        except KeyError:
+            if self._known.recall(item_type):
+                return self.resolved[item_type]
+            found = self.nearest(item_type)
+            self._known.add(item_type, found)
+            return found
+
+    def of_identical(self, item_type: type) -> Registration | None:
+        """Do the same for a type that may not be hashed or compared."""
+        known = {id(each): found for each, found in self._by_type.items()}
+        # Not `item_type.__mro__`: a metaclass may have one of its own.
+        mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(item_type)
+        bases = (known.get(id(base)) for base in mro)
+        return next((each for each in bases if each is not None), None)
+
+    def _share_lock(self, registration: Registration) -> None:
+        """Let one handler have one lock, for all its types, also when it comes back."""
+        known = self._locked.setdefault(id(registration.handler), registration)
+        registration.lock = known.lock
+
+    def nearest(self, item_type: type) -> Registration | None:
+        """Look the registration up; remembers nothing, so threads may call it."""
+        # `__mro__` only: a virtual ABC has no distance, so "nearest" has no meaning.
+        for base in item_type.__mro__:
+            # In one step: it may be taken out on the loop meanwhile.
+            found = self._by_type.get(base)
+            if found is not None:
+                return found
+        return None
+
+    def _changed(self, gone: Registration | None) -> None:
+        self._known.clear()
+        self.version += 1
+        if gone is not None:
+            self.has_retired = True
+            if gone.on_close is not None:
+                self.retired.append(gone)
+            elif not gone.is_at_rest:
+                self._let_go = self._let_go or []
+                self._let_go.append(gone)
+        self._tidy_locks()
+
+    def _tidy_locks(self) -> None:
+        let_go = 0 if self._let_go is None else len(self._let_go)
+        in_use = len(self._by_type) + len(self.retired) + let_go
+        # Amortised: half of them can be forgotten.
+        if len(self._locked) > 2 * in_use + _SLACK:
+            self._forget_locks()
+
+    def _forget_locks(self) -> None:
+        """Forget handlers that are neither registered nor at work.
+
+        A retired one may come back before its `on_close`, and one with a batch before
+        that is settled: then it must find its lock.
+        """
+        in_use = (*self._by_type.values(), *self.retired, *(self._let_go or ()))
+        locks = {id(each.lock) for each in in_use}
+        self._locked = {
+            key: each for key, each in self._locked.items() if id(each.lock) in locks
+        }
+
+    def take_retired(self) -> list[Registration]:
+        """Take those that got their last batch, and that no other type uses."""
+        if self._let_go:
+            at_work = [each for each in self._let_go if not each.is_at_rest]
+            self._let_go = at_work or None
+            self._tidy_locks()
+        self.has_retired = bool(self._let_go or self.retired)
+        if not self.retired:
+            return []
+        # Whoever took one that is at work would wait for it, and nothing else.
+        done = [each for each in self.retired if each.is_at_rest]
+        self.retired = [each for each in self.retired if not each.is_at_rest]
+        self.has_retired = bool(self._let_go or self.retired)
+        self._tidy_locks()
+        in_use = {id(each.handler) for each in (*self.retired, *self)}
+        distinct = {id(each.handler): each for each in done}
+        return [each for key, each in distinct.items() if key not in in_use]
+
+    def put_back(self, retired: list[Registration]) -> None:
+        """Those that were taken, and whose `on_close` was not called after all."""
+        self.retired.extend(each for each in retired if not each.is_closed)
+        self.has_retired |= bool(self.retired)
+
+    def is_in_use(self, registration: Registration) -> bool:
+        """Whether its handler is registered again, or will be closed later."""
+        return any(
+            each.handler is registration.handler for each in (*self.retired, *self)
+        )
+
+    def to_close(self) -> list[Registration]:
+        """Return one registration per distinct handler, in order of registration."""
+        distinct = {id(each.handler): each for each in (*self.retired, *self)}
+        return [
+            each
+            for each in distinct.values()
+            if each.on_close is not None and not each.is_closed
+        ]

@@ -1,0 +1,241 @@
+"""One call of user code: what it raised comes back as a value, and a deadline holds.
+
+A cancellation of the drain task is not an error of the handler: it is raised. One that
+the handler produced by itself is an error like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from inspect import isasyncgen, isawaitable, isgenerator
+from typing import Any, NoReturn
+
+from batchqueue_async._engine.runtime.call_context import mark
+from batchqueue_async._engine.runtime.cancellation import (
+    is_cancelled_for_good,
+    uncancel,
+)
+from batchqueue_async._wording import shown
+
+# How long a cancelled handler may take to clean up before it counts as unstoppable.
+GRACE = 0.1
+
+
+class Unstoppable(TimeoutError):
+    """A handler went on after its timeout and the cancellation that followed."""
+
+    def __init__(self, message: str, task: asyncio.Future[Any]) -> None:
+        super().__init__(message)
+        self.task = task
+
+
+class CutOff(asyncio.CancelledError):
+    """The waiting for a handler was cancelled twice, and the handler goes on."""
+
+    def __init__(self, task: asyncio.Future[Any]) -> None:
+        super().__init__()
+        self.task = task
+
+
+def left_behind(error: BaseException | None) -> asyncio.Future[Any] | None:
+    """Return what still runs of a call that ended with this, if anything does."""
+    if isinstance(error, Unstoppable | CutOff) and not error.task.done():
+        return error.task
+    return None
+
+
+async def attempt(
+    call: Callable[..., Awaitable[object] | object],
+    *arguments: object,
+    timeout: float | None = None,
+) -> BaseException | None:
+    """Call, await where needed, and return what it raised, if anything."""
+    error = await _attempt(call, arguments, timeout)
+    await absorb_cancellation()
+    return error
+
+
+async def absorb_cancellation() -> None:
+    """Let a cancellation come that user code has asked for, of the task it ran in.
+
+    Left pending, it would strike whoever is called next.
+    """
+    task = asyncio.current_task()
+    if task is None or not task.cancelling() or is_cancelled_for_good():
+        return
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    if is_cancelled_for_good():
+        # By somebody else, meanwhile.
+        task.cancel()
+    else:
+        uncancel()
+
+
+async def _attempt(
+    call: Callable[..., Awaitable[object] | object],
+    arguments: tuple[object, ...],
+    timeout: float | None,
+) -> BaseException | None:
+    here = mark()
+    try:
+        result = call(*arguments)
+        if result is not None:
+            await finish(call, result, timeout)
+    except BaseException as error:  # noqa: BLE001 - the caller decides what it means
+        return own_error(error, here)
+    return None
+
+
+def own_error(error: BaseException, here: object) -> BaseException:
+    """Return an error that user code raised; raise one that is not its own.
+
+    Args:
+        error: What came out of the call.
+        here: What `mark` returned before it.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        if is_cancelled_for_good():
+            raise error
+        uncancel()
+    elif isinstance(error, KeyboardInterrupt | SystemExit):
+        # The program is to end, but not by way of a dead drain task.
+        asyncio.get_running_loop().call_soon(_raise, error)
+    elif isinstance(error, GeneratorExit) and mark() is not here:
+        # The coroutine is being closed from outside, and has to let it.
+        raise error
+    return error
+
+
+async def finish(call: object, result: object, timeout: float | None) -> None:
+    """Await what a call returned, if that can be awaited."""
+    if isgenerator(result) or isasyncgen(result):
+        # Nothing of its body has run, so its batch must not count as handled.
+        msg = f"a handler must not be a generator function, got {shown(call)}"
+        raise TypeError(msg)
+    if isawaitable(result):
+        if timeout is None:
+            await result
+        else:
+            await _within(timeout, result)
+
+
+async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
+    """Await in a task of its own, so that it can be left behind."""
+    task = asyncio.ensure_future(_kept(awaitable))
+    # Whatever cuts the waiting short, nobody may be left to look at it.
+    task.add_done_callback(_forget_error)
+    if isinstance(awaitable, Coroutine):
+        # Cancelled before its first step, it would be told as never awaited.
+        task.add_done_callback(lambda _: awaitable.close())
+    until = asyncio.get_running_loop().time() + timeout
+    message = f"no answer within handler_timeout={timeout}"
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+    except asyncio.CancelledError:
+        if _has_returned(task):
+            # In this very turn: what it did counts, then the cancellation does.
+            _cancel_current_task()
+            return
+        task.cancel()
+        await _outlast(task, until, message)
+        if _has_returned(task):
+            # It has handled its batch, as one without a timeout may at the deadline.
+            return
+        raise
+    if task.done():
+        if (ending := task.result()) is not None:
+            raise ending
+        return
+    task.cancel()
+    if await _outlast(task, until, message):
+        raise asyncio.CancelledError
+    raise TimeoutError(message)
+
+
+async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> bool:
+    """Wait for a cancelled task to end, whoever cancels the current one meanwhile.
+
+    Returns:
+        Whether the current task was told to end meanwhile, and meant to.
+
+    Raises:
+        Unstoppable: It did not end by `until`, nor in the grace after that.
+        CutOff: The current task, which is to end, was told so again.
+    """
+    loop = asyncio.get_running_loop()
+    until = max(until, loop.time()) + GRACE
+    is_told = False
+    while not task.done():
+        # Whoever ends the current task decides how long to wait for one that goes on.
+        is_ending = is_cancelled_for_good()
+        left = until - loop.time()
+        if not is_ending and left <= 0:
+            raise Unstoppable(message, task)
+        try:
+            await asyncio.wait({task}, timeout=None if is_ending else left)
+        except asyncio.CancelledError:
+            if not is_cancelled_for_good():
+                uncancel()
+                continue
+            is_told = True
+            if is_ending and not task.done():
+                raise CutOff(task) from None
+    return is_told
+
+
+async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
+    # What is to end the program would leave the task for the loop, and end that, before
+    # anybody who waits for the task gets to know of it.
+    try:
+        await awaitable
+    except (KeyboardInterrupt, SystemExit) as ending:
+        return ending
+    return None
+
+
+def _has_returned(task: asyncio.Future[BaseException | None]) -> bool:
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return False
+    return task.result() is None
+
+
+def _cancel_current_task() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        task.cancel()
+
+
+def _forget_error(task: asyncio.Future[Any]) -> None:
+    # The cancellation is what counts; nobody will ask what the cleaning up raised.
+    if not task.cancelled():
+        task.exception()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+class Stopwatch:
+    """Measures how long a handler takes, on whatever loop, from its making on."""
+
+    __slots__ = ("_clock_started", "_loop", "_loop_started")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop_started = self._loop.time()
+        self._clock_started = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Return the seconds since it was made.
+
+        uvloop's clock stands still within one turn, and a test's virtual clock is not
+        the machine's: the larger of both is the time that passed.
+        """
+        return max(
+            self._loop.time() - self._loop_started,
+            time.perf_counter() - self._clock_started,
+        )

@@ -1,0 +1,243 @@
+"""The wait-for graph of handlers: who waits for whom, so that nobody waits for himself.
+
+A handler's call waits for drain tasks: that they make room, settle items, or end. A
+drain task waits for the call that it runs, or at a handler's lock for those inside.
+Everybody needs all that he waits for, so a cycle would last for ever. One that a call
+would close is refused at once; where another step closes it (a drain task comes to a
+lock), a call that waits already is refused.
+
+What time resolves is no edge: retries, naps, linger, slow handlers, and permits, since
+whoever waits has lent his.
+
+The queues may be on the loops of several threads, and there is no lock. Everybody notes
+his own wait first and looks around then, so at least one of those who close a cycle
+together sees it. What others may change is read in one step, or copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from batchqueue_async._engine.handlers.handler_lock import HandlerLock
+from batchqueue_async._engine.runtime.call_context import BackgroundCall, HandlerCall
+from batchqueue_async._policies.errors import WouldDeadlock
+from batchqueue_async._policies.value import Value
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.partitions.partition import Partition
+
+
+class Node(Protocol):
+    """What a call may wait for."""
+
+    def waits(self) -> Iterable[Wait]:
+        """Return the waits of the calls that it can't go on before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DrainTaskNode(Value):
+    """A drain task of a queue; without a number, who calls `on_close` at its end."""
+
+    detector: DeadlockDetector
+    drain_task: int | None
+
+    def waits(self) -> Iterable[Wait]:
+        at_lock = self.detector.at_lock.get(self.drain_task)
+        if at_lock is not None:
+            return self.detector.waits_inside(*at_lock)
+        return self.detector.waits_of(
+            lambda call: (
+                call.drain_task == self.drain_task
+                and not isinstance(call, BackgroundCall)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OnFlushNode(Value):
+    """A call of `on_flush`, from its place in the handler's line to its end."""
+
+    detector: DeadlockDetector
+    lock: HandlerLock
+    answer: asyncio.Future[None]
+    task: asyncio.Task[Any]
+
+    def waits(self) -> Iterable[Wait]:
+        if self.task.done():
+            return ()
+        return self.detector.waits_inside(self.lock, self.answer)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OnFlushesNode(Value):
+    """All calls of `on_flush` of a queue, for which its end waits."""
+
+    detector: DeadlockDetector
+
+    def waits(self) -> Iterable[Wait]:
+        return self.detector.waits_of(lambda call: isinstance(call, BackgroundCall))
+
+
+class Wait(ABC):
+    """One wait of a handler's call, from `begin` to `end`.
+
+    Meanwhile the call's drain task lends its permit, if it needs one for its cycles.
+    Used as `async with wait`, it is over afterwards; whoever is cancelled goes on at
+    once, and his drain task sees to the permit.
+    """
+
+    __slots__ = ("_loop", "call", "refusal")
+
+    def __init__(self, call: HandlerCall) -> None:
+        self.call = call
+        # Set while it waits, where a step of somebody else's closed a cycle.
+        self.refusal: WouldDeadlock | None = None
+        # None where a thread waits that has no loop.
+        self._loop = asyncio._get_running_loop()  # noqa: SLF001
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+        if error is None or isinstance(error, WouldDeadlock):
+            await self.over()
+
+    @abstractmethod
+    def targets(self) -> Collection[Node]:
+        """Return what it waits for now: nothing once it is served, or refused."""
+
+    @abstractmethod
+    def needs(self, partition: Partition[Any]) -> bool:
+        """Whether it waits until somebody takes from this partition."""
+
+    @abstractmethod
+    def _describe(self) -> str: ...
+
+    @abstractmethod
+    def _wake(self) -> None: ...
+
+    def begin(self) -> None:
+        """Wait from now on, for what `targets` says, which may be more than before.
+
+        Raises:
+            WouldDeadlock: It would wait for the call that it is part of.
+        """
+        self.note()
+        if self._closes_cycle():
+            raise self._error()
+        if (permit := self.call.permit) is not None:
+            permit.look(self.call)
+
+    def note(self) -> None:
+        """Let others see that the call is about to wait."""
+        self.call.detector.waits[self] = None
+
+    def end(self) -> None:
+        """Wait no longer; the permit is asked for if the call waits for nothing else.
+
+        Harmless where it has not begun, or has ended.
+        """
+        if self.call.detector.waits.pop(self, self) is None and (
+            (permit := self.call.permit) is not None
+        ):
+            permit.look(self.call)
+
+    async def over(self) -> None:
+        """End it, and have the permit back before the call goes on."""
+        loop = asyncio.get_running_loop()
+        is_back = loop.create_future()
+
+        def tell() -> None:
+            if not is_back.done():
+                is_back.set_result(None)
+
+        self.when_over(lambda: _on(loop, tell))
+        await is_back
+
+    def when_over(self, tell: Callable[[], None]) -> None:
+        """End it, and call `tell` on some thread when the call may go on."""
+        self.end()
+        permit = self.call.permit
+        if permit is None:
+            tell()
+        else:
+            permit.when_back(self.call, tell)
+
+    def check(self) -> None:
+        """Raise what refused it, if anything did."""
+        if self.refusal is not None:
+            raise self.refusal
+
+    def refuse(self) -> None:
+        """Let it end with `WouldDeadlock`, from any thread."""
+        self.refusal = self._error()
+        _on(self._loop, self._wake)
+
+    def _closes_cycle(self) -> bool:
+        return find(self.targets(), lambda each: each.call is self.call) is not None
+
+    def _error(self) -> WouldDeadlock:
+        name = self.call.detector.name
+        return WouldDeadlock(
+            f"a handler of {name!r} would wait for itself: {self._describe()} before "
+            "it returns"
+        )
+
+
+def end_of(detector: DeadlockDetector) -> Collection[Node]:
+    """Return what the end of a queue waits for."""
+    drain_tasks = (*range(detector.ownership.drain_tasks), None)
+    return [
+        *(DrainTaskNode(detector, each) for each in drain_tasks),
+        OnFlushesNode(detector),
+    ]
+
+
+def find(start: Iterable[Node], matches: Callable[[Wait], bool]) -> Wait | None:
+    """Return a wait that one of these nodes needs, perhaps by way of others."""
+    seen: set[Node] = set()
+    ahead = list(start)
+    while ahead:
+        node = ahead.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for wait in node.waits():
+            if matches(wait):
+                return wait
+            ahead.extend(wait.targets())
+    return None
+
+
+def refuse_cycles(node: Node) -> None:
+    """Refuse who waits for this node, and is waited for by it as of now."""
+    while (wait := find((node,), lambda each: node in each.targets())) is not None:
+        wait.refuse()
+
+
+def excludes_any(slots: Iterable[Hashable], slot: Hashable) -> bool:
+    """Whether a call with this slot keeps one with any of those out of its handler."""
+    return any(HandlerLock.excludes(each, slot) for each in slots)
+
+
+def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:
+    if loop is None or asyncio._get_running_loop() is loop:  # noqa: SLF001
+        call()
+        return
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        # It is closed: nobody waits there any more.
+        return

@@ -1,0 +1,134 @@
+"""Waits until all that was accepted before is settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from batchqueue_async._engine.handlers.deadlock_detector import FlushWait
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.lifecycle.state import State, require_own_loop
+from batchqueue_async._engine.partitions.failure_log import FailureLog
+from batchqueue_async._policies.errors import DeliveryError
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+class _Settling:
+    """One caller's wait for the positions that it saw."""
+
+    def __init__(self) -> None:
+        self.missing = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def reached(self) -> None:
+        self.missing -= 1
+        if not self.missing and not self.done.done():
+            self.done.set_result(None)
+
+
+class Flush(Generic[T]):
+    """One caller's flush of a queue."""
+
+    def __init__(self, parts: Parts[T], log: FailureLog) -> None:
+        self._parts = parts
+        self._log = log
+        # Of the calling handler, if one calls.
+        self._wait: FlushWait | None = None
+
+    async def run(self, timeout: float | None) -> None:
+        """Settle what is accepted by now, call `on_flush`, and raise what `log` says.
+
+        Of the calling handler's own queue, what waits for that handler is left out.
+        """
+        require_own_loop(self._parts)
+        async with asyncio.timeout(timeout):
+            settling = _Settling()
+            self._wait = self._parts.detector.flush(settling)
+            if self._wait is None:
+                await self._run(settling)
+            else:
+                async with self._wait:
+                    self._wait.note()
+                    await self._run(settling)
+        count, failures = self._parts.failures.clear(self._log)
+        if count:
+            raise DeliveryError(self._parts.name, count, failures)
+
+    async def _run(self, settling: _Settling) -> None:
+        await self._settle(settling)
+        if self._parts.state is State.RUNNING:
+            await self._call_on_flush()
+
+    async def _settle(self, settling: _Settling) -> None:
+        waits_for, wait = self._waits_for(), self._wait
+        owners = self._parts.ownership.last_owners()
+        watched = [
+            partition
+            for partition, owner in zip(self._parts.partitions, owners, strict=True)
+            if not waits_for(owner) and partition.watch(settling)
+        ]
+        if not watched:
+            return
+        settling.missing = len(watched)
+        self._parts.tasks.expect(is_due=True)
+        try:
+            if wait is None:
+                await settling.done
+            else:
+                wait.partitions = watched
+                wait.begin()
+                await wait.until(settling.done)
+        finally:
+            for partition in watched:
+                partition.accounts.unwatch(settling)
+
+    async def _call_on_flush(self) -> None:
+        """Call it for all together; what it raised is a failure."""
+        handlers, hooks, wait = self._parts.handlers, self._parts.hooks, self._wait
+        calls = [
+            hooks.flush(registration, hooks.home_owner(registration))
+            for registration in (*handlers, *handlers.retired)
+            if registration.on_flush is not None
+            and not self._is_in_the_way(registration)
+        ]
+        if wait is not None and calls:
+            wait.hooks = [node for _, node in calls]
+            wait.begin()
+        for ending, _ in calls:
+            if wait is not None:
+                await wait.until(ending)
+            error = await asyncio.shield(ending)
+            if error is not None:
+                self._log.add("on_flush", [None], error)
+
+    def _waits_for(self) -> Callable[[int | None], bool]:
+        """Return whether a drain task waits for the handler that flushes, if one does.
+
+        Found out once for each: of the partitions there may be many.
+        """
+        if self._wait is None:
+            return lambda _: False
+        known: dict[int | None, bool] = {}
+        call = self._wait.call
+
+        def waits_for(drain_task: int | None) -> bool:
+            if drain_task not in known:
+                known[drain_task] = self._parts.detector.waits_for(drain_task, call)
+            return known[drain_task]
+
+        return waits_for
+
+    def _is_in_the_way(self, registration: Registration) -> bool:
+        detector, wait = self._parts.detector, self._wait
+        if wait is None or wait.call.detector is not detector:
+            return False
+        # A flush from the handler itself, or the consumer: it is inside of itself.
+        if registration.lock is wait.call.lock:
+            return True
+        home = self._parts.hooks.home_owner(registration)
+        return detector.waits_for(home, wait.call)

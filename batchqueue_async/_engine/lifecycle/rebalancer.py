@@ -1,0 +1,238 @@
+"""Moves partitions between drain tasks, in rounds, on a task of its own.
+
+A round measures, asks the balancer, and hands over. A plan is judged by what came of
+it: where moves were called off and the rest does harm, that is undone.
+
+A handoff has two phases. Revoke: nobody may take from the partition. Then a fence: the
+old owner's current cycle ends, and no batch of the partition is deferred. Grant: the
+new owner may take. Items wait in their partition meanwhile, so none is lost, doubled or
+reordered, and no handler is entered by two drain tasks. All that move together are
+revoked at once, so they take as long as the slowest old owner's cycle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.runtime.cancellation import (
+    is_cancelled_for_good,
+    uncancel,
+)
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.stats import RebalancingRound
+from batchqueue_async._policies.balancing import Rebalancing, load_sums
+from batchqueue_async._wording import shown
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Move(Generic[T]):
+    """One partition's way from one drain task to another."""
+
+    partition: Partition[T]
+    old: int
+    new: int
+
+    def back(self) -> Move[T]:
+        """Return the move that undoes this one."""
+        return Move(self.partition, self.new, self.old)
+
+
+class Handoffs(Generic[T]):
+    """The moves that are under way."""
+
+    def __init__(self, parts: Parts[T]) -> None:
+        self._parts = parts
+        self._under_way: list[Move[T]] = []
+
+    async def move(self, moves: list[Move[T]], timeout: float) -> None:
+        """Hand over together; what takes longer than `timeout` is called off."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        self._under_way = list(moves)
+        for move in moves:
+            self._parts.ownership.revoke(move.partition.index)
+        fences = {
+            old: self._parts.tasks.drain_tasks[old].cycle_end()
+            for old in {m.old for m in moves}
+        }
+        while self._under_way:
+            for move in list(self._under_way):
+                if fences[move.old].done() and move.partition.pausing is None:
+                    self._finish(move)
+            left = deadline - loop.time()
+            if not self._under_way or left <= 0:
+                break
+            # A batch may be deferred, and pause its partition, until the cycle's end.
+            await asyncio.wait(
+                {self._obstacle(move, fences[move.old]) for move in self._under_way},
+                timeout=left,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        # Where an old owner's cycle outlasts the time, it keeps what it has.
+        self.call_off()
+
+    @staticmethod
+    def _obstacle(move: Move[T], fence: asyncio.Future[None]) -> asyncio.Future[None]:
+        """Return what is to be waited for before the move can be finished."""
+        pausing = move.partition.pausing
+        return pausing.ended() if fence.done() and pausing is not None else fence
+
+    def _finish(self, move: Move[T]) -> None:
+        """Grant, unless somebody waits here for whom the new owner waits."""
+        index = move.partition.index
+        if self._parts.detector.may_own(move.new, move.partition):
+            self._parts.ownership.grant(index, move.new)
+        else:
+            self._parts.ownership.restore(index)
+        self._under_way.remove(move)
+        move.partition.notify()
+
+    def call_off(self) -> None:
+        """End the handoffs that are under way: their old owners go on."""
+        for move in self._under_way:
+            self._parts.ownership.restore(move.partition.index)
+            move.partition.notify()
+        self._under_way = []
+
+
+class Rebalancer(Generic[T]):
+    """Measures, asks the balancer, and hands partitions over."""
+
+    def __init__(self, parts: Parts[T], rebalancing: Rebalancing) -> None:
+        self._parts = parts
+        self._rebalancing = rebalancing
+        self._handoffs = Handoffs(parts)
+        self.rounds = 0
+        self.last_round: RebalancingRound | None = None
+
+    async def run(self) -> None:
+        """Do a round each interval, until cancelled."""
+        loop, interval = asyncio.get_running_loop(), self._rebalancing.interval
+        due = loop.time()
+        while True:
+            # What a handoff takes does not shift the rounds after it.
+            due = max(due + interval, loop.time())
+            try:
+                await asyncio.sleep(due - loop.time())
+                await self._round()
+            except asyncio.CancelledError:
+                # No partition may be left in a handoff that nobody ends.
+                self.stop()
+                if is_cancelled_for_good():
+                    raise
+                uncancel()
+
+    def stop(self) -> None:
+        """Call the handoffs that are under way off: their old owners go on."""
+        self._handoffs.call_off()
+
+    async def _round(self) -> None:
+        loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
+        self._parts.loads.reset()
+        plan = self._plan(loads, owners)
+        self.rounds += 1
+        moves = [
+            Move(self._parts.partitions[index], old, new)
+            for index, (old, new) in enumerate(zip(owners, plan, strict=True))
+            if old != new
+        ]
+        if moves:
+            await self._handoffs.move(moves, self._rebalancing.interval)
+            await self._undo_harm(loads, owners, moves)
+        self._conclude(loads, owners)
+
+    async def _undo_harm(
+        self, loads: list[float], before: list[int], moves: list[Move[T]]
+    ) -> None:
+        """Hand back what was moved if, without what was called off, it does harm."""
+        now = self._owners_now(loads)
+        done = [move for move in moves if now[move.partition.index] == move.new]
+        if len(done) < len(moves) and self._most(loads, now) > self._most(
+            loads, before
+        ):
+            back = [move.back() for move in done]
+            await self._handoffs.move(back, self._rebalancing.interval)
+
+    def _most(self, loads: list[float], owners: list[int]) -> float:
+        return max(load_sums(loads, owners, len(self._parts.tasks.drain_tasks)))
+
+    def _owners_now(self, loads: list[float]) -> list[int]:
+        # Partitions may have been added since the loads were taken.
+        return self._parts.ownership.last_owners()[: len(loads)]
+
+    def _conclude(self, loads: list[float], before: list[int]) -> None:
+        """Keep the round for `stats`, and log it if it moved something."""
+        now, drain_tasks = self._owners_now(loads), len(self._parts.tasks.drain_tasks)
+        moved = sum(map(operator.ne, before, now))
+        self.last_round = RebalancingRound(
+            number=self.rounds,
+            moved=moved,
+            ratio_before=_ratio(load_sums(loads, before, drain_tasks)),
+            ratio_after=_ratio(load_sums(loads, now, drain_tasks)),
+        )
+        if moved:
+            logger.info(
+                "%s: moved %d partition%s, max/min load %.2f -> %.2f",
+                self._parts.name,
+                moved,
+                "" if moved == 1 else "s",
+                self.last_round.ratio_before,
+                self.last_round.ratio_after,
+            )
+
+    def _plan(self, loads: list[float], owners: list[int]) -> list[int]:
+        """Ask the balancer; a plan that cannot be is logged and ignored."""
+        balancer, count = self._rebalancing.balancer, len(self._parts.tasks.drain_tasks)
+        try:
+            plan = balancer.assign(tuple(loads), tuple(owners), count)
+            if plan is None:
+                return owners
+            wrong = _what_is_wrong(plan, len(owners), count)
+            planned = owners if wrong else list(plan)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a failing balancer moves nothing
+            self._parts.repeated_failures.error(
+                "%s: %s failed; nothing is moved",
+                self._parts.name,
+                shown(balancer),
+                title=f"{self._parts.name}: the balancer failed",
+                error=error,
+            )
+            return owners
+        if wrong:
+            logger.error(
+                "%s: ignored a plan of %s: %s", self._parts.name, shown(balancer), wrong
+            )
+        return planned
+
+
+def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
+    if not isinstance(plan, Sequence):
+        return f"it must be a sequence, got {shown(plan)}"
+    if len(plan) != partitions:
+        return f"its length must be {partitions}, got {len(plan)}"
+    for index, owner in enumerate(plan):
+        if type(owner) is not int or not 0 <= owner < drain_tasks:
+            return (
+                f"owner of partition {index} must be an int from 0 to "
+                f"{drain_tasks - 1}, got {shown(owner)}"
+            )
+    return ""
+
+
+def _ratio(sums: Sequence[float]) -> float:
+    """Return max/min load of the drain tasks; inf if one has none, 1 if all have."""
+    if max(sums) == 0:
+        return 1.0
+    return max(sums) / min(sums) if min(sums) else float("inf")

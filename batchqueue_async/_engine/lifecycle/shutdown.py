@@ -1,0 +1,280 @@
+"""The end of a queue: by its shutdown, with its loop, or after that.
+
+Invariant: whatever ends it, what is left unhandled is in `leftovers` until a caller of
+`shutdown` has it, or `on_error` and the log have told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
+from batchqueue_async._engine.lifecycle.closing import Closing, take_leftovers
+from batchqueue_async._engine.lifecycle.leftovers import Leftovers
+from batchqueue_async._engine.lifecycle.state import State, require_own_loop
+from batchqueue_async._engine.runtime.call_context import outside
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
+from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
+from batchqueue_async._policies.validation import require_timeout
+from batchqueue_async._shielding import Shielded
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+class Shutdown(Generic[T]):
+    """Ends one queue, whoever asks for it, and however often."""
+
+    __slots__ = (
+        "_callers",
+        "_closing",
+        "_parts",
+        "_task",
+        "_tells_leftovers",
+        "leftovers",
+    )
+
+    def __init__(self, parts: Parts[T]) -> None:
+        self._parts = parts
+        self._closing: Closing[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        # Calls of `shutdown` that wait: one of them gets the list.
+        self._callers = 0
+        self.leftovers = Leftovers(parts)
+        self._tells_leftovers = False
+
+    async def run(self, timeout: float | None) -> list[T]:
+        """Shut down, and return what the deadline left."""
+        require_timeout("timeout", timeout)
+        parts = self._parts
+        if parts.state is State.NEW:
+            parts.state = State.CLOSED
+            parts.layout.close()
+        require_own_loop(parts)
+        if parts.loop is None or parts.state is State.INHERITED:
+            return []
+        self._begin().end_within(timeout)
+        if parts.detector.is_inside:
+            return []
+        self._callers += 1
+        try:
+            await self._ended()
+        except BaseException:
+            self._callers -= 1
+            self._say_unfetched()
+            raise
+        self._callers -= 1
+        left = self.leftovers.take()
+        self._tell_closed()
+        return left
+
+    def shorten_deadline(self, timeout: float) -> None:
+        """Bring the deadline of a shutdown that is under way forward."""
+        if self._closing is not None:
+            self._closing.end_within(timeout)
+
+    async def close(self, timeout: Timeout) -> None:
+        """Shut down; leftovers are logged and passed on, so none is silent.
+
+        Also when the caller is cancelled meanwhile: nobody takes the list then.
+        """
+        if timeout is SHUTDOWN_TIMEOUT:
+            timeout = self._parts.config.shutdown_timeout
+        require_timeout("timeout", timeout)
+        with Shielded():
+            self._tells_leftovers = True
+            left = await self.run(timeout)
+            if left:
+                # It had ended before, and nobody had come for the list.
+                self._keep_leftovers(left)
+                await self._tell_leftovers()
+                self._tell_closed()
+
+    def give_back(self, left: list[T]) -> None:
+        """Take leftovers again: who got them from `shutdown` has no use for them."""
+        self._keep_leftovers(left)
+        self._say_unfetched()
+        self._tell_closed()
+
+    def resume(self) -> None:
+        """Begin again what was cancelled: the loop lives on."""
+        if self._parts.state is State.CLOSING:
+            self._begin()
+
+    async def end_with_loop(self) -> int | None:
+        """Give up what is left: the loop ends now, and can still run.
+
+        Returns:
+            How many items were left; None if there was a shutdown after all.
+        """
+        count = None
+        while self._parts.state in (State.RUNNING, State.CLOSING):
+            task = self._task
+            if self._closing is not None and task is not None and not task.done():
+                # Somebody shuts it down in these very moments.
+                self._closing.end_within(self._parts.config.shutdown_timeout)
+                await asyncio.wait({task})
+            else:
+                count = await self._give_up()
+        if not self._callers:
+            await self.leftovers.tell(self._loop_ended(count))
+        return count
+
+    async def _give_up(self) -> int:
+        if self._parts.state is State.RUNNING:
+            self._parts.state = State.LOST
+        self._parts.layout.close()
+        closing = self._closing = self._closing or Closing(self._parts)
+        closing.end_now()
+        left = await closing.run()
+        self.leftovers.items += left
+        await self._end()
+        return len(self.leftovers.items)
+
+    def end_after_loop(self) -> int | None:
+        """Give up what is left: the loop never runs again."""
+        parts, count = self._parts, None
+        if parts.loop is not None and parts.state is not State.CLOSED:
+            is_shut_down = parts.state is State.CLOSING
+            parts.state = State.CLOSED if is_shut_down else State.LOST
+            parts.layout.close()
+            for partition in parts.partitions:
+                # Who flushes cannot be woken any more.
+                partition.accounts.watchers = None
+            parts.tasks.abandon()
+            self.leftovers.items += take_leftovers(parts)
+            parts.repeated_failures.tell(math.inf)
+            parts.hooks.skip(parts.handlers.to_close())
+            count = len(self.leftovers.items)
+        self.leftovers.tell_after_loop(self._loop_ended(count))
+        return count
+
+    def _loop_ended(self, count: int | None) -> str:
+        if count is None:
+            return (
+                f"nobody came for the {len(self.leftovers.items)} items that the "
+                f"shutdown of {self._parts.name!r} had left before its loop ended"
+            )
+        return (
+            f"the loop of queue {self._parts.name!r} ended without its shutdown: "
+            f"{count} items are left"
+        )
+
+    def _begin(self) -> Closing[T]:
+        parts = self._parts
+        closing = self._closing = self._closing or Closing(parts)
+        task = self._task
+        if not parts.state.has_ended and (task is None or task.cancelled()):
+            parts.state = State.CLOSING
+            parts.layout.close()
+            # First: an eager task may come to its end inside of `create_task`.
+            parts.tasks.drain()
+            body = self._close(closing)
+            task = outside(asyncio.get_running_loop().create_task, body)
+            task.add_done_callback(self._task_ended)
+            self._task = task
+        return closing
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        is_ending = LoopRegistry.of(task.get_loop()).is_ending
+        if task.cancelled() and task is self._task and not is_ending:
+            # By a stranger; a shutdown goes on. Else the registry sees to it.
+            self.resume()
+
+    async def _ended(self) -> None:
+        wait = self._parts.detector.end(lambda: self._parts.state.has_ended)
+        if wait is None:
+            await self._closed(None)
+            return
+        async with wait:
+            wait.begin()
+            await self._closed(wait)
+
+    async def _closed(self, wait: EndWait | None) -> None:
+        """Wait for the end.
+
+        Args:
+            wait: A handler's, which ends also if it would wait for itself.
+
+        Raises:
+            CancelledError: The caller was cancelled, or a stranger has cancelled the
+                task that it waits for; the closing goes on by itself.
+        """
+        while True:
+            self._begin()
+            task = self._task
+            if task is None or task.done():
+                break
+            # One that is being cancelled already, as all tasks are when a runner ends,
+            # is begun again; so it is for who leaves `async with`.
+            goes_on = task.cancelling() > 0
+            if wait is None:
+                await asyncio.wait({task})
+            else:
+                await wait.until(task)
+            if task.cancelled() and not (goes_on or self._tells_leftovers):
+                raise asyncio.CancelledError
+        if task is not None and not task.cancelled():
+            task.result()
+
+    async def _close(self, closing: Closing[T]) -> None:
+        left = await closing.run()
+        self.leftovers.items += left
+        if self._tells_leftovers:
+            await self._tell_leftovers()
+        await self._end()
+        self._say_unfetched()
+        self._tell_closed()
+
+    async def _end(self) -> None:
+        parts = self._parts
+        await parts.tasks.ended()
+        parts.repeated_failures.tell(math.inf)
+        parts.handlers.detach()
+        if parts.state is State.CLOSING:
+            parts.state = State.CLOSED
+        # Once, although a cancelled closing is begun again.
+        permit, parts.detector.permit = parts.detector.permit, None
+        if permit is not None:
+            permit.capacity.leave()
+        await self._registry().release(
+            parts.lifecycle, is_unfetched=bool(self.leftovers.items)
+        )
+
+    def _registry(self) -> LoopRegistry:
+        assert self._parts.loop is not None
+        return LoopRegistry.of(self._parts.loop)
+
+    def _keep_leftovers(self, left: list[T]) -> None:
+        self.leftovers.items += left
+        self._registry().keep_unfetched(self._parts.lifecycle)
+
+    async def _tell_leftovers(self) -> None:
+        count = len(self.leftovers.items)
+        await self.leftovers.tell(
+            f"{count} items of {self._parts.name!r} were left at shutdown"
+        )
+
+    def _say_unfetched(self) -> None:
+        """Nobody waits for the list of what was left: it must not be silent."""
+        if self.leftovers.items and not self._callers and self._parts.state.has_ended:
+            logger.error(
+                "%d items of %r were left at shutdown, and nobody waits for them; the "
+                "next call of shutdown returns them",
+                len(self.leftovers.items),
+                self._parts.name,
+            )
+
+    def _tell_closed(self) -> None:
+        """Let go of the queue where all is done: it is closed, and nothing is left."""
+        if not self._parts.state.has_ended:
+            return
+        if not self.leftovers.items:
+            self._registry().forget(self._parts.lifecycle)
+        if self._parts.lifecycle.on_closed is not None:
+            self._parts.lifecycle.on_closed()

@@ -1,0 +1,84 @@
+"""Where a queue is in its life, and who may use it then."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from batchqueue_async._policies.errors import BatchQueueError
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+
+class State(Enum):
+    """It only goes on, never back."""
+
+    NEW = "new"
+    RUNNING = "running"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    LOST = "ended with its loop"
+    INHERITED = "inherited by a forked child"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether shutdown has begun, or the queue is not this process's."""
+        return self not in (State.NEW, State.RUNNING)
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether shutdown has begun; not where the loop ended without one."""
+        return self.is_over and self is not State.LOST
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self in (State.CLOSED, State.LOST)
+
+
+def admits(parts: Parts[Any]) -> bool:
+    """Whether items may come in now; False once shutdown has begun.
+
+    Raises:
+        BatchQueueError: Not started, or the caller is not on the queue's loop.
+    """
+    if parts.state is State.RUNNING:
+        require_own_loop(parts)
+        return True
+    if parts.state is State.NEW:
+        msg = f"queue {parts.name!r} is not started"
+        raise BatchQueueError(msg)
+    refuse_fork(parts)
+    return False
+
+
+def refuse_fork(parts: Parts[Any]) -> None:
+    """Refuse to be used in a forked child.
+
+    Raises:
+        BatchQueueError: This is one, and the queue is its parent's.
+    """
+    if parts.state is State.INHERITED:
+        msg = (
+            f"queue {parts.name!r} is its parent process's: a forked child makes "
+            "queues of its own"
+        )
+        raise BatchQueueError(msg)
+
+
+def require_own_loop(parts: Parts[Any]) -> None:
+    """Refuse callers from other threads and loops, while that matters.
+
+    Raises:
+        BatchQueueError: The running loop is not the queue's.
+    """
+    if parts.state not in (State.RUNNING, State.CLOSING):
+        return
+    if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001
+        msg = (
+            f"queue {parts.name!r} was used from outside of its event loop; "
+            "other threads go through a SyncBatchQueue"
+        )
+        raise BatchQueueError(msg)

@@ -1,0 +1,166 @@
+"""The tasks of one queue: its drain tasks, and the one that rebalances them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from batchqueue_async._engine.draining.drain_task import DrainTask
+from batchqueue_async._engine.draining.schedule import DrainSettings
+from batchqueue_async._engine.runtime.call_context import outside
+from batchqueue_async._engine.runtime.cancellation import cancel_for_good
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_registry import LoopRegistry, expect_no_end
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.lifecycle.rebalancer import Rebalancer
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+class QueueTasks(Generic[T]):
+    """Starts the tasks, wakes them, and tells them how to end; none before `start`."""
+
+    __slots__ = ("_parts", "drain_tasks", "rebalancer", "rebalancing", "running")
+
+    def __init__(self, parts: Parts[T]) -> None:
+        self._parts = parts
+        self.drain_tasks: list[DrainTask[T]] = []
+        self.running: dict[DrainTask[T], asyncio.Task[None]] = {}
+        self.rebalancer: Rebalancer[T] | None = None
+        self.rebalancing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start all, on the running loop."""
+        parts = self._parts
+        settings = DrainSettings.of(parts.config)
+        self.drain_tasks = [
+            DrainTask(index, parts, settings)
+            for index in range(parts.ownership.drain_tasks)
+        ]
+        parts.ownership.bind([each.nap for each in self.drain_tasks])
+        for drain_task in self.drain_tasks:
+            self._run(drain_task)
+        if parts.config.rebalancing is not None and len(self.drain_tasks) > 1:
+            # A module more at the start of a program, for who rebalances.
+            from batchqueue_async._engine.lifecycle.rebalancer import (  # noqa: PLC0415
+                Rebalancer,
+            )
+
+            self.rebalancer = Rebalancer(parts, parts.config.rebalancing)
+            self._rebalance(self.rebalancer)
+
+    def expect(self, *, is_due: bool) -> None:
+        """Items come to many partitions: let no drain task sleep through them."""
+        for drain_task in self.drain_tasks:
+            drain_task.nap.expect(is_due=is_due)
+
+    def wake(self) -> None:
+        """Let every drain task look at its partitions again."""
+        for drain_task in self.drain_tasks:
+            drain_task.nap.wake()
+
+    def drain(self) -> None:
+        """Let the drain tasks end when all is drained."""
+        if self.rebalancer is not None and self.rebalancing is not None:
+            # Before a drain task sees that it is to end, everything has an owner.
+            self.rebalancer.stop()
+            cancel_for_good(self.rebalancing)
+        for drain_task in self.drain_tasks:
+            drain_task.drain()
+        self.revive()
+        self.wake()
+
+    def revive(self) -> None:
+        """Start the tasks again that somebody cancelled, since the loop lives on."""
+        if not self.drain_tasks:
+            return
+        LoopRegistry.of(asyncio.get_running_loop()).ensure_canary()
+        for drain_task, task in list(self.running.items()):
+            is_dead = task.done() and drain_task.has_work_left
+            drain_task.nap.be_revived(None)
+            drain_task.resume()
+            if is_dead:
+                self._run(drain_task)
+        if self.rebalancer is not None and self.rebalancing is not None:
+            is_running = all(each.is_running for each in self.drain_tasks)
+            if self.rebalancing.cancelled() and is_running:
+                self._rebalance(self.rebalancer)
+
+    def pause(self) -> None:
+        """Let the drain tasks end: all tasks of the loop are being cancelled."""
+        for drain_task in self.drain_tasks:
+            drain_task.pause()
+
+    def stop(self) -> None:
+        """Deliver nothing more: a deadline has come, or the loop ends."""
+        if self.rebalancer is not None and self.rebalancing is not None:
+            self.rebalancer.stop()
+            if not self.rebalancing.done():
+                cancel_for_good(self.rebalancing)
+        for drain_task in self.drain_tasks:
+            # A handler may swallow its cancellation: its drain task still stops.
+            drain_task.stop()
+
+    def abandon(self) -> None:
+        """The loop never runs again: there is nothing to cancel or to wait for."""
+        for drain_task in self.drain_tasks:
+            drain_task.stop()
+        tasks = list(self.running.values())
+        for task in (*tasks, self.rebalancing) if self.rebalancing else tasks:
+            expect_no_end(task)
+
+    async def ended(self) -> None:
+        """Wait for the task that no drain task waits for."""
+        if self.rebalancing is not None:
+            await asyncio.wait({self.rebalancing})
+
+    def _rebalance(self, rebalancer: Rebalancer[T]) -> None:
+        self.rebalancing = self._task(rebalancer.run(), "rebalancing")
+
+    def _run(self, drain_task: DrainTask[T]) -> None:
+        name = f"drain task {drain_task.index}"
+        self.running[drain_task] = self._task(drain_task.run(), name)
+        self.running[drain_task].add_done_callback(self._drain_task_ended)
+
+    def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
+        has_dead = False
+        for drain_task, task in self.running.items():
+            if task.done() and drain_task.has_work_left:
+                has_dead = True
+                drain_task.nap.be_revived(self._revive_if_loop_lives)
+        is_ending = LoopRegistry.of(ended.get_loop()).is_ending
+        if has_dead and not is_ending and _has_been_cut_short(ended):
+            # Else all tasks of the loop are being cancelled. If it lives on, the
+            # registry starts them again, or whoever needs them before.
+            self.revive()
+
+    def _revive_if_loop_lives(self) -> None:
+        # While a loop ends, calls come from callbacks and from tasks that are
+        # cancelled.
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            self.revive()
+
+    def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        # Not a part of whatever handler may have started this queue.
+        task = outside(asyncio.get_running_loop().create_task, body)
+        task.set_name(f"{self._parts.name}: {name}")
+        task.add_done_callback(_log_error)
+        return task
+
+
+def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:
+    # With an error its work is left undone: it would come again.
+    return ended.cancelled() or ended.exception() is None
+
+
+def _log_error(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical(
+            "%s ended with an error, and its work is left undone",
+            task.get_name(),
+            exc_info=task.exception(),
+        )

@@ -1,0 +1,133 @@
+"""The end of a manager's queues: one after the other, under one deadline.
+
+It runs on a task of its own, so that it goes on when who asked for it is cancelled, and
+so that a handler of one of the queues can ask for it without waiting for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.call_context import outside
+from batchqueue_async._engine.runtime.log import logger
+
+
+class ManagerClosing:
+    """One run, which all share who ask for it while it is under way.
+
+    Args:
+        next_queue: Returns the next queue to end that is not among the given ones.
+        under_way: Returns those whose shutdown has begun.
+    """
+
+    def __init__(
+        self,
+        next_queue: Callable[[set[int]], BatchQueue[Any] | None],
+        under_way: Callable[[], Iterable[BatchQueue[Any]]],
+    ) -> None:
+        self._next_queue = next_queue
+        self._under_way = under_way
+        self._loop = asyncio.get_running_loop()
+        self._deadlines: list[float] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_late = False
+        # Whether somebody wants leftovers to go to `on_error`.
+        self._tells = False
+        # Callers who wait for the lists.
+        self._listers = 0
+        self._left: list[tuple[BatchQueue[Any], list[Any]]] = []
+        self.task = outside(self._loop.create_task, self._run())
+        self.task.set_name("closing of a manager's queues")
+
+    def begin(self, deadline: float | None, *, tells: bool) -> None:
+        """Somebody asks for it, and does not wait: what he asked for holds for good."""
+        self._add(deadline)
+        self._tells |= tells
+
+    @contextlib.contextmanager
+    def awaited(self, deadline: float | None, *, tells: bool) -> Iterator[None]:
+        """Somebody asks for it, and waits inside of the block.
+
+        Whoever is cancelled takes his deadline along: the next one brings his own.
+        """
+        self.begin(deadline, tells=tells)
+        self._listers += not tells
+        try:
+            yield
+        except BaseException:
+            self._remove(deadline)
+            raise
+        finally:
+            self._listers -= not tells
+            self._return_lists()
+
+    def take_lists(self) -> dict[str, list[Any]]:
+        """Return what was left, by queue name; the first who asks gets it."""
+        lists: dict[str, list[Any]] = {}
+        left, self._left = self._left, []
+        for queue, items in left:
+            lists.setdefault(queue.name, []).extend(items)
+        return lists
+
+    def shorten_deadline(self, deadline: float) -> None:
+        self._add(deadline)
+
+    async def _run(self) -> None:
+        # An eager task gets here before those who start it have said what they want.
+        await asyncio.sleep(0)
+        seen: set[int] = set()
+        try:
+            while (queue := self._next_queue(seen)) is not None:
+                seen.add(id(queue))
+                try:
+                    await self._end(queue)
+                except Exception:  # noqa: BLE001 - one failure does not stop the rest
+                    logger.exception("queue %r failed to shut down", queue.name)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._return_lists()
+
+    async def _end(self, queue: BatchQueue[Any]) -> None:
+        # The deadline is the run's: it may change.
+        timeout = 0.0 if self._is_late else None
+        if self._tells:
+            await queue.close(timeout)
+        else:
+            left = await queue.shutdown(timeout)
+            self._left.append((queue, left))
+
+    def _return_lists(self) -> None:
+        """Have no list here that nobody is going to take."""
+        if self._listers:
+            return
+        left, self._left = self._left, []
+        for queue, items in left:
+            if items:
+                parts_of(queue).lifecycle.shutdown.give_back(items)
+
+    def _add(self, deadline: float | None) -> None:
+        if deadline is not None:
+            self._deadlines.append(deadline)
+            self._set_timer()
+
+    def _remove(self, deadline: float | None) -> None:
+        if deadline is not None:
+            self._deadlines.remove(deadline)
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._deadlines and not self._is_late and not self.task.done():
+            self._timer = self._loop.call_at(min(self._deadlines), self._expire)
+
+    def _expire(self) -> None:
+        self._is_late = True
+        for queue in self._under_way():
+            parts_of(queue).lifecycle.shutdown.shorten_deadline(0.0)

@@ -1,0 +1,1 @@
+"""Where items wait: partitions, and which one an item goes to."""

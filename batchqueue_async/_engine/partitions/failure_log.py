@@ -1,0 +1,190 @@
+"""What ended other than handled, kept for the next `flush` of one object.
+
+Nobody may ever ask for it. So what a failure keeps alive is estimated, and cut.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import AbstractContextManager
+from itertools import islice
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
+from typing import Any
+from weakref import ref
+
+from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._policies.errors import (
+    KEPT_BYTES,
+    KEPT_FAILURES,
+    BatchQueueError,
+    Failure,
+    OmittedItem,
+    Outcome,
+)
+from batchqueue_async._wording import reason
+
+
+class FailureLog:
+    """A count and the first hundred failures since the last look.
+
+    Nobody may ever look. So what they keep alive is bounded, too.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_count",
+        "_failures",
+        "_room",
+    )
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._room = KEPT_BYTES
+        # None while there are none: there are many logs, and few failures.
+        self._failures: list[Failure] | None = None
+
+    def add(
+        self, outcome: Outcome, items: list[Any], error: BaseException | None
+    ) -> None:
+        self._count += len(items)
+        if self._failures is None:
+            self._failures = []
+        most = KEPT_FAILURES - len(self._failures)
+        if most <= 0:
+            return
+        if error is not None and not self._has_room_for(error):
+            error = BatchQueueError(reason(error))
+        for item in items[:most]:
+            kept = item if self._has_room_for(item) else OmittedItem.of(item)
+            self._failures.append(Failure(kept, error, outcome))
+
+    def clear(self) -> tuple[int, tuple[Failure, ...]]:
+        """Return what was logged, and forget it."""
+        count, failures = self._count, tuple(self._failures or ())
+        self._count, self._failures, self._room = 0, None, KEPT_BYTES
+        return count, failures
+
+    def _has_room_for(self, value: object) -> bool:
+        size = estimated_size(value, self._room)
+        if size > self._room:
+            return False
+        self._room -= size
+        return True
+
+
+class FailureLogs:
+    """The logs of all objects that flush one queue; forgotten with their objects."""
+
+    __slots__ = (
+        "_logs",
+        "guard",
+    )
+
+    def __init__(self) -> None:
+        # Not a WeakSet: for the one log that most queues have it is large.
+        self._logs: list[ref[FailureLog]] = []
+        # Threads displace items, too, once the queue is shared with them.
+        self.guard: AbstractContextManager[Any] = UNGUARDED
+
+    def open(self) -> FailureLog:
+        log = FailureLog()
+        with self.guard:
+            self._logs.append(ref(log, self._logs.remove))
+        return log
+
+    def add(
+        self,
+        outcome: Outcome,
+        items: list[Any],
+        error: BaseException | None = None,
+    ) -> None:
+        if error is not None:
+            forget_locals(error)
+        with self.guard:
+            # Of a copy: a log may be forgotten at any moment.
+            for known in tuple(self._logs):
+                if (log := known()) is not None:
+                    log.add(outcome, items, error)
+
+    def clear(self, log: FailureLog) -> tuple[int, tuple[Failure, ...]]:
+        """Return what one object's log holds, and start it anew."""
+        with self.guard:
+            return log.clear()
+
+
+# An estimate looks at so many objects: more of them are rarely one item's own.
+_LOOKS = 256
+_ERRORS = 16
+# Part of the program, and not of an item.
+_SHARED = (
+    type,
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
+
+
+def estimated_size(value: object, enough: int) -> int:
+    """Return about how many bytes it keeps alive; no more is looked for than `enough`.
+
+    What is behind its first few hundred objects does not count. Calls no user code but
+    `__sizeof__`, so that it may be asked while a lock is held.
+    """
+    size, todo, seen = 0, [value], {id(value)}
+    for each in todo:
+        try:
+            size += sys.getsizeof(each)
+        except Exception:  # noqa: BLE001 - a user's class may do anything
+            size += 1
+        if size > enough:
+            break
+        for part in islice(gc.get_referents(each), _LOOKS):
+            if len(todo) == _LOOKS:
+                break
+            if id(part) not in seen and not issubclass(type(part), _SHARED):
+                seen.add(id(part))
+                todo.append(part)
+    return size
+
+
+def forget_locals(error: BaseException) -> None:
+    """Let the frames of an error's traceback go of what they held: whole batches.
+
+    Where it was raised is still known, and can be printed. Frames that go on are left
+    alone: of coroutines and generators, too, which `traceback.clear_frames` would end.
+    """
+    chain: list[BaseException] = [error]
+    for each in chain:
+        trace = each.__traceback__
+        for _ in range(_LOOKS):
+            if trace is None:
+                break
+            if _has_ended(trace.tb_frame):
+                trace.tb_frame.clear()
+            trace = trace.tb_next
+        inner: tuple[Any, ...] = (each.__cause__, each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            inner += each.exceptions
+        for other in inner:
+            is_known = other is None or any(other is known for known in chain)
+            if not is_known and len(chain) < _ERRORS:
+                chain.append(other)
+
+
+def _has_ended(frame: FrameType) -> bool:
+    # A frame owns its code and its variables only when its function has returned; until
+    # then they are on the interpreter's stack, or in the coroutine.
+    return any(each is frame.f_code for each in gc.get_referents(frame))

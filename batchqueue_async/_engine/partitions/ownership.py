@@ -1,0 +1,175 @@
+"""Which drain task may take from which partition: the only record of it.
+
+Invariant (promise E4): every partition has one owner or is in a handoff, and one in a
+handoff has the owner that it leaves. Partition p starts with drain task
+p % drain_tasks; growth keeps all owners. What each drain task owns is derived from
+this record; each partition is told who may take from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from batchqueue_async._engine.partitions.partition import Owner, Partition
+from batchqueue_async._policies.balancing import Rebalancing
+
+
+class Ownership:
+    """Owner of each partition, by index."""
+
+    __slots__ = (
+        "_bound",
+        "_derived",
+        "_owners",
+        "_partitions",
+        "_revoked",
+        "drain_tasks",
+        "version",
+    )
+
+    def __init__(self, partitions: Sequence[Partition[Any]]) -> None:
+        self._partitions = partitions
+        # How many there are.
+        self.drain_tasks = 0
+        # What is told of arrivals, once they run.
+        self._bound: Sequence[Owner] | None = None
+        # Who owns it, or while it is in a handoff, who owned it.
+        self._owners: list[int] = []
+        self._revoked: dict[int, None] = {}
+        self._derived: list[tuple[int, ...]] | None = None
+        # Grows with each change, so that what is derived can be cached.
+        self.version = 0
+
+    def grow(self) -> None:
+        """Give each new partition an owner; the others keep theirs."""
+        for index in range(len(self._owners), len(self._partitions)):
+            self._owners.append(index % self.drain_tasks)
+            self._changed(index)
+
+    def bind(self, owners: Sequence[Owner]) -> None:
+        """The drain tasks run: each partition knows its own from now on."""
+        self._bound = owners
+        for index in range(len(self._owners)):
+            self._changed(index)
+
+    def owner_of(self, partition: int) -> int | None:
+        """Return the drain task, or None in a handoff."""
+        return None if partition in self._revoked else self._owners[partition]
+
+    def owners(self) -> list[int | None]:
+        """Return each partition's owner, None for those in a handoff."""
+        owners: list[int | None] = list(self._owners)
+        for partition in self._revoked:
+            owners[partition] = None
+        return owners
+
+    def owned_by(self, drain_task: int) -> tuple[int, ...]:
+        """Return the indexes of the drain task's partitions, ascending."""
+        if self._derived is None:
+            owned: list[list[int]] = [[] for _ in range(self.drain_tasks)]
+            for partition, owner in enumerate(self._owners):
+                if partition not in self._revoked:
+                    owned[owner].append(partition)
+            self._derived = [tuple(each) for each in owned]
+        return self._derived[drain_task]
+
+    def last_owners(self) -> list[int]:
+        """Return each partition's owner, the old one for those in a handoff."""
+        return list(self._owners)
+
+    def last_owner(self, partition: int) -> int:
+        """Return whom the partition waits for: to take, or in a handoff to let go."""
+        return self._owners[partition]
+
+    def revoke(self, partition: int) -> None:
+        """Begin a handoff: nobody may take from the partition."""
+        self._revoked[partition] = None
+        self._changed(partition)
+
+    def grant(self, partition: int, drain_task: int) -> None:
+        """End a handoff."""
+        self._revoked.pop(partition, None)
+        self._owners[partition] = drain_task
+        self._changed(partition)
+
+    def restore(self, partition: int) -> None:
+        """Call a handoff off: the old owner goes on."""
+        self.grant(partition, self._owners[partition])
+
+    def _changed(self, partition: int) -> None:
+        self._derived = None
+        self.version += 1
+        if self._bound is not None:
+            owner = self.owner_of(partition)
+            self._partitions[partition].owner = (
+                None if owner is None else self._bound[owner]
+            )
+
+
+# One partition's totals at one moment: offered, settled, seconds. A plain tuple, since
+# there may be tens of thousands of partitions.
+_Totals = tuple[int, int, float]
+
+_NOTHING: _Totals = (0, 0, 0.0)
+
+
+class Loads:
+    """Demand, by partition: offered items, or the handler time that they ask for.
+
+    Derived from totals that are kept anyway, so producing costs nothing more.
+
+    Demand, not what was done: under full load a drain task does no more than it can,
+    however much too much its partitions are asked to carry.
+    """
+
+    __slots__ = (
+        "_bases",
+        "_in_seconds",
+        "_partitions",
+    )
+
+    def __init__(
+        self, partitions: Sequence[Partition[Any]], rebalancing: Rebalancing | None
+    ) -> None:
+        self._partitions = partitions
+        self._in_seconds = rebalancing is not None and rebalancing.measure == "seconds"
+        self._bases: list[_Totals] = []
+
+    def now(self) -> list[float]:
+        """Return the loads since the last `reset`."""
+        totals = self._totals()
+        # Partitions that are new since then started at zero.
+        bases = self._bases + [_NOTHING] * (len(totals) - len(self._bases))
+        pairs = zip(totals, bases, strict=True)
+        if not self._in_seconds:
+            return [float(ever[0] - base[0]) for ever, base in pairs]
+        return [_seconds_asked_for(ever, base) for ever, base in pairs]
+
+    def reset(self) -> None:
+        """Begin a new round."""
+        self._bases = self._totals()
+
+    def _totals(self) -> list[_Totals]:
+        return [
+            (
+                (accounts := partition.accounts).taken_out
+                + len(partition.items)
+                + accounts.rejected,
+                accounts.handled + accounts.failed,
+                partition.busy,
+            )
+            for partition in self._partitions
+        ]
+
+
+def _seconds_asked_for(ever: _Totals, base: _Totals) -> float:
+    offered, settled, seconds = (
+        now - then for now, then in zip(ever, base, strict=True)
+    )
+    # What an item costs, lately if that is known.
+    known_settled, known_seconds = (settled, seconds) if settled else ever[1:]
+    if not known_settled:
+        return seconds
+    # Or what was spent on items that came earlier.
+    return max(seconds, offered * known_seconds / known_settled)

@@ -1,0 +1,424 @@
+"""A bounded FIFO of waiting items: an `asyncio.Queue` with bulk take and a fair line.
+
+Invariants:
+* `len(items) + line.reserved <= maxsize`, at every moment.
+* While somebody waits in line, room goes to the line: nobody else gets in.
+* `len(items) < limit` means that one more item meets no edge (empty, due, full), no
+  line, no close and no other thread: the hot path may append without asking.
+* The first `uniform_prefix` items, all that wait or fewer, have one type.
+* At most one take is outstanding: the next one comes when all its items are settled,
+  so "settled up to a position" needs no record of single batches.
+* Nothing gets in while `is_changing`. Only a `__del__` or a signal handler that runs in
+  the middle of a change, on the same thread, sees that: the guard is reentrant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
+from batchqueue_async._engine.partitions.ages import Ages
+from batchqueue_async._engine.partitions.bulk import Tally
+from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
+from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
+from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
+from batchqueue_async._policies.errors import with_accepted
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """The nap of the drain task that takes from a partition."""
+
+    has_news: bool
+    """Set by whoever brings something."""
+    listens: bool
+    """Whether `notify` is to be called, too."""
+
+    def notify(self, partition: Partition[Any], coming: int) -> None:
+        """So many items come to it in a moment, or somebody waits for room in it."""
+
+
+class Partition(ProducersQueue[T]):
+    """One partition. Every change is a plain method: decide here, await elsewhere."""
+
+    # Slots are near each other in memory: that counts, with many partitions.
+    __slots__ = (
+        "_full_at",
+        "_maxsize",
+        "accounts",
+        "ages",
+        "busy",
+        "due_size",
+        "guard",
+        "guarded_limit",
+        "has_fast_path",
+        "index",
+        "is_changing",
+        "is_closed",
+        "is_shared",
+        "items",
+        "limit",
+        "line",
+        "owner",
+        "pausing",
+        "taken_from",
+        "took_one_type",
+        "uniform_prefix",
+    )
+
+    items: list[T] | deque[T]
+
+    def __init__(self, index: int, buffer_size: int, due_size: int) -> None:
+        # Not `super().__init__`: the deques and the event that its own `get`, `put` and
+        # `join` wait with take more memory than all the rest, and nobody needs those.
+        self._maxsize = buffer_size
+        self._init(buffer_size)
+        self.index = index
+        self.line = WaitingLine()
+        self.accounts = Accounts()
+        # None before the start, and in a handoff.
+        self.owner: Owner | None = None
+        self.is_closed = False
+        self.is_changing = False
+        # Whether nothing but its items counts: it is open, unguarded and without a
+        # clock, and nobody waits in line or watches. False also where that is unknown.
+        # One look at this spares five at other objects: with thousands of partitions
+        # those have left the processor's caches.
+        self.has_fast_path = False
+        self.pausing: Pause | None = None
+        # Seconds that handlers have spent on this partition's items.
+        self.busy = 0.0
+        self.ages = Ages()
+        # How many of its first items are known to have one type; -1 if nobody asks. To
+        # look at a chunk that has just been made is cheaper than to look at it later.
+        self.uniform_prefix = -1
+        # Of the last take: the position of its first item, and whether all of it had
+        # one type, as far as that is known. Noted with the take, since threads may
+        # displace items the moment after.
+        self.taken_from = 0
+        self.took_one_type = False
+        self.limit = 0
+        # The same bound for other threads, which hold the guard.
+        self.guarded_limit = 0
+        self.guard: AbstractContextManager[Any] = UNGUARDED
+        # Whether other threads put, too.
+        self.is_shared = False
+        self.due_size = min(due_size, buffer_size)
+        self._full_at = buffer_size
+
+    def _init(self, maxsize: int) -> None:
+        self.items = []
+
+    def _format(self) -> str:
+        # For `repr`: the base class's asks for what is not there.
+        state = "closed" if self.is_closed else "open"
+        return f"{self.index} {state} waiting={len(self.items)}"
+
+    @property
+    def accepted(self) -> int:
+        """Items accepted so far: the position that the next one gets."""
+        return self.accounts.taken_out + len(self.items)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an item gets in now, without a line."""
+        return not (
+            self.is_closed
+            or self.is_changing
+            or self.line.head
+            or len(self.items) >= self._full_at
+        )
+
+    def is_due(self, coming: int = 0) -> bool:
+        """A batch must not linger, or will not once so many items have come.
+
+        It is full, waited for, watched, or closing.
+        """
+        return (
+            len(self.items) + coming >= self.due_size
+            or self.line.unserved is not None
+            or self.accounts.watchers is not None
+            or self.is_closed
+        )
+
+    def notify(self, coming: int = 0) -> None:
+        """Something comes, on the loop: its owner must not sleep through it.
+
+        Producers on the loop say so before they accept: whatever strikes them, a drain
+        task that wakes for nothing is harmless, one that sleeps through an item is not.
+        """
+        if self.ages.clock is not None and (now := self.ages.clock()) is not None:
+            self.oldest(now)
+        owner = self.owner
+        if owner is not None:
+            owner.has_news = True
+            if owner.listens:
+                owner.notify(self, coming)
+
+    def append(self, item: T) -> bool:
+        """Accept an item if it meets no edge, as the hot paths do, under the guard."""
+        with self.guard:
+            if len(self.items) < self.guarded_limit:
+                self.items.append(item)
+                return True
+        return False
+
+    def begin(
+        self,
+        chunk: Sequence[T],
+        placed: Tally | None = None,
+        *,
+        is_given: bool = False,
+    ) -> bool:
+        """Accept a chunk on the loop, if it is empty and meets no other edge.
+
+        As `offer` does it, for a fifth of the price. A list that is given is the
+        partition's own from then on: that spares going through the items.
+        """
+        count = len(chunk)
+        if not self.has_fast_path or self.is_changing or count > self._maxsize:
+            return False
+        self.is_changing = True
+        try:
+            if self.items:
+                return False
+            if is_given and type(chunk) is list and type(self.items) is list:
+                self.items = chunk
+            else:
+                items: Any = self.items
+                # No call, after which a signal handler might raise before it counts.
+                items += chunk
+            if placed is not None:
+                placed.count += count
+        finally:
+            self.is_changing = False
+        # A signal handler that ran since may have closed it.
+        if self.has_fast_path:
+            limit = self.due_size if count < self.due_size else self._maxsize
+            self.limit = self.guarded_limit = limit - 1
+        return True
+
+    def offer(self, chunk: Sequence[T]) -> int:
+        """Accept as many of the chunk's first items as there is room for.
+
+        Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
+        """
+        placed = 0
+        # Let go of at the end: a `__del__` of theirs finds the change made, and the
+        # guard free.
+        displaced: list[T] = []
+        try:
+            with self.guard:
+                if self.is_closed or self.is_changing or self.line.head:
+                    return 0
+                count = len(self.items)
+                if count >= self._full_at:
+                    return 0
+                before = self.accounts.taken_out + count
+                self.is_changing = True
+                self.limit = self.guarded_limit = 0
+                try:
+                    placed = self._accept(chunk, displaced)
+                except BaseException:
+                    placed = self.accounts.taken_out + len(self.items) - before
+                    raise
+                finally:
+                    self.is_changing = False
+                    self._set_limits()
+        except BaseException as error:
+            with_accepted(error, placed)
+            raise
+        return placed
+
+    def wait_in_line(self, waiter: Waiter) -> None:
+        """Let a producer wait for its turn."""
+        with self.guard:
+            self.has_fast_path = False
+            self.limit = self.guarded_limit = 0
+            self.line.join(waiter)
+            # There may be room: its chunk may have waited for another partition first.
+            if len(self.items) + self.line.reserved < self._maxsize:
+                self._serve_line()
+
+    def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T]) -> int:
+        """Accept what the waiter holds slots for; 0 before its turn.
+
+        Args:
+            waiter: The producer.
+            chunk: All that it came with; what it wants no more is accepted already.
+        """
+        with self.guard:
+            count = 0 if self.is_closed else self.line.turn_of(waiter)
+            if count:
+                start = len(chunk) - waiter.wants
+                is_whole = count == len(chunk)
+                self._append(chunk if is_whole else chunk[start : start + count])
+                self.line.filled(waiter, count)
+                if self.line.head:
+                    self._serve_line()
+                else:
+                    self._set_limits()
+            return count
+
+    def leave_line(self, waiter: Waiter) -> None:
+        """A cancelled, late or refused waiter passes its slots on."""
+        if not waiter.wants:
+            # It has got all, and so has left already.
+            return
+        with self.guard:
+            self.line.leave(waiter)
+            self._serve_line()
+
+    def take(self, most: int | None) -> list[T]:
+        """Remove up to `most` of the oldest items; they are in flight from now on."""
+        with self.guard:
+            self.taken_from = self.accounts.taken_out
+            known = self.uniform_prefix
+            taken = self._remove(most)
+            self.took_one_type = known >= len(taken)
+            self.accounts.take(len(taken))
+            if self.has_fast_path and not self.items:
+                self.limit = self.guarded_limit = 0
+            else:
+                self._serve_line()
+        return taken
+
+    def take_rest(self) -> list[T]:
+        """Take every waiting item out, unhandled: the deadline has come."""
+        with self.guard:
+            left = self._remove(None)
+            self.accounts.return_waiting(len(left))
+        self.accounts.tell_watchers()
+        return left
+
+    def reject(self, count: int) -> None:
+        """Count refusals that were returned."""
+        with self.guard:
+            self.accounts.rejected += count
+
+    def open(self) -> None:
+        """Let producers in."""
+        self._set_limits()
+
+    def close(self) -> None:
+        """Refuse new items and wake who waits; waiting items stay."""
+        with self.guard:
+            self.is_closed = True
+            self._set_limits()
+            self.line.wake_all()
+
+    def abandon(self) -> None:
+        """Empty it, in a forked child: its items are the parent's."""
+        self.guard, self.is_shared = UNGUARDED, False
+        self.is_closed = True
+        self.has_fast_path = False
+        self.limit = self.guarded_limit = 0
+        self.items = type(self.items)()
+        self.line = WaitingLine()
+        self.accounts = Accounts()
+
+    def share(self, guard: AbstractContextManager[Any]) -> None:
+        """From now on other threads put, too, and every change holds `guard`."""
+        with guard:
+            self.guard, self.is_shared = guard, True
+            self._set_limits()
+
+    def oldest(self, now: float) -> float:
+        """Return when the oldest waiting item came; called on the loop, with linger."""
+        with self.guard:
+            return self.ages.oldest(self.accounts.taken_out, now)
+
+    def watch(self, watcher: Watcher) -> bool:
+        """Tell `watcher` once when all that is accepted by now is settled.
+
+        Returns:
+            False if it is settled already, and nobody will be told.
+        """
+        with self.guard:
+            if not self.accounts.watch(self.accepted, watcher):
+                return False
+            self.has_fast_path = False
+            return True
+
+    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        """Take in what there is room for; `displaced` gets what has to go for it."""
+        room = self._maxsize - len(self.items)
+        if room < len(chunk):
+            chunk = chunk[:room]
+        self._append(chunk)
+        return len(chunk)
+
+    def _append(self, chunk: Sequence[T]) -> None:
+        if self.ages.clock is not None:
+            self.ages.note(self.accepted)
+        more, uniform = len(chunk), self.uniform_prefix
+        if more >= WORTH_A_LOOK and len(self.items) == uniform:
+            first = self.items[0] if self.items else chunk[0]
+            if type(first) is type(chunk[-1]) and have_type(chunk, type(first)):
+                uniform += more
+        # Last: whatever is raised before it, nothing was accepted.
+        self.items.extend(chunk)
+        self.uniform_prefix = uniform
+
+    def _forget(self, going: int) -> None:
+        """So many items are about to leave; known too few is better than too many."""
+        if self.uniform_prefix > 0:
+            self.uniform_prefix = max(0, self.uniform_prefix - going)
+
+    def _remove(self, most: int | None) -> list[T]:
+        items = self.items
+        assert isinstance(items, list)
+        if most is None or len(items) <= most:
+            self.uniform_prefix = min(self.uniform_prefix, 0)
+            self.items = []
+            return items
+        self._forget(most)
+        taken = items[:most]
+        del items[:most]
+        return taken
+
+    def _serve_line(self) -> None:
+        if self.line.head and not self.is_closed:
+            self.is_changing = True
+            try:
+                self._fill_from_line()
+            finally:
+                self.is_changing = False
+        self._set_limits()
+
+    def _fill_from_line(self) -> None:
+        line = self.line
+        line.reserve(self._maxsize - len(self.items) - line.reserved)
+        while (head := line.head) is not None and head.granted:
+            count = len(self.items)
+            items = head.hand_over()
+            if not items:
+                break
+            try:
+                self._append(items)
+            except BaseException:
+                # Ctrl-C, on the waiter's own thread.
+                head.take_back(len(items) + count - len(self.items))
+                raise
+            line.filled(head, len(items))
+
+    def _set_limits(self) -> None:
+        if self.line.head or self.is_closed:
+            self.has_fast_path = False
+            self.limit = self.guarded_limit = 0
+            return
+        is_alone = not self.is_shared
+        self.has_fast_path = (
+            is_alone and self.ages.clock is None and self.accounts.watchers is None
+        )
+        count, limit = len(self.items), 0
+        if count:
+            limit = (self.due_size if count < self.due_size else self._maxsize) - 1
+        self.guarded_limit = limit
+        self.limit = limit if is_alone else 0

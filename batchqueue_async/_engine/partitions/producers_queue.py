@@ -1,0 +1,82 @@
+"""What a partition has of `asyncio.Queue`, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+from batchqueue_async._engine.partitions.bulk import Tally
+from batchqueue_async._engine.partitions.waiting_line import put_in_turn
+from batchqueue_async._policies.errors import BatchQueueError
+
+T = TypeVar("T")
+
+
+class ProducersQueue(asyncio.Queue[T]):
+    """An `asyncio.Queue` for producers: only its owner takes from it.
+
+    It has the bound, the look (`qsize`, `empty`, `full`, `maxsize`) and the ways in,
+    which count (`put`, `put_nowait`). The ways out are its drain task's alone, by
+    `take`: `get`, `get_nowait`, `join`, `task_done` and `shutdown` refuse.
+    """
+
+    __slots__ = ()
+
+    items: list[T] | deque[T]
+    index: int
+
+    @property
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Whether an item gets in now, without a line."""
+
+    @abstractmethod
+    def notify(self, coming: int = 0) -> None:
+        """So many items come in a moment."""
+
+    @abstractmethod
+    def offer(self, chunk: Sequence[T]) -> int:
+        """Accept as many of the chunk's first items as there is room for."""
+
+    def qsize(self) -> int:
+        return len(self.items)
+
+    def empty(self) -> bool:
+        return not self.items
+
+    def full(self) -> bool:
+        """Whether an item would have to wait, or is refused."""
+        return not self.has_room
+
+    def put_nowait(self, item: T) -> None:
+        """Accept an item.
+
+        Raises:
+            asyncio.QueueFull: There is no room, or it is closed.
+        """
+        self.notify(1)
+        if not self.offer((item,)):
+            raise asyncio.QueueFull
+
+    async def put(self, item: T) -> None:
+        """Accept an item, once there is room.
+
+        Raises:
+            BatchQueueError: It is closed.
+        """
+        placed = Tally()
+        loop = asyncio.get_running_loop()
+        partition: Any = self
+        await put_in_turn(partition, (item,), placed, loop)
+        if not placed.count:
+            msg = f"partition {self.index} is closed"
+            raise BatchQueueError(msg)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        msg = f"partition {self.index}: only its drain task takes items, by `take`"
+        raise BatchQueueError(msg)
+
+    get = get_nowait = join = task_done = shutdown = _refuse

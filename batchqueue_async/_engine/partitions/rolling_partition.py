@@ -1,0 +1,79 @@
+"""A partition that displaces its oldest items when it is full (DROP_OLDEST)."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from batchqueue_async._engine.partitions.partition import Partition
+
+T = TypeVar("T")
+
+
+class RollingPartition(Partition[T]):
+    """Nobody waits here: a new item always gets in, at the cost of the oldest.
+
+    Displaced items were accepted, so they count as dropped, and `on_drop` gets them.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        buffer_size: int,
+        due_size: int,
+        on_drop: Callable[[list[T]], None],
+    ) -> None:
+        super().__init__(index, buffer_size, due_size)
+        # There is always room.
+        self._full_at = sys.maxsize
+        self._on_drop = on_drop
+
+    def _init(self, maxsize: int) -> None:
+        # A list would move all its items for each one that leaves at its front.
+        self._rolling: deque[T] = deque()
+        self.items = self._rolling
+
+    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        count = len(chunk)
+        surplus = len(self._rolling) + count - self._maxsize
+        if surplus <= 0:
+            self._append(chunk)
+            return count
+        displaced.extend(islice(self._rolling, surplus))
+        # Longer than the whole partition: its own first items go, too.
+        passed = surplus - len(displaced)
+        displaced.extend(chunk[:passed])
+        rest = chunk[passed:]
+        self._forget(surplus)
+        before = self.accounts.dropped
+        try:
+            self._drop(surplus - passed, passed)
+            self._append(rest)
+        finally:
+            self._on_drop(displaced[: self.accounts.dropped - before])
+        return count
+
+    def _drop(self, waiting: int, passed: int) -> None:
+        """Let the oldest go that wait, and count those that need not even get in."""
+        items, accounts = self._rolling, self.accounts
+        for _ in range(waiting):
+            # A signal handler may raise after any call. There is none in between, not
+            # even a `__del__`: the item is kept elsewhere.
+            del items[0]
+            accounts.taken_out += 1
+            accounts.dropped += 1
+        accounts.taken_out += passed
+        accounts.dropped += passed
+
+    def _remove(self, most: int | None) -> list[T]:
+        items = self._rolling
+        if most is None or len(items) <= most:
+            self._forget(len(items))
+            # What a `__del__` or a signal handler puts in from here on stays there.
+            self._rolling = self.items = deque()
+            return list(items)
+        self._forget(most)
+        return [items.popleft() for _ in range(most)]

@@ -1,0 +1,283 @@
+"""Which partition an item waits in.
+
+Invariants of `TypePlacement` (promise B2):
+* A type is placed once, at its first handler or item, and never moves while it lives.
+* A type without a handler lives with the registered base that it resolves to.
+* A type gets a partition of its own while there are empty ones; then the lightest.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.type_map import TypeMap
+from batchqueue_async._policies.errors import InvalidSelection
+from batchqueue_async._policies.selectors import (
+    PLAIN_KEYS,
+    KeySelector,
+    PartitionSelector,
+    by_type,
+    round_robin,
+)
+from batchqueue_async._policies.weights import Exact
+from batchqueue_async._wording import kind_of
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import HandlerRegistry
+
+T = TypeVar("T")
+
+# Larger is no partition's number, and could be an account's.
+_TELLING = 100_000
+
+
+class TypePlacement(Generic[T]):
+    """`by_type`: every type stays in one partition for good."""
+
+    __slots__ = (
+        "_grows",
+        "_handlers",
+        "_lightest",
+        "guard",
+        "partitions",
+        "placed",
+        "routes",
+    )
+
+    def __init__(
+        self,
+        partitions: Sequence[Partition[T]],
+        handlers: HandlerRegistry,
+        *,
+        grows: bool,
+    ) -> None:
+        self.partitions = partitions
+        self._grows = grows
+        self._handlers = handlers
+        self.placed: TypeMap[Partition[T]] = TypeMap(handlers.types)
+        # Those of the types that came lately; the others are found by `partition_of`.
+        self.routes = self.placed.near
+        # Threads place types, too, once the queue is shared with them.
+        self.guard: AbstractContextManager[Any] = UNGUARDED
+        # None where there is nothing to choose.
+        self._lightest: Lightest | None = None
+
+    choose: None = None
+    """No selector is asked."""
+
+    @property
+    def first(self) -> Partition[T]:
+        return self.partitions[0]
+
+    def partition_of(self, item: T) -> Partition[T]:
+        if (sole := self.sole) is not None:
+            return sole
+        item_type = type(item)
+        partition = self.routes.get(item_type)
+        if partition is None:
+            with self.guard:
+                if self.placed.recall(item_type):
+                    return self.routes[item_type]
+                registration = self._handlers.nearest(item_type)
+                base = None if registration is None else registration.item_type
+                partition = self.place(item_type if base is None else base)
+                self._settle(item_type, partition)
+        return partition
+
+    def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
+        """Return the type's partition for good, and book `weight` more to it."""
+        if (sole := self.sole) is not None:
+            partition = self.routes.setdefault(item_type, sole)
+        else:
+            with self.guard:
+                lightest = self._seen()
+                if self.placed.recall(item_type):
+                    partition = self.routes[item_type]
+                else:
+                    partition = self.partitions[lightest.find()]
+                    self._settle(item_type, partition)
+                lightest.book(partition.index, 0, weight)
+        if weight < 0:
+            # A handler is gone, so its type need not stay near.
+            with self.guard:
+                self.placed.trim()
+        return partition
+
+    @property
+    def sole(self) -> Partition[T] | None:
+        """The only partition, if it stays so: nobody has to ask where an item goes."""
+        is_sole = len(self.partitions) == 1 and not self._grows
+        return self.partitions[0] if is_sole else None
+
+    def has_one_type(self, partition: Partition[T]) -> bool:
+        """Whether the partition's items can only be of one type."""
+        # A sole partition's types are not even looked at, so nothing is known of them.
+        if self._lightest is None or partition.index >= len(self._lightest.types):
+            return False
+        return self._lightest.types[partition.index] == 1
+
+    def _settle(self, item_type: type, partition: Partition[T]) -> None:
+        if item_type not in self.routes:
+            # Counted first: after a Ctrl-C in between, one too many does no harm.
+            self._seen().book(partition.index, 1)
+            self.placed.add(item_type, partition)
+
+    def _seen(self) -> Lightest:
+        """Return what is known of partitions: new ones are, ended types are not."""
+        if self._lightest is None:
+            self._lightest = Lightest()
+            self.placed.ended = []
+        self._lightest.grow(len(self.partitions))
+        while self.placed.ended:
+            self._lightest.book(self.placed.ended.pop().index, -1)
+        return self._lightest
+
+
+class SelectorPlacement(Generic[T]):
+    """A callable decides per item; its answer is checked."""
+
+    __slots__ = (
+        "_selector",
+        "choose",
+        "guard",
+        "partitions",
+        "routes",
+    )
+
+    def __init__(
+        self, partitions: Sequence[Partition[T]], selector: PartitionSelector[T]
+    ) -> None:
+        self.partitions = partitions
+        self._selector = selector
+        # Asks the selector, on any thread that holds the guard.
+        self.choose: Callable[[T], Partition[T]] = self._choose
+        if isinstance(selector, KeySelector):
+            self.choose = _chosen_by_key(selector, partitions)
+        self.routes: dict[type, Partition[T]] = {}
+        # A selector is never called on two threads at once.
+        self.guard: AbstractContextManager[Any] = UNGUARDED
+
+    @property
+    def first(self) -> Partition[T]:
+        return self.partitions[0]
+
+    @property
+    def sole(self) -> Partition[T] | None:
+        """None: a selector is asked about each item, also for one partition."""
+        return None
+
+    def has_one_type(self, partition: Partition[T]) -> bool:
+        """Return False: any type may be in any partition."""
+        return False
+
+    def partition_of(self, item: T) -> Partition[T]:
+        with self.guard:
+            return self.choose(item)
+
+    def _choose(self, item: T) -> Partition[T]:
+        count = len(self.partitions)
+        index = self._selector(item, count)
+        if type(index) is int and 0 <= index < count:
+            return self.partitions[index]
+        # It may be something of the item's, so that it is told like one.
+        is_near = type(index) is int and abs(index) < _TELLING
+        told = index if is_near else kind_of(index)
+        msg = f"selector must return an int from 0 to {count - 1}, got {told}"
+        raise InvalidSelection(msg)
+
+
+def placement_for(
+    selector: PartitionSelector[T],
+    partitions: Sequence[Partition[T]],
+    handlers: HandlerRegistry,
+    *,
+    grows: bool,
+) -> TypePlacement[T] | SelectorPlacement[T]:
+    """Return the placement that the configured selector stands for."""
+    if selector is by_type:
+        return TypePlacement(partitions, handlers, grows=grows)
+    if selector is round_robin:
+        return SelectorPlacement(partitions, _round_robin())
+    return SelectorPlacement(partitions, selector)
+
+
+def _chosen_by_key(
+    selector: KeySelector[T], partitions: Sequence[Partition[T]]
+) -> Callable[[T], Partition[T]]:
+    """Return what asks a `by_key` in half the time: its answer needs no check."""
+    key_of, index_of = selector.key, selector.index_of
+
+    def choose(item: T) -> Partition[T]:
+        key = key_of(item)
+        if type(key) in PLAIN_KEYS:
+            return partitions[hash(key) % len(partitions)]
+        return partitions[index_of(key, len(partitions))]
+
+    return choose
+
+
+def _round_robin() -> Callable[[object, int], int]:
+    turns = itertools.count()
+    return lambda _item, partitions: next(turns) % partitions
+
+
+_Rank = tuple[int, Exact, int, int]
+
+
+class Lightest:
+    """Weights and numbers of types, by partition, and which has the least of them."""
+
+    __slots__ = ("_ranks", "types", "weights")
+
+    def __init__(self) -> None:
+        self.weights: list[Exact] = []
+        self.types: list[int] = []
+        self._ranks: list[_Rank] = []
+
+    def grow(self, count: int) -> None:
+        """Know of so many partitions."""
+        for index in range(len(self.types), count):
+            self.weights.append(0)
+            self.types.append(0)
+            self._push(index)
+
+    def book(self, index: int, types: int, weight: Exact = 0) -> None:
+        """So many types more, or less, and so much weight are a partition's."""
+        self.types[index] += types
+        self.weights[index] += weight
+        self._push(index)
+
+    def find(self) -> int:
+        """Return the lightest; whoever asked books something to it."""
+        # Ranks are pushed at each change and not removed: skip outdated ones.
+        while self._ranks:
+            rank = self._ranks[0]
+            if rank == self._rank(rank[-1]):
+                return rank[-1]
+            heapq.heappop(self._ranks)
+        # A Ctrl-C came before the last change's was pushed.
+        self._rank_all()
+        return self._ranks[0][-1]
+
+    def _rank(self, index: int) -> _Rank:
+        # Empty ones first; then by weight, and by types where weights are equal.
+        types = self.types[index]
+        return (min(types, 1), self.weights[index], types, index)
+
+    def _push(self, index: int) -> None:
+        if len(self._ranks) < 1.5 * len(self.types) + 16:
+            heapq.heappush(self._ranks, self._rank(index))
+        else:
+            # Amortised: a third of them are outdated.
+            self._rank_all()
+
+    def _rank_all(self) -> None:
+        ranks = [self._rank(each) for each in range(len(self.types))]
+        heapq.heapify(ranks)
+        self._ranks = ranks

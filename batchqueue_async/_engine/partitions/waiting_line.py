@@ -1,0 +1,223 @@
+"""The producers that wait for room in one partition, first come, first served.
+
+Invariants:
+* The waiters that hold reserved slots are a prefix of the line, and only the last
+  of them may hold fewer than it wants: nobody overtakes.
+* A reserved slot belongs to its waiter until it is filled, or passed on when the
+  waiter leaves (cancelled, timed out, closed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from asyncio import _get_running_loop
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchqueue_async._engine.partitions.bulk import Tally
+from batchqueue_async._engine.runtime.loop_turn import Sleeper
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+
+T = TypeVar("T")
+
+
+class Waiter(ABC):
+    """One producer in the line, on the loop or on another thread.
+
+    The line is linked through its waiters: whoever leaves from its middle is taken out
+    in one step, and a partition where nobody waits needs no container.
+    """
+
+    __slots__ = ("ahead", "behind", "granted", "line", "wants")
+
+    def __init__(self, wants: int) -> None:
+        # Slots that it has not filled yet, and those of them that are reserved for it.
+        self.wants = wants
+        self.granted = 0
+        # Where it waits, between whom; the line alone changes these. Ahead of the head
+        # is the last one, so that a line needs to know its head only.
+        self.line: WaitingLine | None = None
+        self.ahead: Waiter | None = None
+        self.behind: Waiter | None = None
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the producer look again; harmless when it is awake already."""
+
+    def hand_over(self) -> Sequence[Any]:
+        """Return items for the granted slots, or nothing to fill them in person.
+
+        A producer on the loop fills its slots itself, so that a cancelled one leaves
+        nothing behind. One on a thread cannot be cancelled, and would keep everybody
+        behind it waiting until the system lets it run.
+        """
+        return ()
+
+    def take_back(self, count: int) -> None:  # noqa: B027 - nor surrendered by most
+        """So many of what it has surrendered last were not accepted."""
+
+
+class LoopWaiter(Waiter):
+    """A producer that waits on the event loop."""
+
+    __slots__ = ("_loop", "_partition", "_sleeper", "is_woken")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, wants: int, partition: Partition[Any]
+    ) -> None:
+        super().__init__(wants)
+        self._loop = loop
+        self._partition = partition
+        self._sleeper: Sleeper | None = None
+        self.is_woken = False
+
+    def wake(self) -> None:
+        # A producer on a thread that leaves the line passes its slots on to this one.
+        # Asking which loop runs here is a system call on Python 3.11.
+        if not self._partition.is_shared or _get_running_loop() is self._loop:
+            self._end_sleep()
+        else:
+            self._loop.call_soon_threadsafe(self._end_sleep)
+
+    def fall_asleep(self) -> Sleeper:
+        """Return what to await, unless `is_woken` since: then there is news."""
+        self._sleeper = Sleeper(self._loop)
+        return self._sleeper
+
+    def _end_sleep(self) -> None:
+        self.is_woken = True
+        if self._sleeper is not None:
+            self._sleeper.wake()
+
+
+async def put_in_turn(
+    partition: Partition[T],
+    chunk: Sequence[T],
+    placed: Tally,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Accept a chunk on the loop as room is made; less only if the partition closes.
+
+    Cancelled, it leaves nothing behind but what `placed` says.
+    """
+    waiter = LoopWaiter(loop, len(chunk), partition)
+    partition.wait_in_line(waiter)
+    try:
+        while not partition.is_closed:
+            # Before what it puts in: see `Partition.notify`.
+            partition.notify(waiter.granted)
+            if waiter.granted:
+                placed.count += partition.offer_in_turn(waiter, chunk)
+                if not waiter.wants:
+                    return
+            sleeper = waiter.fall_asleep()
+            if not waiter.is_woken:
+                await sleeper
+            waiter.is_woken = False
+    finally:
+        if waiter.wants:
+            partition.leave_line(waiter)
+            partition.notify()
+
+
+class WaitingLine:
+    """FIFO of waiters with the slots that are reserved for its head.
+
+    Ctrl-C may strike a thread after each call. So each change of the links is made in
+    one go, with no call in between, and slots are counted before it.
+    """
+
+    __slots__ = ("head", "reserved", "unserved")
+
+    def __init__(self) -> None:
+        self.head: Waiter | None = None
+        # The first one that lacks slots, which only a take can free: all before it have
+        # what they want.
+        self.unserved: Waiter | None = None
+        self.reserved = 0
+
+    def __iter__(self) -> Iterator[Waiter]:
+        waiter = self.head
+        while waiter is not None:
+            behind = waiter.behind
+            yield waiter
+            waiter = behind
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def may_finish(self, waiter: Waiter) -> bool:
+        """Whether it is the waiter's turn, with slots for all that it wants."""
+        return waiter.granted >= waiter.wants and self.head is waiter
+
+    def join(self, waiter: Waiter) -> None:
+        head = self.head
+        waiter.line, waiter.behind = self, None
+        if head is None or head.ahead is None:
+            waiter.ahead = self.head = waiter
+        else:
+            waiter.ahead = head.ahead
+            head.ahead.behind = waiter
+            head.ahead = waiter
+        if self.unserved is None:
+            self.unserved = waiter
+
+    def reserve(self, free: int) -> None:
+        """Give `free` slots that nobody holds to those who wait, in order."""
+        while free > 0 and (waiter := self.unserved) is not None:
+            share = min(waiter.wants - waiter.granted, free)
+            waiter.granted += share
+            self.reserved += share
+            free -= share
+            if waiter.granted == waiter.wants:
+                self.unserved = waiter.behind
+            waiter.wake()
+
+    def turn_of(self, waiter: Waiter) -> int:
+        """How many slots the waiter may fill now; 0 while another is before it."""
+        return waiter.granted if self.head is waiter else 0
+
+    def filled(self, waiter: Waiter, count: int) -> None:
+        """The waiter at the head has filled `count` of its slots."""
+        is_done = count == waiter.wants
+        waiter.granted -= count
+        waiter.wants -= count
+        self.reserved -= count
+        if is_done:
+            self.head = behind = waiter.behind
+            if behind is not None:
+                behind.ahead = waiter.ahead
+            waiter.line = waiter.ahead = waiter.behind = None
+            self._wake_head()
+
+    def leave(self, waiter: Waiter) -> None:
+        """Take the waiter out if it is in; its slots are free for `reserve` again."""
+        if waiter.line is not self:
+            return
+        self.reserved -= waiter.granted
+        waiter.granted = 0
+        head, ahead, behind = self.head, waiter.ahead, waiter.behind
+        if waiter is head:
+            self.head = behind
+        elif ahead is not None:
+            ahead.behind = behind
+        # The one behind it; behind the last one that is the head, if anybody is left.
+        follower = head if behind is None else behind
+        if follower is not None:
+            follower.ahead = ahead
+        if self.unserved is waiter:
+            self.unserved = behind
+        waiter.line = waiter.ahead = waiter.behind = None
+        self._wake_head()
+
+    def wake_all(self) -> None:
+        for waiter in self:
+            waiter.wake()
+
+    def _wake_head(self) -> None:
+        # A waiter may have woken before its turn and gone back to sleep.
+        if self.head is not None and self.head.granted:
+            self.head.wake()

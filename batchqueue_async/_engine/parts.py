@@ -1,0 +1,88 @@
+"""The parts of one queue, in one record, where they find each other.
+
+So that no part has to hand calls on to another. The parts import this module for its
+type only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from batchqueue_async._engine.draining.delivery import Delivery
+from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+from batchqueue_async._engine.handlers.hooks import Hooks
+from batchqueue_async._engine.handlers.registry import HandlerRegistry
+from batchqueue_async._engine.lifecycle.layout import Layout
+from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
+from batchqueue_async._engine.lifecycle.state import State
+from batchqueue_async._engine.lifecycle.tasks import QueueTasks
+from batchqueue_async._engine.partitions.failure_log import FailureLogs
+from batchqueue_async._engine.partitions.ownership import Loads, Ownership
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.routing import placement_for
+from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
+from batchqueue_async._policies.config import BatchQueueConfig
+
+T = TypeVar("T")
+
+
+class Ingress(Protocol):
+    """The way in for other threads."""
+
+    @property
+    def guard(self) -> AbstractContextManager[Any]:
+        """Held for each change of a partition, on whatever thread."""
+
+
+class Parts(Generic[T]):
+    """A plain record: what there is of a queue, and nothing that it does."""
+
+    __slots__ = (
+        "config",
+        "delivery",
+        "detector",
+        "failures",
+        "handlers",
+        "hooks",
+        "ingress",
+        "layout",
+        "lifecycle",
+        "loads",
+        "loop",
+        "name",
+        "ownership",
+        "partitions",
+        "placement",
+        "repeated_failures",
+        "state",
+        "tasks",
+    )
+
+    def __init__(self, name: str, config: BatchQueueConfig[T]) -> None:
+        self.name = name
+        self.config = config
+        self.state = State.NEW
+        # The one it was started on.
+        self.loop: asyncio.AbstractEventLoop | None = None
+        # The bridge's, from the first `SyncBatchQueue` on.
+        self.ingress: Ingress | None = None
+        self.partitions: list[Partition[T]] = []
+        self.ownership = Ownership(self.partitions)
+        self.loads = Loads(self.partitions, config.rebalancing)
+        self.handlers = HandlerRegistry(config.consumer)
+        self.placement = placement_for(
+            config.selector,
+            self.partitions,
+            self.handlers,
+            grows=config.partitions.grows,
+        )
+        self.failures = FailureLogs()
+        self.repeated_failures = RepeatedFailures()
+        self.layout = Layout(self)
+        self.detector = DeadlockDetector(name, self.ownership)
+        self.hooks = Hooks(self)
+        self.delivery = Delivery(self)
+        self.tasks = QueueTasks(self)
+        self.lifecycle = Lifecycle(self)

@@ -1,0 +1,1 @@
+"""What the event loop and the process do to a queue: ends, forks, cancellations."""

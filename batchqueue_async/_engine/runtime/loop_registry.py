@@ -1,0 +1,287 @@
+"""Keeps started queues alive, and sees to them when their loop ends without a shutdown.
+
+A sleeping drain task is referenced by nobody but its queue: without a registry a queue
+that its user lost sight of would vanish with its items. It hangs on the loop, so it
+never outlives it. It learns of the loop's end as an asynchronous generator does, while
+the loop can still run; else when the loop is closed or collected, or at the program's
+end.
+
+Who cancels all tasks of a loop cancels the canary task, too. From outside of the loop
+that is its end. From inside it may live on: then all starts again after a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import warnings
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from batchqueue_async._engine.runtime.call_context import outside
+from batchqueue_async._engine.runtime.log import logger
+
+_ATTRIBUTE = "_batchqueue_async_registry"
+
+RESTART_AFTER = 0.05
+"""Seconds that a loop whose tasks were all cancelled gets to end by itself."""
+
+
+class Registered(Protocol):
+    """A started queue."""
+
+    @property
+    def name(self) -> str:
+        """Stands in the warning."""
+
+    def count_left(self) -> int:
+        """Return how many items are waiting or in flight."""
+
+    async def end_with_loop(self) -> int | None:
+        """Give up what is left, while the loop still runs.
+
+        Returns:
+            How many items were left; None if there was a shutdown after all.
+        """
+
+    def end_after_loop(self) -> int | None:
+        """Do the same when the loop never runs again."""
+
+    def pause(self) -> None:
+        """Let no handler be called any more: all tasks of the loop are cancelled."""
+
+    def resume(self) -> None:
+        """Start what was cancelled again: the loop lives on."""
+
+
+class CanaryTask(asyncio.Task[None]):
+    """A task that nobody cancels but those who cancel all; tells who has it."""
+
+    is_stray = False
+    """Whether it was cancelled from inside of its loop, which may live on."""
+    on_cancel: Callable[[], None] = staticmethod(lambda: None)
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ANN401 - as in Task
+        self.is_stray = self.get_loop().is_running()
+        if not self.done():
+            self.on_cancel()
+        return super().cancel(msg)
+
+
+class LoopRegistry:
+    """The started queues of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weakly, so that the loop is collected as soon as nobody else holds it.
+        self._loop = weakref.ref(loop)
+        self._queues: dict[int, Registered] = {}
+        # Shut down, with leftovers for which nobody has come so far.
+        self._unfetched: dict[int, Registered] = {}
+        self._sentinel: AsyncGenerator[None, None] | None = None
+        self._canary: CanaryTask | None = None
+        self._restart: asyncio.TimerHandle | None = None
+        # Names and counts of what was lost, for the warning.
+        self._lost: list[tuple[str, int]] = []
+        _registries.add(self)
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> LoopRegistry:
+        """Return the loop's registry; the first call makes it."""
+        registry = getattr(loop, _ATTRIBUTE, None)
+        if registry is None:
+            registry = LoopRegistry(loop)
+            setattr(loop, _ATTRIBUTE, registry)
+        assert isinstance(registry, LoopRegistry)
+        return registry
+
+    @property
+    def queues(self) -> list[Registered]:
+        """The queues, in order of their start."""
+        return list(self._queues.values())
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether all tasks of the loop are being cancelled, as at its end."""
+        canary = self._canary
+        # Without one nothing is kept: a start that failed leaves its tasks to the loop.
+        return canary is None or canary.done() or canary.cancelling() > 0
+
+    async def register(self, queue: Registered) -> None:
+        self._queues[id(queue)] = queue
+        self.ensure_canary()
+        if self._sentinel is None:
+            self._sentinel = self._watch()
+            # Its first step registers it with the loop.
+            await anext(self._sentinel)
+            self._end_at_close(asyncio.get_running_loop())
+
+    def ensure_canary(self) -> None:
+        """Have a canary: again, if somebody cancelled it and the loop lives on."""
+        self._call_restart_off()
+        if self._canary is None or self._canary.done():
+            loop = asyncio.get_running_loop()
+            canary = outside(
+                partial(CanaryTask, loop=loop, name="batchqueue_async canary"),
+                _wait_for_ever(),
+            )
+            canary.on_cancel = self._pause
+            canary.add_done_callback(self._canary_ended)
+            expect_no_end(canary)
+            self._canary = canary
+
+    async def release(self, queue: Registered, *, is_unfetched: bool) -> None:
+        """A queue was shut down; with leftovers it is kept until `forget`."""
+        self.forget(queue)
+        if is_unfetched:
+            self._unfetched[id(queue)] = queue
+        if self._queues:
+            return
+        self._call_restart_off()
+        canary, self._canary = self._canary, None
+        if canary is not None:
+            canary.cancel()
+            await asyncio.wait({canary})
+        if self._unfetched or self._queues:
+            return
+        sentinel, self._sentinel = self._sentinel, None
+        if sentinel is not None:
+            vars(asyncio.get_running_loop()).pop("close", None)
+            await sentinel.aclose()
+
+    def keep_unfetched(self, queue: Registered) -> None:
+        """Keep a queue that was shut down, since it has leftovers again."""
+        self._unfetched[id(queue)] = queue
+
+    def forget(self, queue: Registered) -> None:
+        self._queues.pop(id(queue), None)
+        self._unfetched.pop(id(queue), None)
+
+    def end_after_loop(self) -> None:
+        """See to the queues of a loop that never runs again."""
+        for queue in self._all():
+            try:
+                self._see_off(queue, queue.end_after_loop())
+            except Exception:  # noqa: BLE001 - one failure does not stop the rest
+                self._see_off(queue, None)
+                logger.exception("queue %r could not be ended", queue.name)
+
+    def end_at_exit(self) -> None:
+        """The program ends; another thread may still run the loop."""
+        loop = self._loop()
+        if loop is None or not loop.is_running():
+            self.end_after_loop()
+            self._warn()
+            return
+        for queue in list(self._queues.values()):
+            if count := queue.count_left():
+                logger.error(
+                    "the program ends while the loop of queue %r runs: %d items are "
+                    "lost, and on_error is not told",
+                    queue.name,
+                    count,
+                )
+
+    def __del__(self) -> None:
+        self.end_after_loop()
+        self._warn()
+
+    def _end_at_close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to the queues when the loop is closed: there is no other hook for it."""
+        known = loop.close
+
+        def close() -> None:
+            known()
+            # The warning comes when the loop is collected: where warnings are errors,
+            # closing it would fail.
+            self.end_after_loop()
+
+        vars(loop)["close"] = close
+
+    def _all(self) -> list[Registered]:
+        return [*self._queues.values(), *self._unfetched.values()]
+
+    async def _watch(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            running = asyncio._get_running_loop()  # noqa: SLF001
+            if running is not None and running is self._loop():
+                await self._end_with_loop()
+
+    async def _end_with_loop(self) -> None:
+        self._sentinel = None
+        self._call_restart_off()
+        # Generators that are closed beside this one may leave a queue of theirs: they
+        # begin first.
+        await asyncio.sleep(0)
+        queues = self._all()
+        counts = await asyncio.gather(
+            *(each.end_with_loop() for each in queues), return_exceptions=True
+        )
+        for queue, count in zip(queues, counts, strict=True):
+            if isinstance(count, BaseException):
+                logger.error("queue %r could not be ended", queue.name, exc_info=count)
+            else:
+                self._see_off(queue, count)
+        canary, self._canary = self._canary, None
+        if canary is not None and not canary.done():
+            canary.cancel()
+            await asyncio.wait({canary})
+        self._warn()
+
+    def _see_off(self, queue: Registered, count: int | None) -> None:
+        self.forget(queue)
+        if count is not None:
+            self._lost.append((queue.name, count))
+
+    def _warn(self) -> None:
+        lost, self._lost = self._lost, []
+        for name, count in lost:
+            warnings.warn(
+                f"the loop of queue {name!r} ended without its shutdown: {count} items "
+                "are left",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+    def _pause(self) -> None:
+        for queue in list(self._queues.values()):
+            queue.pause()
+
+    def _canary_ended(self, canary: asyncio.Task[None]) -> None:
+        if canary is self._canary and self._canary.is_stray and self._queues:
+            loop = canary.get_loop()
+            self._restart = loop.call_later(RESTART_AFTER, self._resume)
+
+    def _resume(self) -> None:
+        self._restart = None
+        self.ensure_canary()
+        for queue in list(self._queues.values()):
+            queue.resume()
+
+    def _call_restart_off(self) -> None:
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
+
+
+def expect_no_end(task: asyncio.Task[Any]) -> None:
+    """Have asyncio not complain if its loop ends first: the registry says so."""
+    with contextlib.suppress(AttributeError):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+async def _wait_for_ever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+_registries: weakref.WeakSet[LoopRegistry] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_at_exit() -> None:
+    for registry in list(_registries):
+        registry.end_at_exit()

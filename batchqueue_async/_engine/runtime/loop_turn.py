@@ -1,0 +1,176 @@
+"""How tasks sleep on an event loop, and when drain tasks give it its turn.
+
+Promise D1: the loop gets its turn at a handler's end, as soon as `SLICE` seconds have
+passed since its last one. To give it one after each handler call would cost a small
+batch half of its price.
+
+asyncio runs all that is ready in one turn. So drain tasks that come when the slice is
+used up stand in line: what runs them on is the turn itself, one after the other, and
+only as many as the next slice has time for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from contextvars import Context
+from typing import Any
+
+SLICE = 50e-6
+"""Seconds that drain tasks may keep the loop to themselves, between handler calls."""
+
+_ATTRIBUTE = "_batchqueue_async_turn"
+
+
+class Sleeper(asyncio.Future[None]):
+    """What a task awaits until it is woken, in a step that nothing can cut in two.
+
+    A future of asyncio is done first and calls back second. What is raised in between
+    (a RecursionError, a signal handler's exception) leaves it done and whoever awaits
+    it asleep for ever: no later call wakes it. Here the call back is asked for first:
+    `wake` either raises or wakes.
+
+    `set_result` is not for its users.
+    """
+
+    __slots__ = ("_context", "_wakeup", "is_called")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._wakeup: Callable[[Sleeper], object] | None = None
+        self._context: Context | None = None
+        # Whether it need not be awaited any more, or the call back is on its way.
+        self.is_called = False
+
+    def wake(self) -> None:
+        """End the wait. What raises has changed nothing, and may be called again."""
+        if not self.is_called:
+            self.get_loop().call_soon(self._resume, context=self._context)
+            # A second call back would be harmless, a missing one would not.
+            self.is_called = True
+
+    def resume(self) -> None:
+        """Run the task on now, up to its next wait; for callbacks of the loop only."""
+        if self._context is not None:
+            self._context.run(self._resume)
+
+    def cancel(self, msg: object | None = None) -> bool:
+        """Cancel the wait, as the awaiting task's `cancel` does."""
+        if self.is_called or self.done():
+            return False
+        self.wake()
+        return super().cancel(msg)
+
+    def add_done_callback(
+        self,
+        fn: Callable[[Sleeper], object],
+        /,
+        *,
+        context: Context | None = None,
+    ) -> None:
+        """Keep the task that awaits it; called by asyncio, once."""
+        self._wakeup, self._context = fn, context
+
+    def _resume(self) -> None:
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is None:
+            return
+        if not self.done():
+            self.set_result(None)
+        wakeup(self)
+
+
+class LoopTurn:
+    """The current turn of one loop: from one look at sockets and timers to the next.
+
+    It is over for all drain tasks together. While any stand in line it is over, so
+    whoever comes goes to the line's end.
+    """
+
+    __slots__ = ("_began", "_clock", "_is_asked", "_line", "_loop", "_users")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._clock = clock_of(loop)
+        self._began = self._clock()
+        self._is_asked = False
+        self._users = 0
+        # Of a drain task that was cancelled the place stays, and is passed over.
+        self._line: deque[Sleeper] = deque()
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
+        """Return the loop's; the first call makes it."""
+        turn = getattr(loop, _ATTRIBUTE, None)
+        if turn is None:
+            turn = LoopTurn(loop)
+            setattr(loop, _ATTRIBUTE, turn)
+        assert isinstance(turn, LoopTurn)
+        return turn
+
+    def join(self) -> None:
+        """One more drain task works on the loop."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """A drain task has ended."""
+        self._users -= 1
+
+    def is_over(self) -> bool:
+        """Whether the caller has to await `next` before it calls a handler."""
+        return self._clock() - self._began >= SLICE
+
+    def next(self) -> Generator[Any, None, None]:
+        """Wait until the caller may call a handler, in a later turn."""
+        if self._users <= 1:
+            # As in `asyncio.sleep(0)`, without the price of one coroutine more.
+            yield
+            self.resumes()
+        else:
+            place = Sleeper(self._loop)
+            self._line.append(place)
+            self.yields()
+            yield from place
+
+    def yields(self) -> None:
+        """A drain task yields, or will run again in the loop's next turn."""
+        # With several, the first of them to run does not know that it is the first.
+        if self._users > 1:
+            self._ask()
+
+    def resumes(self) -> None:
+        """A drain task runs again, in another turn than before."""
+        if self._users <= 1:
+            self._began = self._clock()
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._loop.call_soon(self._begin)
+            self._is_asked = True
+
+    def _begin(self) -> None:
+        self._is_asked = False
+        line = self._line
+        if line:
+            # First: whatever is raised below, the line moves on in the next turn.
+            self._ask()
+        self._began = self._clock()
+        while line:
+            line[0].resume()
+            del line[0]
+            # After the first one: each turn brings the line on, on any machine.
+            if self.is_over():
+                break
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return what tells the loop's time, also within a turn.
+
+    Asked for here, since `loop.time` is a Python function of its own.
+    """
+    # uvloop's clock stands still within a turn, but is the machine's; a loop in virtual
+    # time has another one, and what happens there must not depend on the machine's.
+    is_real = abs(loop.time() - time.monotonic()) < 1.0
+    return time.monotonic if is_real else loop.time
