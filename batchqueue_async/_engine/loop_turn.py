@@ -3,13 +3,21 @@
 Promise D1: the loop gets its turn at a handler's end, as soon as `SLICE` seconds have
 passed since its last one. To give it one after each handler call would cost a small
 batch half of its price.
+
+asyncio runs all that is ready in one turn. So drain tasks that come when the slice is
+used up stand in line: what runs them on is the turn itself, one after the other, and
+only as many as the next slice has time for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+from batchqueue_async._engine.sleeper import Sleeper
 
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
@@ -20,11 +28,11 @@ _ATTRIBUTE = "_batchqueue_async_turn"
 class LoopTurn:
     """The current turn of one loop: from one look at sockets and timers to the next.
 
-    It is over for all drain tasks together. Of many that were woken in one turn each
-    makes one handler call in it: asyncio runs all that is ready.
+    It is over for all drain tasks together. While any stand in line it is over, so
+    whoever comes goes to the line's end.
     """
 
-    __slots__ = ("_began", "_clock", "_is_asked", "_loop", "_users")
+    __slots__ = ("_began", "_clock", "_is_asked", "_line", "_loop", "_users")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -32,6 +40,8 @@ class LoopTurn:
         self._began = self._clock()
         self._is_asked = False
         self._users = 0
+        # Of a drain task that was cancelled the place stays, and is passed over.
+        self._line: deque[Sleeper] = deque()
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
@@ -52,24 +62,50 @@ class LoopTurn:
         self._users -= 1
 
     def is_over(self) -> bool:
-        """Whether the caller has to yield to the loop now."""
+        """Whether the caller has to await `next` before it calls a handler."""
         return self._clock() - self._began >= SLICE
+
+    def next(self) -> Generator[Any, None, None]:
+        """Wait until the caller may call a handler, in a later turn."""
+        if self._users <= 1:
+            # As in `asyncio.sleep(0)`, without the price of one coroutine more.
+            yield
+            self.resumes()
+        else:
+            place = Sleeper(self._loop)
+            self._line.append(place)
+            self.yields()
+            yield from place
 
     def yields(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
         # With several, the first of them to run does not know that it is the first.
-        if self._users > 1 and not self._is_asked:
-            self._loop.call_soon(self._begin)
-            self._is_asked = True
+        if self._users > 1:
+            self._ask()
 
     def resumes(self) -> None:
         """A drain task runs again, in another turn than before."""
         if self._users <= 1:
             self._began = self._clock()
 
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._loop.call_soon(self._begin)
+            self._is_asked = True
+
     def _begin(self) -> None:
         self._is_asked = False
+        line = self._line
+        if line:
+            # First: whatever is raised below, the line moves on in the next turn.
+            self._ask()
         self._began = self._clock()
+        while line:
+            line[0].resume()
+            del line[0]
+            # After the first one: each turn brings the line on, on any machine.
+            if self.is_over():
+                break
 
 
 def _clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:

@@ -34,6 +34,11 @@ class Sleeper(asyncio.Future[None]):
             # A second call back would be harmless, a missing one would not.
             self.is_called = True
 
+    def resume(self) -> None:
+        """Run the task on now, up to its next wait; for callbacks of the loop only."""
+        if self._context is not None:
+            self._context.run(self._resume)
+
     def cancel(self, msg: object | None = None) -> bool:
         """Cancel the wait, as the awaiting task's `cancel` does."""
         if self.is_called or self.done():

@@ -135,6 +135,10 @@ class Taken(Generic[T]):
     @coroutine
     def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
         while self._open and not self.is_stopped:
+            if self._turn.is_over():
+                yield from self._turn.next()
+                if self.is_stopped:
+                    break
             batch = self._open[-1]
             registration = batch.registration
             is_stuck = registration is not None and registration.gate.stuck
@@ -154,11 +158,6 @@ class Taken(Generic[T]):
             if self.task.cancelling():
                 # By a handler, of the task it ran in.
                 yield from absorb_cancellation()
-            # As in `asyncio.sleep(0)`, without the price of one coroutine more.
-            if self._turn.is_over():
-                self._turn.yields()
-                yield
-                self._turn.resumes()
 
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]

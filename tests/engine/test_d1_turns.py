@@ -5,13 +5,23 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, Self
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, DeliveryError
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DeliveryError,
+    DrainTaskPolicy,
+    PartitionPolicy,
+)
 from batchqueue_async._engine.loop_turn import SLICE, LoopTurn
+from tests.engine.until import turns, until_soon
+from tests.support.oracle import check_settled
+from tests.support.recording_handler import RecordingHandler
 
 TYPES: list[type] = [type(f"T{n}", (), {}) for n in range(40)]
 TAKES = 0.4 * SLICE
@@ -41,14 +51,15 @@ class Turns:
 class Clock:
     """One that handlers alone move on, in place of the loop's."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes: float = TAKES) -> None:
         self.now = 0.0
+        self._takes = takes
         turn = LoopTurn.of(asyncio.get_running_loop())
         turn._clock = lambda: self.now
         turn._began = self.now
 
     def pass_time(self) -> None:
-        self.now += TAKES
+        self.now += self._takes
 
 
 def add_handlers(queue: BatchQueue[Any], consume: Callable[[int], None]) -> None:
@@ -68,10 +79,10 @@ async def calls_by_turn(queues: int) -> Counter[int]:
     calls: Counter[int] = Counter()
     clock = Clock()
     async with AsyncExitStack() as stack:
-        turns = await stack.enter_async_context(Turns())
+        seen = await stack.enter_async_context(Turns())
 
         def consume(_: int) -> None:
-            calls[turns.now] += 1
+            calls[seen.now] += 1
             clock.pass_time()
 
         config = BatchQueueConfig[Any](on_error=lambda _batch, _error: None)
@@ -97,11 +108,145 @@ async def test_the_bound_is_a_time_not_a_call() -> None:
     assert sorted(calls.values())[1:] == [3] * (len(calls) - 1)
 
 
-@pytest.mark.parametrize("queues", [2, 5])
+@pytest.mark.parametrize("queues", [2, 5, 100])
 async def test_many_busy_queues_take_no_longer_than_one(queues: int) -> None:
-    """Each that is woken in the same turn delivers one batch, or the turn goes on."""
+    """However many are ready in the same turn: the rest of them come in later ones."""
     calls = await calls_by_turn(queues)
-    assert max(calls.values()) <= 3 + queues - 1
+    assert max(calls.values()) == 3
+
+
+async def test_nor_do_many_drain_tasks_of_one_queue() -> None:
+    calls: Counter[int] = Counter()
+    clock = Clock()
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(len(TYPES)),
+        drain_tasks=DrainTaskPolicy.fixed(len(TYPES)),
+    )
+    async with Turns() as seen, BatchQueue("q", config) as queue:
+
+        def consume(_: list[Any]) -> None:
+            calls[seen.now] += 1
+            clock.pass_time()
+
+        for each in TYPES:
+            queue.add_handler(each, consume)
+        for _ in range(3):
+            await queue.produce_many([each() for each in TYPES])
+            await queue.flush()
+    assert calls.total() == 3 * len(TYPES)
+    assert max(calls.values()) == 3
+
+
+class Busy:
+    """Queues whose handlers find the next item waiting, until told to stop."""
+
+    def __init__(self, count: int, pass_time: Callable[[], None]) -> None:
+        self.calls: Counter[int] = Counter()
+        self.order: list[int] = []
+        self.tasks: dict[int, asyncio.Task[Any]] = {}
+        self.is_busy = True
+        self._pass_time = pass_time
+        config = BatchQueueConfig[int](on_error=lambda _batch, _error: None)
+        self.queues = [BatchQueue[int](f"q{n}", config) for n in range(count)]
+        for number, queue in enumerate(self.queues):
+            queue.add_handler(int, partial(self._consume, number))
+
+    async def __aenter__(self) -> Self:
+        for queue in self.queues:
+            await queue.start()
+            await queue.produce(0)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.is_busy = False
+        for queue in self.queues:
+            await queue.shutdown()
+            check_settled(queue)
+
+    async def until_called(self, times: int) -> None:
+        await until_soon(lambda: self.calls.total() >= times)
+
+    def _consume(self, number: int, _: list[int]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks[number] = task
+        self.calls[number] += 1
+        self.order.append(number)
+        self._pass_time()
+        if self.is_busy:
+            self.queues[number].produce_nowait(0)
+
+
+async def test_first_come_first_served() -> None:
+    clock = Clock(takes=2 * SLICE)
+    async with Busy(20, clock.pass_time) as busy:
+        await busy.until_called(200)
+        assert max(busy.calls.values()) - min(busy.calls.values()) <= 1
+        assert busy.order[20:40] == busy.order[40:60] == busy.order[60:80]
+
+
+async def test_a_lone_busy_one_does_not_keep_a_latecomer_waiting() -> None:
+    clock = Clock(takes=2 * SLICE)
+    async with Busy(3, clock.pass_time) as busy:
+        late = RecordingHandler[int]()
+        async with BatchQueue("late", BatchQueueConfig[int](consumer=late)) as queue:
+            await turns(20)
+            await queue.produce(1)
+            before = busy.calls.total()
+            await until_soon(lambda: late.items)
+            assert busy.calls.total() - before <= 3 + 1
+
+
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("victim", range(4))
+async def test_one_that_is_cancelled_in_line_keeps_nobody_waiting(
+    victim: int, after: int
+) -> None:
+    clock = Clock(takes=2 * SLICE)
+    async with Busy(4, clock.pass_time) as busy:
+        await busy.until_called(8)
+        await turns(after)
+        before = busy.calls.copy()
+        busy.tasks[victim].cancel()
+        await busy.until_called(before.total() + 40)
+        # A stray one: it goes on.
+        assert min((busy.calls - before).values()) >= 8
+        assert len(busy.calls - before) == 4
+
+
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("victim", range(4))
+async def test_one_whose_deadline_comes_in_line_returns_what_is_left(
+    victim: int, after: int
+) -> None:
+    clock = Clock(takes=2 * SLICE)
+    async with Busy(4, clock.pass_time) as busy:
+        await busy.until_called(8)
+        await turns(after)
+        stats = busy.queues[victim].stats
+        left = await busy.queues[victim].shutdown(0)
+        assert len(left) == stats().accepted - stats().handled <= 1
+        before = busy.calls.copy()
+        await busy.until_called(before.total() + 30)
+        assert sorted((busy.calls - before).values()) == [10, 10, 10]
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("queues", [1, 100])
+async def test_a_handler_that_takes_longer_is_the_turns_only_one(queues: int) -> None:
+    """Counted: on a real clock, of calls that spin for two slices each."""
+
+    def spin() -> None:
+        began = time.monotonic()
+        while time.monotonic() < began + 2 * SLICE:
+            pass
+        calls[seen.now] += 1
+
+    calls: Counter[int] = Counter()
+    async with Turns() as seen, Busy(queues, spin) as busy:
+        await busy.until_called(1000)
+    assert max(busy.calls.values()) - min(busy.calls.values()) <= 1
+    assert max(calls.values()) == 1
 
 
 @pytest.mark.real_time
@@ -109,13 +254,13 @@ async def test_on_a_real_clock_no_call_begins_after_it() -> None:
     """However busy the machine is: between two calls the clock was looked at."""
     calls: list[tuple[int, float, float]] = []
     # The loop's own work may let time pass, too, but none of it is between two calls.
-    async with Turns() as turns, BatchQueue[Any]("q") as queue:
+    async with Turns() as seen, BatchQueue[Any]("q") as queue:
 
         def consume(_: int) -> None:
             began = time.monotonic()
             while time.monotonic() < began + TAKES:
                 pass
-            calls.append((turns.now, began, time.monotonic()))
+            calls.append((seen.now, began, time.monotonic()))
 
         for each in TYPES:
             queue.add_handler(each, lambda _: consume(0))
