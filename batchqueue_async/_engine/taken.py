@@ -134,11 +134,11 @@ class Taken(Generic[T]):
 
     @coroutine
     def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
-        while self._open and not self.is_stopped:
-            if self._turn.is_over():
+        while self._open:
+            if self._turn.is_over() and not self.is_stopped:
                 yield from self._turn.next()
-                if self.is_stopped:
-                    break
+            if self.is_stopped:
+                break
             batch = self._open[-1]
             registration = batch.registration
             is_stuck = registration is not None and registration.gate.stuck

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, Self
@@ -229,6 +230,26 @@ async def test_one_whose_deadline_comes_in_line_returns_what_is_left(
         before = busy.calls.copy()
         await busy.until_called(before.total() + 30)
         assert sorted((busy.calls - before).values()) == [10, 10, 10]
+
+
+async def test_each_keeps_its_own_context() -> None:
+    """Also where the loop's turn runs one after the other."""
+    last: ContextVar[int | None] = ContextVar("last", default=None)
+    seen: set[tuple[int, int | None]] = set()
+
+    def consume(number: int, _: list[Any]) -> None:
+        clock.pass_time()
+        seen.add((number, last.get()))
+        last.set(number)
+
+    clock = Clock(takes=2 * SLICE)
+    async with AsyncExitStack() as stack:
+        for number in range(4):
+            queue = await stack.enter_async_context(BatchQueue[Any](f"q{number}"))
+            for each in TYPES:
+                queue.add_handler(each, partial(consume, number))
+            await queue.produce_many([each() for each in TYPES])
+    assert seen == {(n, before) for n in range(4) for before in (None, n)}
 
 
 @pytest.mark.real_time
