@@ -80,17 +80,17 @@ class Accounts:
         if outcome == "handled":
             self.handled += count
         else:
-            self._end(outcome, count)
+            setattr(self, outcome, getattr(self, outcome) + count)
         unsettled = self._unsettled
         # The oldest one is settled first, unless it is retried.
         del unsettled[0 if unsettled[0] == first else bisect_left(unsettled, first)]
         if self.watchers is not None:
             self.tell_watchers()
 
-    def remove_waiting(self, outcome: Outcome, count: int) -> None:
-        """Items ended while they waited: displaced, or left at the deadline."""
+    def return_waiting(self, count: int) -> None:
+        """Items ended while they waited: they were left at the deadline."""
         self.taken_out += count
-        self._end(outcome, count)
+        self.returned += count
 
     def watch(self, position: int, watcher: Watcher) -> bool:
         """Tell `watcher` once, when every item before `position` is settled.
@@ -131,6 +131,3 @@ class Accounts:
 
     def _settled_to(self) -> int:
         return self._unsettled[0] if self._unsettled else self.taken_out
-
-    def _end(self, outcome: Outcome, count: int) -> None:
-        setattr(self, outcome, getattr(self, outcome) + count)

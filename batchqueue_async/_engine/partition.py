@@ -77,6 +77,9 @@ class Partition(PartitionState[T]):
         Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
         """
         placed = 0
+        # Let go of at the end: a `__del__` of theirs finds the change made, and the
+        # guard free.
+        displaced: list[T] = []
         try:
             with self._guard:
                 if self.is_closed or self.is_changing or self.line.head:
@@ -84,12 +87,13 @@ class Partition(PartitionState[T]):
                 count = len(self.items)
                 if count >= self._full_at:
                     return 0
+                before = self.accounts.taken_out + count
                 self.is_changing = True
                 self.limit = self.guarded_limit = 0
                 try:
-                    placed = self._accept(chunk)
+                    placed = self._accept(chunk, displaced)
                 except BaseException:
-                    placed = max(0, len(self.items) - count)
+                    placed = self.accounts.taken_out + len(self.items) - before
                     raise
                 finally:
                     self.is_changing = False
@@ -145,11 +149,12 @@ class Partition(PartitionState[T]):
         """Take every waiting item out, unhandled: the deadline has come."""
         with self._guard:
             left = self._remove(None)
-            self.accounts.remove_waiting("returned", len(left))
+            self.accounts.return_waiting(len(left))
         self.accounts.tell_watchers()
         return left
 
-    def _accept(self, chunk: Sequence[T]) -> int:
+    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        """Take in what there is room for; `displaced` gets what has to go for it."""
         room = self._maxsize - len(self.items)
         if room < len(chunk):
             chunk = chunk[:room]

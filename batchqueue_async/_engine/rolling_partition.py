@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from batchqueue_async._engine.partition import Partition
@@ -29,35 +30,43 @@ class RollingPartition(Partition[T]):
         # There is always room.
         self._full_at = sys.maxsize
         self._on_drop = on_drop
-        self._displaced: list[T] = []
 
     def _init(self, maxsize: int) -> None:
         # A list would move all its items for each one that leaves at its front.
         self._rolling: deque[T] = deque()
         self.items = self._rolling
 
-    def offer(self, chunk: Sequence[T]) -> int:
-        with self._guard:
-            accepted = super().offer(chunk)
-            displaced, self._displaced = self._displaced, []
-        # Not before: a `__del__` of theirs finds the change made and the guard free.
-        del displaced
-        return accepted
-
-    def _accept(self, chunk: Sequence[T]) -> int:
-        surplus = len(self.items) + len(chunk) - self.maxsize
-        if surplus > 0:
-            displaced = self._remove(surplus)
-            # Longer than the whole partition: its own first items go, too.
-            passed = surplus - len(displaced)
-            displaced.extend(chunk[:passed])
-            self.accounts.remove_waiting("dropped", surplus)
-            self._on_drop(displaced)
-            self._displaced = displaced
-            self._append(chunk[passed:])
-        else:
+    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        count = len(chunk)
+        surplus = len(self._rolling) + count - self.maxsize
+        if surplus <= 0:
             self._append(chunk)
-        return len(chunk)
+            return count
+        displaced.extend(islice(self._rolling, surplus))
+        # Longer than the whole partition: its own first items go, too.
+        passed = surplus - len(displaced)
+        displaced.extend(chunk[:passed])
+        rest = chunk[passed:]
+        self._forget(surplus)
+        before = self.accounts.dropped
+        try:
+            self._drop(surplus - passed, passed)
+            self._append(rest)
+        finally:
+            self._on_drop(displaced[: self.accounts.dropped - before])
+        return count
+
+    def _drop(self, waiting: int, passed: int) -> None:
+        """Let the oldest go that wait, and count those that need not even get in."""
+        items, accounts = self._rolling, self.accounts
+        for _ in range(waiting):
+            # A signal handler may raise after any call. There is none in between, not
+            # even a `__del__`: the item is kept elsewhere.
+            del items[0]
+            accounts.taken_out += 1
+            accounts.dropped += 1
+        accounts.taken_out += passed
+        accounts.dropped += passed
 
     def _remove(self, most: int | None) -> list[T]:
         items = self._rolling

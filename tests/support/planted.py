@@ -124,7 +124,7 @@ def _offer_past_the_line(
     placed: Tally | None = None,
 ) -> int:
     self._lifecycle.notice(partition, len(chunk))
-    accepted = 0 if partition.is_closed else partition._accept(chunk)
+    accepted = 0 if partition.is_closed else partition._accept(chunk, [])
     partition._set_limits()
     if placed is not None:
         placed.count += accepted
@@ -135,7 +135,9 @@ def _offer_past_the_line(
 
 
 @_plant("over-full partition", Partition, "_accept")
-def _accept_all(_: Method, self: Partition[Any], chunk: Sequence[Any]) -> int:
+def _accept_all(
+    _: Method, self: Partition[Any], chunk: Sequence[Any], __: list[Any]
+) -> int:
     self._append(chunk)
     return len(chunk)
 
