@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which a call counts as hanging."""
 
 

@@ -22,6 +22,8 @@ from batchqueue_async import (
     WouldDeadlock,
     in_thread,
 )
+from tests.bridge.background import PATIENCE, wait_until
+from tests.bridge.gated import partition_of
 from tests.support.oracle import check_accounts, check_settled
 
 
@@ -52,7 +54,7 @@ def filled(loop_thread: LoopThread, size: int) -> tuple[SyncBatchQueue[int], Gat
     config = BatchQueueConfig[int](buffer_size=size)
     queue = loop_thread.open("q", config, handlers={int: gated})
     assert queue.produce(0)
-    assert gated.entered.wait(2)
+    assert gated.entered.wait(PATIENCE)
     for item in range(1, size + 1):
         assert queue.produce(item, timeout=0)
     return queue, gated
@@ -92,7 +94,7 @@ def test_no_time_is_enough_where_there_is_room(
     began = time.monotonic()
     assert queue.produce(99, timeout=0) is False
     assert queue.produce(99, timeout=0.1) is False
-    assert 0.1 <= time.monotonic() - began < 0.6
+    assert time.monotonic() - began >= 0.1
     assert check_accounts(queue).rejected == 2
     gated.opened.set()
     queue.flush(5)
@@ -106,7 +108,7 @@ def test_many_returns_what_got_in_before_the_time_was_up(
     config = BatchQueueConfig[int](buffer_size=4)
     queue = loop_thread.open("q", config, handlers={int: gated})
     assert queue.produce(0)
-    assert gated.entered.wait(2)
+    assert gated.entered.wait(PATIENCE)
     assert queue.produce_many(range(1, 100), timeout=0.1) == 4
     gated.opened.set()
     queue.flush(5)
@@ -133,15 +135,17 @@ def test_closing_wakes_who_waits_with_false(loop_thread: LoopThread) -> None:
 def test_waiting_threads_are_served_in_order(loop_thread: LoopThread) -> None:
     queue, gated = filled(loop_thread, 1)
 
+    line = partition_of(queue).line
+
     def put(number: int) -> Callable[[], None]:
         def body() -> None:
-            time.sleep(0.05 * number)
-            assert queue.produce(100 + number, timeout=10)
+            wait_until(lambda: len(line) == number)
+            assert queue.produce(100 + number, timeout=PATIENCE)
 
         return body
 
     def release() -> None:
-        time.sleep(0.4)
+        wait_until(lambda: len(line) == 5)
         gated.opened.set()
 
     on_threads(*(put(number) for number in range(5)), release)
@@ -168,10 +172,13 @@ def test_a_blocked_loop_is_told_within_a_second(loop_thread: LoopThread) -> None
 
 
 def test_a_loop_that_stops_is_told_within_a_second() -> None:
+    """In half a second of a free machine: its clock counts no other."""
     loop = asyncio.new_event_loop()
     gate = asyncio.Event()
+    entered = threading.Event()
 
     async def consume(_: list[int]) -> None:
+        entered.set()
         await gate.wait()
 
     async def start() -> SyncBatchQueue[int]:
@@ -183,14 +190,12 @@ def test_a_loop_that_stops_is_told_within_a_second() -> None:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     assert queue.produce(1)
-    time.sleep(0.05)
+    assert entered.wait(PATIENCE)
     assert queue.produce(2)
     threading.Timer(0.1, lambda: loop.call_soon_threadsafe(loop.stop)).start()
-    began = time.monotonic()
-    with pytest.raises(BatchQueueError, match="loop of queue 'q'"):
+    with pytest.raises(BatchQueueError, match=r"queue 'q' has not run for 0\.5"):
         queue.produce(3)
-    assert time.monotonic() - began < 1.2
-    thread.join(2)
+    thread.join(PATIENCE)
     gate.set()
     loop.run_until_complete(queue._queue.shutdown(0))
     loop.close()
@@ -343,7 +348,7 @@ def test_dropping_never_waits(loop_thread: LoopThread, when_full: WhenFull) -> N
     config = BatchQueueConfig[int](buffer_size=10, when_full=when_full)
     queue = loop_thread.open("q", config, handlers={int: gated})
     assert queue.produce(-1)
-    assert gated.entered.wait(2)
+    assert gated.entered.wait(PATIENCE)
 
     def fill() -> None:
         for item in range(100):

@@ -810,7 +810,6 @@ async def test_an_old_owners_handler_is_refused_in_a_handoff_as_before_it() -> N
         await until(lambda: refused)
 
 
-@every_loop
 async def test_a_handler_that_waits_for_another_moving_partition_gets_room() -> None:
     """Its partition waits for it, and it waits for one that moves in the same round.
 

@@ -221,7 +221,6 @@ class Saturated:
             pass
 
 
-@every_loop
 async def test_the_balancer_is_asked_every_interval_while_all_is_saturated() -> None:
     """The original's D3: no call in the first two seconds under full load."""
     balancer = Planned()
@@ -230,10 +229,9 @@ async def test_the_balancer_is_asked_every_interval_while_all_is_saturated() -> 
         await balancer.round(1)
         started = loop.time()
         await balancer.round(6)
-        assert loop.time() - started == pytest.approx(0.5, abs=0.1)
+        assert loop.time() - started == pytest.approx(0.5)
 
 
-@every_loop
 async def test_a_handoff_under_full_load_takes_no_more_than_a_cycle() -> None:
     """The original's D3: it waited for its drain tasks to run out of work."""
     balancer = Planned([1, 1, 0, 0])
@@ -244,8 +242,8 @@ async def test_a_handoff_under_full_load_takes_no_more_than_a_cycle() -> None:
         asked = loop.time()
         await until(lambda: owners(it.queue) == [1, 1, 0, 0])
         assert any(each.waiting for each in it.queue.stats().partitions)
-        # A cycle calls two handlers of 10 ms; timers of real loops add some.
-        assert loop.time() - asked < 0.05
+        # A cycle calls two handlers of 10 ms.
+        assert loop.time() - asked < 0.025
 
 
 async def test_no_partition_starves_under_full_load_and_constant_moves() -> None:

@@ -115,9 +115,8 @@ async def test_at_the_shutdown_deadline_it_is_left_behind(
     await queue.produce(1)
     await until(stuck.entered.is_set)
     await queue.produce(2)
-    began = time.monotonic()
     assert await queue.shutdown(timeout=0.02) == [1, 2]
-    assert time.monotonic() - began < 2.0
+    assert stuck.running
     assert check_settled(queue).returned == 2
     assert "does not stop" in caplog.text
     before = queue.stats()

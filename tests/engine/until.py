@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def until(condition: Callable[[], object], patience: float = 5.0) -> None:
+async def until(condition: Callable[[], object], patience: float = 30.0) -> None:
     """Let the loop run until the condition holds; fail if it never does."""
     loop = asyncio.get_running_loop()
     end = loop.time() + patience

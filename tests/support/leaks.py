@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-THREAD_GRACE = 2.0
+THREAD_GRACE = 10.0
 """Real seconds that threads get to end after a test."""
 
 

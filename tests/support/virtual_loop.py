@@ -20,7 +20,7 @@ from tests.support.awaits import frames_of
 
 T = TypeVar("T")
 
-OUTSIDE_GRACE = 3.0
+OUTSIDE_GRACE = 10.0
 """Real seconds granted to a thread or socket to wake a loop that is stuck."""
 
 
