@@ -8,7 +8,6 @@ once, and the order of acceptance is the order in the partition.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -20,8 +19,9 @@ from batchqueue_async._engine.port import Port
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.waiting_line import Waiter
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
+from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class ThreadWaiter(Waiter):
         super().__init__(len(chunk))
         self.accepted = 0
         self._chunk = chunk
-        self._signal = threading.Event()
+        self._signal = ThreadEvent()
 
     def wake(self) -> None:
         self._signal.set()
@@ -201,10 +201,10 @@ class Inbox(Generic[T]):
         for partition in dict.fromkeys(news):
             self.port.notice(partition)
 
-    def vigil(self, patience: float) -> Vigil:
+    def watchdog(self, patience: float) -> LoopWatchdog:
         """Return what watches over the loop while a thread waits."""
         name = f"the loop of queue {self.name!r}"
-        return Vigil(self.port.loop, name, BatchQueueError, patience)
+        return LoopWatchdog(self.port.loop, name, BatchQueueError, patience)
 
     def _may_wait(self, until: float | None) -> bool:
         if not self.port.waits_when_full:
@@ -262,7 +262,7 @@ class Inbox(Generic[T]):
         until: float | None,
         patience: float,
     ) -> None:
-        vigil = self.vigil(patience)
+        watchdog = self.watchdog(patience)
         partition.wait_in_line(waiter)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
@@ -271,7 +271,7 @@ class Inbox(Generic[T]):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 break
-            vigil.keep(waiter.wait, left)
+            watchdog.wait(waiter.wait, left)
             if wait is not None:
                 wait.check()
 
@@ -295,14 +295,14 @@ class Inbox(Generic[T]):
             waiter.wake()
 
         wait.when_over(tell)
-        vigil = self.vigil(patience)
+        watchdog = self.watchdog(patience)
         # A dead loop has no drain task that could mind.
         with contextlib.suppress(BatchQueueError):
             while not news:
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     break
-                vigil.keep(waiter.wait, left)
+                watchdog.wait(waiter.wait, left)
 
 
 def _need_stack(frames: int) -> None:

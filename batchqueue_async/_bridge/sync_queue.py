@@ -19,7 +19,7 @@ from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_positive, require_timeout
 from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.vigil import PATIENCE
+from batchqueue_async._threads.watchdog import PATIENCE
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -224,9 +224,9 @@ class SyncBatchQueue(Generic[T]):
 
     def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
         self._port.refuse_fork()
-        vigil = self._inbox.vigil(self._patience)
+        watchdog = self._inbox.watchdog(self._patience)
         name = f"the loop of queue {self.name!r}"
-        return call_on_loop(self._loop, start, vigil, name)
+        return call_on_loop(self._loop, start, watchdog, name)
 
 
 async def _as_coroutine(call: Callable[[], R]) -> R:

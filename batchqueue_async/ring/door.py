@@ -18,7 +18,7 @@ import time
 from collections import deque
 
 from batchqueue_async._threads.guard import Guard
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 
 from .claimants import ThreadClaimant
 from .errors import RingError, RingHalted
@@ -89,7 +89,7 @@ class Door:
         if timeout is None:
             self._sequencer.refuse_deadlock(claimant.n)
         until = None if timeout is None else time.monotonic() + timeout
-        vigil = Vigil(self._loop, "the ring's loop", RingError)
+        watchdog = LoopWatchdog(self._loop, "the ring's loop", RingError)
         claimant.line_up()
         self._sequencer.join(claimant)
         self._wake_loop()
@@ -97,7 +97,7 @@ class Door:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 break
-            vigil.keep(claimant.wait, left)
+            watchdog.wait(claimant.wait, left)
         return self._leave(claimant)
 
     def _leave(self, claimant: ThreadClaimant) -> bool:

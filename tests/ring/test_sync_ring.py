@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 from batchqueue_async.ring import (
     Disruptor,
     ProducerType,
@@ -233,11 +233,13 @@ async def test_a_thread_interrupted_as_it_is_served_wedges_nobody(
     class Interrupted(BaseException):
         pass
 
-    def keep(self: Vigil, wait: Callable[[float], object], seconds: object) -> None:
+    def wait_on(
+        self: LoopWatchdog, wait: Callable[[float], object], seconds: object
+    ) -> None:
         wait(20)  # Until it is granted.
         raise Interrupted
 
-    monkeypatch.setattr(Vigil, "keep", keep)
+    monkeypatch.setattr(LoopWatchdog, "wait", wait_on)
     gate = asyncio.Event()
     handler = Recorder(gate=gate)
     disruptor = small(1)
