@@ -122,13 +122,13 @@ async def test_the_loop_is_called_without_the_lock(
     guard = ring.sequencer._guard
     assert isinstance(guard, Guard)
     owned = []
-    wake = sync._door._wake_loop
+    wake = sync._ingress._wake_loop
 
     def looking() -> None:
         owned.append(guard.is_mine)
         wake()
 
-    monkeypatch.setattr(sync._door, "_wake_loop", looking)
+    monkeypatch.setattr(sync._ingress, "_wake_loop", looking)
     await asyncio.to_thread(sync.publish_event, fill, 1)
     await asyncio.to_thread(sync.publish_events, fill, range(9), 0.01)
     assert len(owned) >= 3

@@ -26,7 +26,7 @@ from batchqueue_async.ring import (
     SyncRing,
     halt,
 )
-from batchqueue_async.ring.claimants import ThreadClaimant
+from batchqueue_async.ring.sync_ring import ThreadClaim
 from tests.ring.events import Event, Recorder, fill, mark, small
 
 pytestmark = pytest.mark.real_time
@@ -122,7 +122,7 @@ async def test_one_that_leaves_lets_those_behind_it_go_on() -> None:
     async with disruptor as ring:
         sync = SyncRing(ring)
         await ring.publish_events(fill, range(3))
-        big = asyncio.to_thread(sync._door.claim, ThreadClaimant(4), 0.2)
+        big = asyncio.to_thread(sync._ingress.claim, ThreadClaim(4), 0.2)
         waiting_for_four = asyncio.create_task(big)
         await until(lambda: ring.sequencer.claims_waiting)
         small_one = asyncio.create_task(ring.publish_event(fill, "small"))
@@ -140,14 +140,14 @@ async def test_many_publications_cost_one_wake_up(
     calls = 0
     async with disruptor as ring:
         sync = SyncRing(ring)
-        wake = sync._door._wake_loop
+        wake = sync._ingress._wake_loop
 
         def counting() -> None:
             nonlocal calls
             calls += 1
             wake()
 
-        monkeypatch.setattr(sync._door, "_wake_loop", counting)
+        monkeypatch.setattr(sync._ingress, "_wake_loop", counting)
         thread = threading.Thread(
             target=lambda: [sync.publish_event(fill, n) for n in range(500)]
         )
@@ -267,9 +267,9 @@ async def test_its_own_thread_is_refused() -> None:
         sync.publish_events(fill, [1])
 
 
-async def test_all_objects_of_a_ring_share_one_door() -> None:
+async def test_all_objects_of_a_ring_share_one_ingress() -> None:
     ring = RingBuffer(Event, 4)
-    assert SyncRing(ring)._door is SyncRing(ring)._door
+    assert SyncRing(ring)._ingress is SyncRing(ring)._ingress
 
 
 async def test_what_threads_claimed_is_waited_for_at_shutdown() -> None:

@@ -61,7 +61,7 @@ Hook: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Handling(Generic[E]):
+class HandlerMethods(Generic[E]):
     """What was found on a handler."""
 
     name: str
@@ -74,7 +74,7 @@ class Handling(Generic[E]):
     set_sequence_callback: Callable[[Sequence], object] | None
 
 
-def read_handler(handler: HandlerLike[E]) -> Handling[E]:
+def read_handler(handler: HandlerLike[E]) -> HandlerMethods[E]:
     """Find the handler's methods, once.
 
     Raises:
@@ -94,7 +94,7 @@ def read_handler(handler: HandlerLike[E]) -> Handling[E]:
         rule = "a handler must not be a generator, whose body nobody runs"
         msg = f"{rule}: {shown(handler)}"
         raise InvalidArgument(msg)
-    return Handling(
+    return HandlerMethods(
         name_of(handler),
         on_event,
         on_batch,
