@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable, iscoroutine
@@ -50,6 +51,9 @@ class ConsumerTasks:
         """Run a consumer in a task of its own."""
         name = f"ring consumer {consumer.handler.name}"
         task = asyncio.create_task(self._run(consumer), name=name)
+        with contextlib.suppress(AttributeError):
+            # If the loop ends first, what that means is logged here.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
         self._consumers[task] = consumer
         task.add_done_callback(self._ended)
         if self not in _running:
@@ -178,6 +182,8 @@ class Shutdown:
         self._release = release
         self._late: asyncio.Future[None]
         self._is_stopping = False
+        # How many get to know how it ends.
+        self._waiting = 0
         self._timers: list[asyncio.TimerHandle] = []
         self._task: asyncio.Task[int] | None = None
         self._drained: SequenceBarrier | None = None
@@ -200,7 +206,11 @@ class Shutdown:
             self._timers.append(loop.call_later(timeout, self._expire))
         if asyncio.current_task() in self._tasks.running:
             return
-        left = await asyncio.shield(self._task)
+        self._waiting += 1
+        try:
+            left = await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
         if left:
             msg = f"{left} events were not handled before the deadline"
             raise TimeoutError(msg)
@@ -214,16 +224,19 @@ class Shutdown:
         target = sequencer.claimed if sequencer.is_closed else sequencer.settled
         if sequences and not sequencer.is_halted:
             await self._drain(sequencer.new_barrier(*sequences), target)
-        left = target - minimum(sequences, target) if self._late.done() else 0
         self._is_stopping = True
         self._tasks.stop()
         self._stop()
-        if self._late.done():
+        is_late = self._late.done()
+        if is_late:
             self._tasks.cancel()
         await self._tasks_end()
         self._release()
         for timer in self._timers:
             timer.cancel()
+        left = target - minimum(sequences, target) if is_late else 0
+        if left and not self._waiting:
+            logger.error("%d events were not handled before the deadline", left)
         return left
 
     async def _drain(self, drained: SequenceBarrier, target: int) -> None:
