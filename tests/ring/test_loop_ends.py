@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from batchqueue_async import BatchQueue
 from batchqueue_async.ring import Disruptor, RingBuffer, RingError, WorkerPool
 from tests.ring.events import Event, Recorder, fill, small
 
@@ -229,3 +230,22 @@ def test_a_background_shutdown_tells_what_it_left(
 
     asyncio.run(main())
     assert errors(caplog) == ["4 events were not handled before the deadline"]
+
+
+def test_a_queue_that_is_shut_down_takes_the_rings_last_line_not_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Both have to be told when the loop is closed, and there is one way to be told."""
+
+    async def main() -> None:
+        async with BatchQueue("queue"):
+            await publish_and_forget(disruptor, "abc")
+
+    disruptor = small(8)
+    disruptor.handle_events_with(Recorder("it", asyncio.Event()))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    assert errors(caplog) == [
+        "the loop of ring consumer it was closed: 3 events are left"
+    ]
