@@ -9,44 +9,27 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 
 
-class WaitingClaim(ABC):
+class WaitingClaim:
     """One claim, on the loop or on another thread.
 
     Attributes:
         n: How many sequences it wants.
         high: The highest one that it got; None while it waits.
+        wake: Lets its producer look again: it was granted, or the ring is closed.
     """
 
-    __slots__ = ("high", "n")
+    __slots__ = ("high", "n", "wake")
+
+    wake: Callable[[], object]
 
     def __init__(self, n: int) -> None:
         self.n = n
         self.high: int | None = None
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Let its producer look again: it was granted, or the ring is closed."""
-
-
-class LoopClaim(WaitingClaim):
-    """A claim that waits on the event loop."""
-
-    __slots__ = ("woken",)
-
-    def __init__(self, n: int) -> None:
-        super().__init__(n)
-        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake(self) -> None:
-        """Let the task run."""
-        if not self.woken.done():
-            self.woken.set_result(None)
 
 
 class ClaimQueue:

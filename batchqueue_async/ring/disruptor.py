@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from .consumer_repository import ConsumerRepository, Node
 from .errors import ExceptionHandler, Rewind, RingError, RingHalted, require_timeout
 from .event_handler import HandlerLike
-from .lifecycle import Shutdown, leave_block
+from .lifecycle import leave_block
 from .ring_buffer import ProducerType, RingBuffer
 from .stats import RingStats, describe, snapshot
 from .wait_strategy import WaitStrategy
@@ -116,7 +116,6 @@ class Disruptor(Generic[E]):
         self._producer = producer
         self._consumers = ConsumerRepository(self.ring)
         self._first = HandlerGroup(self._consumers, ())
-        self._shutdown = Shutdown(self._consumers.tasks, self.ring.sequencer.halt)
 
     # --- the graph
 
@@ -207,11 +206,12 @@ class Disruptor(Generic[E]):
             InvalidArgument, TypeError: The timeout is none; nothing is closed.
         """
         require_timeout("timeout", timeout)
-        if not self._consumers.tasks.has_started:
+        tasks = self._consumers.tasks
+        if not tasks.has_started:
             self.halt()
             return
         self.ring.sequencer.close()
-        await self._shutdown.run(self._consumers.sequences, timeout)
+        await tasks.shut_down(self._consumers.sequences, timeout)
 
     def halt(self) -> None:
         """Stop now: consumers end after the batch they are at; claims are refused."""

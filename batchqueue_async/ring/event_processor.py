@@ -18,7 +18,7 @@ from .errors import (
     halt,
     log_and_continue,
 )
-from .event_handler import HandlerLike, Hook, read_handler
+from .event_handler import HandlerLike, HandlerMethods, Hook
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier
@@ -48,7 +48,7 @@ class EventProcessor(ABC, Generic[E]):
         barrier: SequenceBarrier,
         on_error: ExceptionHandler,
     ) -> None:
-        self.handler = read_handler(handler)
+        self.handler = HandlerMethods(handler)
         self.barrier = barrier
         self.sequence = Sequence()
         self.on_error = on_error

@@ -29,49 +29,131 @@ Consumer: TypeAlias = EventProcessor[Any]
 
 
 class ConsumerTasks:
-    """Runs consumers, and halts the ring if one of them ends without being told.
+    """Runs consumers until the ring is shut down.
 
-    That happens when the loop ends before the ring's shutdown. What is left then is
-    logged, and the exception handlers are told.
+    If one of them ends without being told, it halts the ring. That happens when the
+    loop ends first: what is left then is logged, and exception handlers are told.
+
+    Args:
+        sequencer: The ring's.
+        stop: Tells the consumers to stop, at the end of the shutdown.
+        release: Called when they have.
     """
 
-    def __init__(self, sequencer: Sequencer) -> None:
-        self.sequencer = sequencer
+    def __init__(
+        self,
+        sequencer: Sequencer,
+        stop: Callable[[], None],
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
         self.has_started = False
-        self._is_stopping = False
+        self._sequencer = sequencer
+        self._stop = stop
+        self._release = release
         self._consumers: dict[asyncio.Task[None], Consumer] = {}
+        self._is_stopping = False
+        self._shutdown: asyncio.Task[int] | None = None
+        # How many get to know how it ends.
+        self._waiting = 0
+        self._late: asyncio.Future[None]
+        self._timers: list[asyncio.TimerHandle] = []
+        self._drained: SequenceBarrier | None = None
 
     def start(self, consumers: Iterable[Consumer]) -> None:
         """Run these consumers, and from now on those that are added."""
         self.has_started = True
         for consumer in consumers:
-            self.add(consumer)
-
-    def add(self, consumer: Consumer) -> None:
-        """Run a consumer in a task of its own."""
-        name = f"ring consumer {consumer.handler.name}"
-        task = asyncio.create_task(self._run(consumer), name=name)
-        with contextlib.suppress(AttributeError):
-            # If the loop ends first, what that means is logged here.
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-        self._consumers[task] = consumer
-        task.add_done_callback(self._ended)
+            name = f"ring consumer {consumer.handler.name}"
+            task = asyncio.create_task(self._run(consumer), name=name)
+            with contextlib.suppress(AttributeError):
+                # If the loop ends first, what that means is logged here.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            self._consumers[task] = consumer
+            task.add_done_callback(self._ended)
         if self not in _running:
             _running.add(self)
-            call_at_close(task.get_loop(), self.end_after_loop)
+            call_at_close(asyncio.get_running_loop(), self.end_after_loop)
 
-    @property
-    def running(self) -> frozenset[asyncio.Task[None]]:
-        """The tasks that have not ended."""
-        return frozenset(self._consumers)
+    async def shut_down(
+        self, sequences: tuple[Sequence, ...], timeout: float | None
+    ) -> None:
+        """Wait until all that is claimed now has been handled, and the tasks ended.
 
-    def stop(self) -> None:
-        """From now on it is right that consumers end."""
+        Of several deadlines the earliest counts. Cancelled, it goes on by itself. A
+        handler that calls it does not wait: its own event has to be handled first.
+
+        Raises:
+            TimeoutError: The deadline came first; what ran was cancelled.
+            RingHalted: A handler's error had halted the ring, and no producer knows.
+        """
+        loop = asyncio.get_running_loop()
+        if self._shutdown is None:
+            self._late = loop.create_future()
+            self._shutdown = loop.create_task(
+                self._end(sequences), name="ring shutdown"
+            )
+        if timeout is not None and not self._shutdown.done():
+            self._timers.append(loop.call_later(timeout, self._expire))
+        if asyncio.current_task() in self._consumers:
+            return
+        self._waiting += 1
+        try:
+            left = await asyncio.shield(self._shutdown)
+        finally:
+            self._waiting -= 1
+        if left:
+            msg = f"{left} events were not handled before the deadline"
+            raise TimeoutError(msg)
+        sequencer = self._sequencer
+        if sequencer.cause is not None and not sequencer.has_told:
+            sequencer.refuse_if_closed()
+
+    async def _end(self, sequences: tuple[Sequence, ...]) -> int:
+        sequencer = self._sequencer
+        # Of an open ring, what is granted to somebody who has not run may go back.
+        target = sequencer.claimed if sequencer.is_closed else sequencer.settled
+        if sequences and not sequencer.is_halted:
+            await self._drain(sequencer.new_barrier(*sequences), target)
         self._is_stopping = True
+        self._stop()
+        is_late = self._late.done()
+        if is_late:
+            self._cancel()
+        await self._tasks_end()
+        self._release()
+        for timer in self._timers:
+            timer.cancel()
+        left = target - minimum(sequences, target) if is_late else 0
+        if left and not self._waiting:
+            logger.error("%d events were not handled before the deadline", left)
+        return left
 
-    def cancel(self) -> None:
-        """End the handlers that run: the deadline has come."""
-        self.stop()
+    async def _drain(self, drained: SequenceBarrier, target: int) -> None:
+        self._drained = drained
+        while drained.available() < target:
+            if self._late.done() or drained.is_alerted:
+                return
+            await drained.sleep(target)
+
+    async def _tasks_end(self) -> None:
+        while (tasks := [*self._consumers]) and not self._late.done():
+            await asyncio.wait({*tasks, self._late}, return_when="FIRST_COMPLETED")
+        if tasks:
+            _, survivors = await asyncio.wait(tasks, timeout=GRACE)
+            for task in survivors:
+                logger.error("%s could not be stopped", task.get_name())
+
+    def _expire(self) -> None:
+        if self._late.done():
+            return
+        self._late.set_result(None)
+        if self._drained is not None:
+            self._drained.alert()
+        if self._is_stopping:
+            # Otherwise it is done next, and once: clean-ups go on undisturbed.
+            self._cancel()
+
+    def _cancel(self) -> None:
         for task in self._consumers:
             task.cancel()
 
@@ -105,7 +187,7 @@ class ConsumerTasks:
         task = asyncio.current_task()
         reason = f"{task.get_name() if task else 'a consumer'} was cancelled"
         # First, so that no more events come.
-        self.sequencer.halt(RingError(reason))
+        self._sequencer.halt(RingError(reason))
         try:
             async with asyncio.timeout(GRACE):
                 for result in _tell_left(consumer, reason):
@@ -133,9 +215,9 @@ class ConsumerTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.critical("%s ended", task.get_name(), exc_info=error)
-            self.sequencer.halt(error)
+            self._sequencer.halt(error)
         elif task.cancelled() and not self._is_stopping:
-            self.sequencer.halt(RingError(f"{task.get_name()} was cancelled"))
+            self._sequencer.halt(RingError(f"{task.get_name()} was cancelled"))
         else:
             return
         if consumer is not None:
@@ -159,110 +241,6 @@ _running: set[ConsumerTasks] = set()
 def _end_at_exit() -> None:
     for tasks in list(_running):
         tasks.end_at_exit()
-
-
-class Shutdown:
-    """Drains the ring and ends its consumers; once, whoever asks and however often.
-
-    Args:
-        tasks: The consumers' tasks.
-        stop: Tells the consumers to stop.
-        release: Called when they have.
-    """
-
-    def __init__(
-        self,
-        tasks: ConsumerTasks,
-        stop: Callable[[], None],
-        release: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._tasks = tasks
-        self._sequencer = tasks.sequencer
-        self._stop = stop
-        self._release = release
-        self._late: asyncio.Future[None]
-        self._is_stopping = False
-        # How many get to know how it ends.
-        self._waiting = 0
-        self._timers: list[asyncio.TimerHandle] = []
-        self._task: asyncio.Task[int] | None = None
-        self._drained: SequenceBarrier | None = None
-
-    async def run(self, sequences: tuple[Sequence, ...], timeout: float | None) -> None:
-        """Wait until all that is claimed now has been handled, and the tasks ended.
-
-        Of several deadlines the earliest counts. Cancelled, it goes on by itself. A
-        handler that calls it does not wait: its own event has to be handled first.
-
-        Raises:
-            TimeoutError: The deadline came first; what ran was cancelled.
-            RingHalted: A handler's error had halted the ring, and no producer knows.
-        """
-        loop = asyncio.get_running_loop()
-        if self._task is None:
-            self._late = loop.create_future()
-            self._task = loop.create_task(self._end(sequences), name="ring shutdown")
-        if timeout is not None and not self._task.done():
-            self._timers.append(loop.call_later(timeout, self._expire))
-        if asyncio.current_task() in self._tasks.running:
-            return
-        self._waiting += 1
-        try:
-            left = await asyncio.shield(self._task)
-        finally:
-            self._waiting -= 1
-        if left:
-            msg = f"{left} events were not handled before the deadline"
-            raise TimeoutError(msg)
-        sequencer = self._sequencer
-        if sequencer.cause is not None and not sequencer.has_told:
-            sequencer.refuse_if_closed()
-
-    async def _end(self, sequences: tuple[Sequence, ...]) -> int:
-        sequencer = self._sequencer
-        # Of an open ring, what is granted to somebody who has not run may go back.
-        target = sequencer.claimed if sequencer.is_closed else sequencer.settled
-        if sequences and not sequencer.is_halted:
-            await self._drain(sequencer.new_barrier(*sequences), target)
-        self._is_stopping = True
-        self._tasks.stop()
-        self._stop()
-        is_late = self._late.done()
-        if is_late:
-            self._tasks.cancel()
-        await self._tasks_end()
-        self._release()
-        for timer in self._timers:
-            timer.cancel()
-        left = target - minimum(sequences, target) if is_late else 0
-        if left and not self._waiting:
-            logger.error("%d events were not handled before the deadline", left)
-        return left
-
-    async def _drain(self, drained: SequenceBarrier, target: int) -> None:
-        self._drained = drained
-        while drained.available() < target:
-            if self._late.done() or drained.is_alerted:
-                return
-            await drained.sleep(target)
-
-    async def _tasks_end(self) -> None:
-        while (tasks := self._tasks.running) and not self._late.done():
-            await asyncio.wait({*tasks, self._late}, return_when="FIRST_COMPLETED")
-        if tasks:
-            _, survivors = await asyncio.wait(tasks, timeout=GRACE)
-            for task in survivors:
-                logger.error("%s could not be stopped", task.get_name())
-
-    def _expire(self) -> None:
-        if self._late.done():
-            return
-        self._late.set_result(None)
-        if self._drained is not None:
-            self._drained.alert()
-        if self._is_stopping:
-            # Otherwise it is done next, and once: clean-ups go on undisturbed.
-            self._tasks.cancel()
 
 
 async def leave_block(shutdown: Awaitable[None], error: BaseException | None) -> None:

@@ -11,16 +11,18 @@ Invariants:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final
 
 from batchqueue_async._wording import shown
 
-from .claim_queue import ClaimQueue, LoopClaim, WaitingClaim
+from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import InsufficientCapacity, InvalidArgument, RingError, RingHalted
 from .sequence import INITIAL, Notifier, Published, Sequence, minimum
 from .sequence_barrier import SequenceBarrier
@@ -195,11 +197,13 @@ class Sequencer(Published, ABC):
     async def claim_in_turn(self, n: int) -> int:
         """Claim the next `n` sequences when those who wait already have got theirs."""
         self.refuse_deadlock(n)
-        claim = LoopClaim(n)
+        claim = WaitingClaim(n)
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        claim.wake = partial(_wake, woken)
         self.enqueue(claim)
         self.recheck()
         try:
-            await claim.woken
+            await woken
         except BaseException:
             # Cancelled; or closed, as a coroutine that nobody runs any more.
             hole = self.withdraw(claim)
@@ -376,6 +380,11 @@ class Sequencer(Published, ABC):
         # Without consumers it is the publications that make room.
         self._awaited = next(behind, self)
         self._awaited.add_waiter(self)
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 def _is_power_of_two(value: object) -> bool:

@@ -33,26 +33,6 @@ A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
 
 
-class ThreadClaim(WaitingClaim):
-    """A claim of another thread, which waits there if it has to."""
-
-    __slots__ = ("_woken",)
-
-    _woken: ThreadEvent
-
-    def prepare_to_wait(self) -> None:
-        """Get ready for the line; few claims have to."""
-        self._woken = ThreadEvent()
-
-    def wake(self) -> None:
-        """Let the thread run."""
-        self._woken.set()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for `wake`, but not for longer than that."""
-        self._woken.wait(seconds)
-
-
 class ThreadIngress:
     """Where other threads come into a ring; all its `SyncRing`s share it."""
 
@@ -91,7 +71,7 @@ class ThreadIngress:
             msg = "the ring's loop is closed"
             raise RingError(msg)
 
-    def claim(self, claim: ThreadClaim, timeout: float | None) -> bool:
+    def claim(self, claim: WaitingClaim, timeout: float | None) -> bool:
         """Claim, and wait for it; returns whether it was granted.
 
         Raises:
@@ -112,7 +92,7 @@ class ThreadIngress:
         if not self._is_woken:
             self._wake_loop()
 
-    def give_up(self, claim: ThreadClaim) -> None:
+    def give_up(self, claim: WaitingClaim) -> None:
         """Leave nothing behind that others would wait for, whatever was done so far."""
         unfilled = self._sequencer.withdraw(claim)
         if unfilled:
@@ -121,22 +101,23 @@ class ThreadIngress:
         with contextlib.suppress(RingError):
             self._wake_loop()
 
-    def _wait(self, claim: ThreadClaim, timeout: float | None) -> bool:
+    def _wait(self, claim: WaitingClaim, timeout: float | None) -> bool:
         if timeout is None:
             self._sequencer.refuse_deadlock(claim.n)
         until = None if timeout is None else time.monotonic() + timeout
         watchdog = LoopWatchdog(self._loop, "the ring's loop", RingError)
-        claim.prepare_to_wait()
+        woken = ThreadEvent()
+        claim.wake = woken.set
         self._sequencer.enqueue(claim)
         self._wake_loop()
         while claim.high is None and not self._sequencer.is_closed:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 break
-            watchdog.wait(claim.wait, left)
+            watchdog.wait(woken.wait, left)
         return self._leave(claim)
 
-    def _leave(self, claim: ThreadClaim) -> bool:
+    def _leave(self, claim: WaitingClaim) -> bool:
         """End the wait; returns whether it was granted, if only in the last moment."""
         if self._sequencer.dequeue(claim):
             return True
@@ -219,7 +200,7 @@ class SyncRing(Generic[E]):
         """
         require_timeout("timeout", timeout)
         self._ingress.check()
-        claim = ThreadClaim(1)
+        claim = WaitingClaim(1)
         try:
             if not self._ingress.claim(claim, timeout):
                 return False
@@ -264,7 +245,7 @@ class SyncRing(Generic[E]):
     def _publish(
         self, fill: Callable[[E, int, A], object], items: list[A], timeout: float | None
     ) -> bool:
-        claim = ThreadClaim(len(items))
+        claim = WaitingClaim(len(items))
         try:
             if not self._ingress.claim(claim, timeout):
                 return False

@@ -16,7 +16,7 @@ from .errors import (
 )
 from .event_handler import HandlerLike, identity_of, name_of
 from .event_processor import EventProcessor
-from .lifecycle import ConsumerTasks, Shutdown, leave_block
+from .lifecycle import ConsumerTasks, leave_block
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier
@@ -111,8 +111,7 @@ class WorkerPool(Generic[E]):
         )
         for worker in self.workers:
             worker.assigned = self.work_sequence
-        self._tasks = ConsumerTasks(ring.sequencer)
-        self._shutdown = Shutdown(self._tasks, self._barrier.alert, self._release)
+        self._tasks = ConsumerTasks(ring.sequencer, self._barrier.alert, self._release)
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
@@ -148,7 +147,7 @@ class WorkerPool(Generic[E]):
             InvalidArgument, TypeError: The timeout is none; nothing is stopped.
         """
         require_timeout("timeout", timeout)
-        await self._shutdown.run(self.sequences, timeout)
+        await self._tasks.shut_down(self.sequences, timeout)
 
     def _release(self) -> None:
         for sequence in self.sequences:

@@ -26,7 +26,7 @@ from batchqueue_async.ring import (
     SyncRing,
     halt,
 )
-from batchqueue_async.ring.sync_ring import ThreadClaim
+from batchqueue_async.ring.claim_queue import WaitingClaim
 from tests.ring.events import Event, Recorder, fill, mark, small
 
 pytestmark = pytest.mark.real_time
@@ -122,7 +122,7 @@ async def test_one_that_leaves_lets_those_behind_it_go_on() -> None:
     async with disruptor as ring:
         sync = SyncRing(ring)
         await ring.publish_events(fill, range(3))
-        big = asyncio.to_thread(sync._ingress.claim, ThreadClaim(4), 0.2)
+        big = asyncio.to_thread(sync._ingress.claim, WaitingClaim(4), 0.2)
         waiting_for_four = asyncio.create_task(big)
         await until(lambda: ring.sequencer.claims_waiting)
         small_one = asyncio.create_task(ring.publish_event(fill, "small"))
