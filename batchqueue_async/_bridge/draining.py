@@ -12,7 +12,7 @@ from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
-from batchqueue_async._threads.flag import Flag
+from batchqueue_async._threads.event import ThreadEvent
 
 # What a queue may take beyond the deadline: to cancel its handlers, and for `on_error`.
 _GRACE = 2.0
@@ -27,7 +27,7 @@ class Draining:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.has_begun = False
         # The same for threads, and for the loop.
-        self.done = Flag()
+        self.done = ThreadEvent()
         self.ended = asyncio.Event()
         self._loop = loop
         self._deadline: float | None = None

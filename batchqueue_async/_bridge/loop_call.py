@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import inspect
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.event import ThreadEvent
+from batchqueue_async._threads.watchdog import LoopWatchdog
 
 R = TypeVar("R")
 
@@ -19,7 +18,7 @@ R = TypeVar("R")
 def call_on_loop(
     loop: asyncio.AbstractEventLoop,
     start: Callable[[], Coroutine[Any, Any, R]],
-    vigil: Vigil,
+    watchdog: LoopWatchdog,
     name: str,
 ) -> R:
     """Run what `start` returns on the loop, and wait for it on this thread.
@@ -28,13 +27,11 @@ def call_on_loop(
         BatchQueueError: The loop is dead, or ended meanwhile; `name` says whose it is.
     """
     call = LoopCall(loop, start)
-    answered = threading.Event()
-    call.answer.add_done_callback(lambda _: answered.set())
     try:
-        while not call.answer.done():
-            vigil.keep(answered.wait, None)
-        return call.answer.result()
-    except concurrent.futures.CancelledError as error:
+        while not call.ended.is_set:
+            watchdog.wait(call.ended.wait, None)
+        return call.result()
+    except asyncio.CancelledError as error:
         msg = f"{name} ended during the call"
         raise BatchQueueError(msg) from error
     finally:
@@ -42,10 +39,12 @@ def call_on_loop(
 
 
 class LoopCall(Generic[R]):
-    """One call; `answer` is for the thread.
+    """One call; when it has `ended`, its result is there for the thread.
 
     Unlike with `asyncio.run_coroutine_threadsafe` the coroutine is made on the loop: a
-    loop that never runs again leaves none behind that nobody awaits.
+    loop that never runs again leaves none behind that nobody awaits. Nor is there a
+    future of `concurrent.futures`: a Ctrl-C in it may leave its lock taken, and the
+    loop would wait for that for ever.
     """
 
     def __init__(
@@ -53,29 +52,35 @@ class LoopCall(Generic[R]):
         loop: asyncio.AbstractEventLoop,
         start: Callable[[], Coroutine[Any, Any, R]],
     ) -> None:
-        self.answer: concurrent.futures.Future[R] = concurrent.futures.Future()
+        self.ended = ThreadEvent()
         self._loop = loop
         self._start = start
+        self._is_abandoned = False
         self._task: asyncio.Task[R] | None = None
         self._body: Coroutine[Any, Any, R] | None = None
-        # On a closed loop there is no answer; the caller's vigil says so.
+        # On a closed loop there is no result; the caller's watchdog says so.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._run)
 
+    def result(self) -> R:
+        """Return the result, or raise what was raised, of a call that has ended."""
+        assert self._task is not None
+        return self._task.result()
+
     def abandon(self) -> None:
-        """The thread waits no longer; after the answer there is nothing to do."""
-        if not self.answer.done():
-            self.answer.cancel()
+        """The thread waits no longer; after the end there is nothing to do."""
+        if not self.ended.is_set:
+            self._is_abandoned = True
             try:
                 self._loop.call_soon_threadsafe(self._cancel)
             except RuntimeError:
                 self._discard()
 
     def _run(self) -> None:
-        if not self.answer.cancelled():
+        if not self._is_abandoned:
             self._body = self._start()
             self._task = self._loop.create_task(self._body)
-            self._task.add_done_callback(self._tell)
+            self._task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -89,11 +94,8 @@ class LoopCall(Generic[R]):
             body.close()
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
-    def _tell(self, task: asyncio.Task[R]) -> None:
-        if task.cancelled():
-            self.answer.cancel()
-        elif (error := task.exception()) is not None:
-            if not self.answer.cancelled():
-                self.answer.set_exception(error)
-        elif not self.answer.cancelled():
-            self.answer.set_result(task.result())
+    def _end(self, task: asyncio.Task[R]) -> None:
+        # Looked at: where the thread is gone, nobody else will.
+        if not task.cancelled():
+            task.exception()
+        self.ended.set()

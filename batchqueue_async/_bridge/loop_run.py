@@ -18,8 +18,8 @@ from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._threads.flag import Flag
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.event import ThreadEvent
+from batchqueue_async._threads.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.portal import Portal
@@ -59,8 +59,8 @@ class LoopRun:
         self._process = os.getpid()
         self._failure: BaseException | None = None
         self._is_waited_for = False
-        self._ready = Flag()
-        self._over = Flag()
+        self._ready = ThreadEvent()
+        self._over = ThreadEvent()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def refuse_inherited(self) -> None:
@@ -109,7 +109,7 @@ class LoopRun:
             BatchQueueError: The loop is dead, or ended meanwhile.
         """
         name = f"the loop of LoopThread {self._name!r}"
-        return call_on_loop(self._loop, start, self._vigil(), name)
+        return call_on_loop(self._loop, start, self._watchdog(), name)
 
     def wait(self) -> bool:
         """Wait until `draining` is done and the thread has ended; whether it is done.
@@ -154,12 +154,12 @@ class LoopRun:
                     exc_info=each,
                 )
 
-    def _vigil(self) -> Vigil:
+    def _watchdog(self) -> LoopWatchdog:
         name = f"the loop of LoopThread {self._name!r}"
-        return Vigil(self._loop, name, BatchQueueError, self._patience)
+        return LoopWatchdog(self._loop, name, BatchQueueError, self._patience)
 
     def _wait(self) -> None:
-        vigil = self._vigil()
+        watchdog = self._watchdog()
         done = self.draining.done
         while not (done.is_set or self._over.is_set):
             left = self.draining.seconds_left()
@@ -170,7 +170,7 @@ class LoopRun:
             if self.draining.is_overdue:
                 return
             try:
-                vigil.keep(done.wait, None)
+                watchdog.wait(done.wait, None)
             except BatchQueueError:
                 return
         left = self.draining.seconds_left()

@@ -21,7 +21,7 @@ from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_positive, require_timeout
-from batchqueue_async._threads.vigil import PATIENCE
+from batchqueue_async._threads.watchdog import PATIENCE
 
 
 class _End(Enum):

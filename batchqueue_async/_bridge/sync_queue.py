@@ -21,7 +21,7 @@ from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_positive, require_timeout
 from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.vigil import PATIENCE
+from batchqueue_async._threads.watchdog import PATIENCE
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -227,9 +227,9 @@ class SyncBatchQueue(Generic[T]):
 
     def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
         refuse_fork(self._parts)
-        vigil = self._ingress.vigil(self._patience)
+        watchdog = self._ingress.watchdog(self._patience)
         name = f"the loop of queue {self.name!r}"
-        return call_on_loop(self._loop, start, vigil, name)
+        return call_on_loop(self._loop, start, watchdog, name)
 
 
 async def _as_coroutine(call: Callable[[], R]) -> R:

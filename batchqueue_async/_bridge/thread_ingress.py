@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -24,8 +23,9 @@ from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
+from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class ThreadWaiter(Waiter):
         super().__init__(len(chunk))
         self.accepted = 0
         self._chunk = chunk
-        self._signal = threading.Event()
+        self._signal = ThreadEvent()
 
     def wake(self) -> None:
         self._signal.set()
@@ -206,10 +206,10 @@ class ThreadIngress(Generic[T]):
         for partition in dict.fromkeys(news):
             partition.notify()
 
-    def vigil(self, patience: float) -> Vigil:
+    def watchdog(self, patience: float) -> LoopWatchdog:
         """Return what watches over the loop while a thread waits."""
         name = f"the loop of queue {self.parts.name!r}"
-        return Vigil(self.loop, name, BatchQueueError, patience)
+        return LoopWatchdog(self.loop, name, BatchQueueError, patience)
 
     def _may_wait(self, until: float | None) -> bool:
         if not self._waits_when_full:
@@ -267,7 +267,7 @@ class ThreadIngress(Generic[T]):
         until: float | None,
         patience: float,
     ) -> None:
-        vigil = self.vigil(patience)
+        watchdog = self.watchdog(patience)
         partition.wait_in_line(waiter)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
@@ -276,7 +276,7 @@ class ThreadIngress(Generic[T]):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 break
-            vigil.keep(waiter.wait, left)
+            watchdog.wait(waiter.wait, left)
             if wait is not None:
                 wait.check()
 
@@ -300,14 +300,14 @@ class ThreadIngress(Generic[T]):
             waiter.wake()
 
         wait.when_over(tell)
-        vigil = self.vigil(patience)
+        watchdog = self.watchdog(patience)
         # A dead loop has no drain task that could mind.
         with contextlib.suppress(BatchQueueError):
             while not news:
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:
                     break
-                vigil.keep(waiter.wait, left)
+                watchdog.wait(waiter.wait, left)
 
 
 def _need_stack(frames: int) -> None:

@@ -6,36 +6,36 @@ alone: the queue does not know it, nor it the queue.
 
 General layout, each part knowing those above it only:
 
-* `sequence`, `published`, `watching`: numbers that grow, and who is told.
-* `wait_strategies`, `barrier`: how far a consumer may go, and how it waits.
-* `room`, `claims`, `sequencer` and its two kinds: who may fill which slot.
-* `claim`, `slots`, `ring_buffer`: the slots, and the verbs of producers.
-* `handlers`, `delivery`, `event_processor`, `worker`, `worker_pool`: who consumes.
-* `graph`, `consumers`, `crew`, `closing`, `disruptor`: all of it as one.
-* `guard`, `door`, `sync_ring`: producers on other threads.
+* `errors`: what goes wrong, and what is done when a handler raises.
+* `sequence`, `wait_strategy`, `sequence_barrier`: how far a consumer may go, and how it
+  waits.
+* `claim_queue`, `sequencer` and its two kinds: who may fill which slot.
+* `ring_buffer`: the slots, and the verbs of producers; `sync_ring`: on other threads.
+* `event_handler`, `event_processor`: who consumes.
+* `lifecycle`, `worker_pool`, `consumer_repository`, `stats`, `disruptor`: all as one.
 """
 
-from .barrier import SequenceBarrier
-from .disruptor import Disruptor
+from .disruptor import Disruptor, HandlerGroup
 from .errors import (
+    ExceptionHandler,
     InsufficientCapacity,
     InvalidArgument,
+    Rewind,
     RewindBatch,
     RingError,
     RingHalted,
+    halt,
+    log_and_continue,
 )
-from .exception_handlers import ExceptionHandler, halt, log_and_continue
-from .handler_group import HandlerGroup
-from .handlers import EventBatchHandler, EventHandler
-from .multi_producer import MultiProducerSequencer
-from .producer_type import ProducerType
-from .rewind import Rewind
-from .ring_buffer import RingBuffer
+from .event_handler import EventBatchHandler, EventHandler
+from .multi_producer_sequencer import MultiProducerSequencer
+from .ring_buffer import ProducerType, RingBuffer
 from .sequence import Sequence
-from .single_producer import SingleProducerSequencer
+from .sequence_barrier import SequenceBarrier
+from .single_producer_sequencer import SingleProducerSequencer
 from .stats import ConsumerStats, RingStats
 from .sync_ring import SyncRing
-from .wait_strategies import (
+from .wait_strategy import (
     BlockingWait,
     BusySpinWait,
     SleepingWait,

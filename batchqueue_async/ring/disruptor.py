@@ -6,23 +6,72 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from batchqueue_async._shielding import Shielded
-
-from .closing import Closing, end_block
-from .consumers import Consumers
-from .describe import describe
-from .errors import RingError, RingHalted
-from .exception_handlers import ExceptionHandler
-from .handler_group import HandlerGroup
-from .handlers import HandlerLike
-from .producer_type import ProducerType
-from .rewind import Rewind
-from .ring_buffer import RingBuffer
-from .stats import RingStats, snapshot
-from .timeouts import require_timeout
-from .wait_strategies import WaitStrategy
+from .consumer_repository import ConsumerRepository, Node
+from .errors import ExceptionHandler, Rewind, RingError, RingHalted, require_timeout
+from .event_handler import HandlerLike
+from .lifecycle import leave_block
+from .ring_buffer import ProducerType, RingBuffer
+from .stats import RingStats, describe, snapshot
+from .wait_strategy import WaitStrategy
 
 E = TypeVar("E")
+
+
+class HandlerGroup(Generic[E]):
+    """Some handlers of a ring: whatever is added here comes after all of them."""
+
+    def __init__(
+        self, consumers: ConsumerRepository[E], nodes: tuple[Node, ...]
+    ) -> None:
+        self._consumers = consumers
+        self._nodes = nodes
+
+    def handle_events_with(
+        self,
+        *handlers: HandlerLike[E],
+        max_batch: int | None = None,
+        rewind: Rewind | None = None,
+    ) -> HandlerGroup[E]:
+        """Add handlers that get each event after all of this group have passed it.
+
+        Args:
+            handlers: They work side by side. Of a ring that runs, they get what comes
+                after its cursor.
+            max_batch: Events per batch at most.
+            rewind: What `RewindBatch` does; by default it rewinds, without a limit.
+
+        Raises:
+            RingError: A handler is used twice, or the graph would have a cycle.
+            RingHalted: The ring was shut down or halted.
+        """
+        nodes = self._consumers.add(handlers, self._nodes, max_batch, rewind)
+        return HandlerGroup(self._consumers, nodes)
+
+    def then(
+        self,
+        *handlers: HandlerLike[E],
+        max_batch: int | None = None,
+        rewind: Rewind | None = None,
+    ) -> HandlerGroup[E]:
+        """Add handlers as `handle_events_with` does: it reads better in a chain."""
+        return self.handle_events_with(*handlers, max_batch=max_batch, rewind=rewind)
+
+    def handle_events_with_worker_pool(
+        self, *handlers: HandlerLike[E]
+    ) -> HandlerGroup[E]:
+        """Add handlers that share the events: each goes to exactly one of them.
+
+        Raises:
+            RingError: A handler is used twice, or the graph would have a cycle.
+            RingHalted: The ring was shut down or halted.
+        """
+        nodes = self._consumers.add_pool(handlers, self._nodes)
+        return HandlerGroup(self._consumers, nodes)
+
+    def and_(self, other: HandlerGroup[E]) -> HandlerGroup[E]:
+        """Return a group of this one's handlers and the other's."""
+        nodes = dict.fromkeys((*self._nodes, *other._nodes))
+        return HandlerGroup(self._consumers, tuple(nodes))
 
 
 class Disruptor(Generic[E]):
@@ -65,9 +114,8 @@ class Disruptor(Generic[E]):
         self.ring = RingBuffer(factory, size, producer=producer, wait=wait)
         """Where producers publish; events published before the start are handled."""
         self._producer = producer
-        self._consumers = Consumers(self.ring)
+        self._consumers = ConsumerRepository(self.ring)
         self._first = HandlerGroup(self._consumers, ())
-        self._closing: Closing | None = None
 
     # --- the graph
 
@@ -97,7 +145,7 @@ class Disruptor(Generic[E]):
         Raises:
             InvalidArgument: One of them is not.
         """
-        nodes = (self._consumers.graph.node_of(handler) for handler in handlers)
+        nodes = (self._consumers.node_of(handler) for handler in handlers)
         return HandlerGroup(self._consumers, tuple(dict.fromkeys(nodes)))
 
     def handle_exceptions_with(
@@ -118,11 +166,11 @@ class Disruptor(Generic[E]):
         wait = type(self.ring.sequencer.wait_strategy).__name__
         kind = f"{self._producer.name} producer, {wait}"
         title = f"ring of {self.ring.capacity}, {kind}"
-        return describe(title, self._consumers.graph.nodes)
+        return describe(title, self._consumers.nodes)
 
     def stats(self) -> RingStats:
         """Return what the ring and its consumers look like now."""
-        return snapshot(self.ring, self._consumers.graph.nodes)
+        return snapshot(self.ring, self._consumers.nodes)
 
     # --- the life of it
 
@@ -133,7 +181,7 @@ class Disruptor(Generic[E]):
             RingError: It was started before.
             RingHalted: It was shut down or halted before.
         """
-        if self._consumers.crew.has_started:
+        if self._consumers.tasks.has_started:
             msg = "a disruptor starts once"
             raise RingError(msg)
         if self.ring.sequencer.is_closed:
@@ -158,14 +206,12 @@ class Disruptor(Generic[E]):
             InvalidArgument, TypeError: The timeout is none; nothing is closed.
         """
         require_timeout("timeout", timeout)
-        sequencer = self.ring.sequencer
-        if not self._consumers.crew.has_started:
+        tasks = self._consumers.tasks
+        if not tasks.has_started:
             self.halt()
             return
-        if self._closing is None:
-            sequencer.close()
-            self._closing = Closing(self._consumers.crew, sequencer, sequencer.halt)
-        await self._closing.run(self._consumers.graph.sequences, timeout)
+        self.ring.sequencer.close()
+        await tasks.shut_down(self._consumers.sequences, timeout)
 
     def halt(self) -> None:
         """Stop now: consumers end after the batch they are at; claims are refused."""
@@ -180,6 +226,4 @@ class Disruptor(Generic[E]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Cancel scopes of anyio do not cut it short.
-        with Shielded():
-            await end_block(self.shutdown(self._shutdown_timeout), error)
+        await leave_block(self.shutdown(self._shutdown_timeout), error)

@@ -1,6 +1,17 @@
-"""What goes wrong in a way that a user of the ring can act on."""
+"""What goes wrong in a ring, and what is done when a handler raises."""
 
 from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+from batchqueue_async._wording import kind_of, shown
+
+logger = logging.getLogger("batchqueue_async.ring")
 
 
 class RingError(Exception):
@@ -28,3 +39,71 @@ class RewindBatch(Exception):
     For failures that may pass, such as a lost connection. How often, and after which
     pause, is what `Rewind` says.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """What is done when a handler raises `RewindBatch`.
+
+    Args:
+        attempts: How often one batch may be rewound; then the exception handler gets
+            the error for the event that raised it. None: for ever.
+        pause: Seconds before the batch is delivered again; others run meanwhile.
+    """
+
+    attempts: int | None = None
+    pause: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and self.attempts < 0:
+            msg = f"attempts must be >= 0 or None, got {shown(self.attempts)}"
+            raise InvalidArgument(msg)
+        if not (self.pause >= 0 and math.isfinite(self.pause)):
+            msg = f"pause must be >= 0, got {shown(self.pause)}"
+            raise InvalidArgument(msg)
+
+    def allows(self, rewound: int) -> bool:
+        """Whether a batch that was rewound so often may be rewound again."""
+        return self.attempts is None or rewound < self.attempts
+
+
+ExceptionHandler: TypeAlias = Callable[
+    [Exception, int, Any], Awaitable[object] | object
+]
+"""Called as `(error, sequence, event)`, sync or async, when a handler raised.
+
+If it returns, the event counts as passed, and the next one comes. If it raises, the
+ring halts. For a batch handler `sequence` is the batch's first, and `event` the list of
+its events; for the other hooks `event` is None.
+"""
+
+
+def log_and_continue(error: Exception, sequence: int, event: object) -> None:
+    """Log the error and go on with the next event: the default."""
+    logger.error("event %d, %s, failed", sequence, kind_of(event), exc_info=error)
+
+
+def halt(error: Exception, sequence: int, event: object) -> NoReturn:
+    """Halt the ring: no event after this one is handled, and producers are told."""
+    logger.critical(
+        "event %d, %s, halts the ring", sequence, kind_of(event), exc_info=error
+    )
+    raise error
+
+
+def require_timeout(field: str, value: object) -> None:
+    """Refuse anything but None, for no limit, or a finite number of seconds >= 0.
+
+    Raises:
+        InvalidArgument: It is a number out of range.
+        TypeError: It is no number.
+    """
+    if value is None:
+        return
+    rule = "a number of seconds >= 0, or None for no limit"
+    msg = f"{field} must be {rule}, got {value!r}"
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(msg)
+    # As one comparison: nan is in no range, and a huge int fits into no float.
+    if not 0 <= value <= sys.float_info.max:
+        raise InvalidArgument(msg)

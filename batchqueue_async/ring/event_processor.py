@@ -1,40 +1,226 @@
-"""One consumer that sees every event: wait, hand over what is there, move on."""
+"""Consumers: they wait at a barrier, call a handler, and deal with what it raises."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Collection, Iterable, Iterator
+from inspect import isawaitable
 from typing import Generic, TypeVar
 
-from .barrier import SequenceBarrier
-from .delivery import Delivery
-from .errors import RingHalted
+from .errors import (
+    ExceptionHandler,
+    Rewind,
+    RewindBatch,
+    RingError,
+    RingHalted,
+    halt,
+    log_and_continue,
+)
+from .event_handler import HandlerLike, HandlerMethods, Hook
+from .ring_buffer import RingBuffer
 from .sequence import Sequence
+from .sequence_barrier import SequenceBarrier
+from .sequencer import HandlerCall
 
 E = TypeVar("E")
 
 
-@dataclass(slots=True)
-class EventProcessor(Generic[E]):
-    """Gives one handler everything that is available, as one batch; then waits.
+class EventProcessor(ABC, Generic[E]):
+    """One consumer, with its handler; see its two kinds.
+
+    Args:
+        ring: Where the events come from.
+        handler: What takes them.
+        barrier: What it waits at.
+        on_error: Called when the handler raised; may change while it runs.
+
+    Attributes:
+        sequence: The last event that it has passed.
+        failed: How many calls have raised, hooks included, rewinds not.
+    """
+
+    def __init__(
+        self,
+        ring: RingBuffer[E],
+        handler: HandlerLike[E],
+        barrier: SequenceBarrier,
+        on_error: ExceptionHandler,
+    ) -> None:
+        self.handler = HandlerMethods(handler)
+        self.barrier = barrier
+        self.sequence = Sequence()
+        self.on_error = on_error
+        self.rewind = Rewind()
+        self.failed = 0
+        self._ring = ring
+        self._rewound = 0
+        self._is_lost = False
+
+    async def run(self) -> None:
+        """Consume until the barrier is alerted."""
+        await self._call(self.handler.set_sequence_callback, self.sequence)
+        try:
+            await self._call(self.handler.on_start)
+            await self._consume()
+        finally:
+            # One that is thrown away with its loop can't await any more.
+            if not isinstance(sys.exception(), GeneratorExit):
+                await self._call(self.handler.on_shutdown)
+
+    def take_left(self) -> list[int]:
+        """Return the events that it has not passed and never will; only once."""
+        if self._is_lost:
+            return []
+        self._is_lost = True
+        sequencer = self._ring.sequencer
+        left = self._left_up_to(sequencer.settled)
+        return [each for each in left if each not in sequencer.abandoned]
+
+    def lose(
+        self, left: Iterable[int], error: RingError
+    ) -> Iterator[Awaitable[object] | object]:
+        """Call the exception handler with lost events; gives what it returns."""
+        if self.on_error in (log_and_continue, halt):
+            return  # They would do nothing but log.
+        filled = [each for each in left if each <= self._ring.sequencer.published]
+        if self.handler.on_event is not None:
+            for sequence in filled:
+                yield self.on_error(error, sequence, self._ring[sequence])
+        elif filled:
+            yield self.on_error(error, filled[0], [self._ring[each] for each in filled])
+
+    @abstractmethod
+    def _left_up_to(self, last: int) -> Iterable[int]:
+        """Return what would be handled next, up to `last`."""
+
+    @abstractmethod
+    async def _consume(self) -> None:
+        """Wait for events and deliver them, again and again."""
+
+    async def _wait_for(self, sequence: int) -> None:
+        try:
+            await self.barrier.wait_for(sequence)
+        except RingHalted:
+            return
+        except TimeoutError:
+            await self._call(self.handler.on_timeout, self.sequence.value)
+
+    async def _deliver(self, first: int, last: int) -> int:
+        """Hand events over; returns the last one that was passed.
+
+        That is less than `last` if the handler raised: the event that failed; or
+        `first - 1` after a rewind; or the one before it, and the ring is halted.
+        """
+        skipped = self._skipped(first, last) if self._ring.sequencer.abandoned else ()
+        size = last - first + 1 - len(skipped)
+        if not size:
+            return last
+        if self.handler.on_batch_start is not None:
+            await self._call(self.handler.on_batch_start, size)
+        call = HandlerCall(self._ring.sequencer, self.sequence)
+        try:
+            if self.handler.on_event is not None:
+                return await self._deliver_events(first, last, skipped)
+            return await self._deliver_batches(first, last, skipped)
+        finally:
+            call.is_over = True
+
+    async def _deliver_events(
+        self, first: int, last: int, skipped: Collection[int]
+    ) -> int:
+        on_event = self.handler.on_event
+        assert on_event is not None
+        pairs: Iterable[tuple[int, E]] = enumerate(
+            self._ring.events(first, last), first
+        )
+        end = last
+        if skipped:
+            kept = [pair for pair in pairs if pair[0] not in skipped]
+            pairs, end = kept, kept[-1][0]
+        sequence = first
+        event: E | None = None
+        try:
+            for sequence, event in pairs:
+                result = on_event(event, sequence, sequence == end)
+                if result is not None and isawaitable(result):
+                    await result
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
+            return await self._passed_after(error, first, sequence, sequence, event)
+        self._rewound = 0
+        return last
+
+    async def _deliver_batches(
+        self, first: int, last: int, skipped: Collection[int]
+    ) -> int:
+        on_batch = self.handler.on_batch
+        assert on_batch is not None
+        for low, high in _runs(first, last, skipped):
+            events = self._ring.events(low, high)
+            try:
+                await _finish(on_batch(events, low))
+            except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
+                return await self._passed_after(error, first, low, high, events)
+        self._rewound = 0
+        return last
+
+    async def _call(self, hook: Hook | None, *args: object) -> None:
+        """Call one of the handler's hooks, if it has it."""
+        if hook is None:
+            return
+        at = self.sequence.value
+        call = HandlerCall(self._ring.sequencer, self.sequence)
+        try:
+            await _finish(hook(*args))
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
+            await self._fail(_own_error(error), at, None)
+        finally:
+            call.is_over = True
+
+    async def _passed_after(
+        self, error: BaseException, first: int, low: int, high: int, event: object
+    ) -> int:
+        """Return what is passed now that `low` to `high` of a batch failed."""
+        try:
+            failure = _own_error(error)
+        except asyncio.CancelledError:
+            # The end: what came before in the batch has been handled.
+            self.sequence.value = max(self.sequence.value, low - 1)
+            raise
+        if isinstance(failure, RewindBatch) and self.rewind.allows(self._rewound):
+            self._rewound += 1
+            await asyncio.sleep(self.rewind.pause)
+            return first - 1
+        self._rewound = 0
+        return high if await self._fail(failure, low, event) else low - 1
+
+    async def _fail(self, error: Exception, sequence: int, event: object) -> bool:
+        """Ask the exception handler; returns False if the ring is to halt."""
+        self.failed += 1
+        try:
+            await _finish(self.on_error(error, sequence, event))
+        except (asyncio.CancelledError, Exception) as fatal:  # noqa: BLE001
+            self._ring.halt(_own_error(fatal))
+            return False
+        return True
+
+    def _skipped(self, first: int, last: int) -> list[int]:
+        abandoned = self._ring.sequencer.abandoned
+        return sorted(each for each in abandoned if first <= each <= last)
+
+
+class BatchEventProcessor(EventProcessor[E]):
+    """Gives its handler everything that is available, as one batch; then waits.
 
     Its sequence moves once per batch, so those behind it look once per batch.
     """
 
-    barrier: SequenceBarrier
-    delivery: Delivery[E]
-    sequence: Sequence
     max_batch: int
+    """Events per batch at most."""
 
-    async def run(self) -> None:
-        """Consume until the barrier is alerted."""
-        call, handling = self.delivery.call, self.delivery.handling
-        await call(handling.set_sequence_callback, self.sequence.value, self.sequence)
-        try:
-            await call(handling.on_start, self.sequence.value)
-            await self._consume()
-        finally:
-            await call(handling.on_shutdown, self.sequence.value)
+    def _left_up_to(self, last: int) -> Iterable[int]:
+        return range(self.sequence.value + 1, last + 1)
 
     async def _consume(self) -> None:
         barrier, sequence = self.barrier, self.sequence
@@ -51,15 +237,32 @@ class EventProcessor(Generic[E]):
                 has_rested = True
             else:
                 last = min(available, first + self.max_batch - 1)
-                passed = await self.delivery.deliver(first, last)
+                passed = await self._deliver(first, last)
                 sequence.value = max(sequence.value, passed)
                 has_rested = False
 
-    async def _wait_for(self, first: int) -> None:
-        try:
-            await self.barrier.wait_for(first)
-        except RingHalted:
-            return
-        except TimeoutError:
-            at = self.sequence.value
-            await self.delivery.call(self.delivery.handling.on_timeout, at, at)
+
+async def _finish(result: object) -> None:
+    if result is not None and isawaitable(result):
+        await result
+
+
+def _runs(first: int, last: int, skipped: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Return the stretches of `first` to `last` between the skipped ones."""
+    low = first
+    for skip in (*skipped, last + 1):
+        if low < skip:
+            yield low, skip - 1
+        low = skip + 1
+
+
+def _own_error(error: BaseException) -> Exception:
+    """Return a handler's error; raise the cancellation of the consumer itself."""
+    if isinstance(error, Exception):
+        return error
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise error
+    failure = RingError("a handler raised CancelledError, and nobody cancelled it")
+    failure.__cause__ = error
+    return failure

@@ -1,19 +1,106 @@
-"""Slots, and publication in one step: what most producers use."""
+"""Slots that are filled again and again, and the verbs of those who fill them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from enum import Enum
+from itertools import islice
+from types import TracebackType
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from .portions import portions
-from .slots import Slots
+from .errors import InvalidArgument
+from .multi_producer_sequencer import MultiProducerSequencer
+from .sequence import Sequence
+from .sequence_barrier import SequenceBarrier
+from .sequencer import Sequencer
+from .single_producer_sequencer import SingleProducerSequencer
+from .wait_strategy import WaitStrategy
 
 E = TypeVar("E")
 A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
 
 
-class RingBuffer(Slots[E]):
+class ProducerType(Enum):
+    """How many producers a ring has, and so which sequencer it uses."""
+
+    SINGLE = "single"
+    """One producer, publishing in order; saves a little time per event."""
+    MULTI = "multi"
+    """Any number of producers, which may await between claim and publication."""
+
+
+class Claim(Coroutine[Any, Any, int], Generic[E]):
+    """One claim, as a coroutine (a task may run it) or as a block that fills a slot.
+
+    Awaited, it returns the highest of the claimed sequences. As a context manager it
+    claims one sequence and gives its event; the sequence is published at the end or, if
+    the block raises, abandoned. Before either, nothing is claimed.
+
+    Attributes:
+        sequence: The claimed sequence, inside of the block.
+    """
+
+    __name__ = "claim"  # For the `repr` of tasks.
+    __slots__ = ("_events", "_n", "_run", "_sequencer", "sequence")
+
+    sequence: int
+    _run: Generator[Any, Any, int]
+
+    def __init__(self, sequencer: Sequencer, events: list[E], n: int) -> None:
+        self._sequencer = sequencer
+        self._events = events
+        self._n = n
+
+    def __await__(self) -> Generator[Any, Any, int]:
+        # What `Sequencer.claim` does, without a coroutine for it.
+        sequencer, n = self._sequencer, self._n
+        high = sequencer.claimed + n
+        if n > 0 and high <= sequencer.limit:
+            sequencer.claimed = high
+            return high
+        high_or_none = sequencer.claim_now(n)
+        if high_or_none is not None:
+            return high_or_none
+        return (yield from sequencer.claim_in_turn(n).__await__())
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401
+        """Run on, as a coroutine does."""
+        return self._running().send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401
+        """Raise an error where it waits, as a coroutine does."""
+        return self._running().throw(*error)
+
+    def close(self) -> None:
+        """Give up, as a coroutine does: nothing is claimed."""
+        self._running().close()
+
+    def _running(self) -> Generator[Any, Any, int]:
+        if not hasattr(self, "_run"):
+            self._run = self.__await__()
+        return self._run
+
+    async def __aenter__(self) -> E:
+        if self._n != 1:
+            msg = f"a block fills one event, not {self._n}: await the claim instead"
+            raise InvalidArgument(msg)
+        self.sequence = await self
+        return self._events[self.sequence & (len(self._events) - 1)]
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._sequencer.publish(self.sequence)
+        else:
+            self._sequencer.abandon(self.sequence, self.sequence)
+
+
+class RingBuffer(Generic[E]):
     """A fixed number of events, made once, that producers fill and consumers read.
 
     Sequence `s` lives in slot `s & (capacity - 1)`. Everything is called on one loop;
@@ -30,7 +117,117 @@ class RingBuffer(Slots[E]):
         InvalidArgument: The capacity is no power of two.
     """
 
-    __slots__ = ()
+    __slots__ = ("_events", "_mask", "capacity", "sequencer")
+
+    def __init__(
+        self,
+        factory: Callable[[], E],
+        capacity: int,
+        producer: ProducerType = ProducerType.MULTI,
+        wait: WaitStrategy | None = None,
+    ) -> None:
+        self.sequencer: Sequencer = (
+            SingleProducerSequencer(capacity, wait)
+            if producer is ProducerType.SINGLE
+            else MultiProducerSequencer(capacity, wait)
+        )
+        """What gives out the ring's sequences."""
+        self.capacity = capacity
+        """How many events the ring holds."""
+        self._mask = capacity - 1
+        self._events = [factory() for _ in range(capacity)]
+
+    def __getitem__(self, sequence: int) -> E:
+        """Return the event in the sequence's slot, whoever may use it now."""
+        return self._events[sequence & self._mask]
+
+    def events(self, low: int, high: int) -> list[E]:
+        """Return the events of the sequences `low` to `high` in a new list.
+
+        Filling or reading them from there is faster than one by one.
+
+        Raises:
+            InvalidArgument: They are more than the capacity.
+        """
+        if not 0 < high - low + 1 <= self.capacity:
+            if high < low:
+                return []
+            msg = f"{low} to {high} are more than the {self.capacity} slots"
+            raise InvalidArgument(msg)
+        first, after = low & self._mask, (high & self._mask) + 1
+        if first < after:
+            return self._events[first:after]
+        return self._events[first:] + self._events[:after]
+
+    @property
+    def cursor(self) -> int:
+        """The highest sequence published (one producer) or claimed (many)."""
+        return self.sequencer.cursor
+
+    def remaining_capacity(self) -> int:
+        """Return how many sequences could be claimed now if nobody waited."""
+        return self.sequencer.remaining_capacity()
+
+    def is_available(self, sequence: int) -> bool:
+        """Whether the sequence is published, and its slot not used for the next lap.
+
+        That is: not claimed again (one producer), or not published again (many).
+        """
+        return self.sequencer.is_available(sequence)
+
+    # --- producers: claim, fill, publish
+
+    def claim(self, n: int = 1) -> Claim[E]:
+        """Claim `n` sequences: those up to the returned one are the caller's.
+
+            high = await ring.claim(n)
+            async with ring.claim() as event: ...
+
+        Waits, first come, first served, while that would overwrite what the slowest
+        gating consumer has not passed. Cancelled while it waits, it claims nothing.
+        What was claimed must be published, or abandoned: consumers wait for it. The
+        block does it: it publishes its event at the end; if it raises, or is cancelled,
+        the slot is abandoned, and consumers skip it.
+
+        Raises:
+            InvalidArgument: `n` is less than 1 or more than the capacity; not 1, for a
+                block.
+            RingHalted: The ring was shut down or halted, perhaps during the wait.
+            RingError: A handler waits for room that only itself can make.
+        """
+        return Claim(self.sequencer, self._events, n)
+
+    def slot(self) -> Claim[E]:
+        """Claim one event for an `async with` block: `claim()`, as it reads there."""
+        return Claim(self.sequencer, self._events, 1)
+
+    def try_claim(self, n: int = 1) -> int:
+        """Claim `n` sequences without waiting; returns the highest.
+
+        Raises:
+            InsufficientCapacity: There is no room, or others wait for some.
+            InvalidArgument: `n` is less than 1 or more than the capacity.
+            RingHalted: The ring was shut down or halted.
+        """
+        return self.sequencer.try_claim(n)
+
+    def publish(self, low: int, high: int | None = None) -> None:
+        """Make the claimed sequences `low` to `high` visible to consumers.
+
+        Raises:
+            RingError: They are not claimed, or were published before.
+        """
+        self.sequencer.publish(low, high)
+
+    def abandon(self, low: int, high: int | None = None) -> None:
+        """Publish claimed sequences without events: consumers skip them.
+
+        Raises:
+            RingError: They are not claimed, or were published before.
+        """
+        self.sequencer.abandon(low, low if high is None else high)
+
+    # --- producers: all of it in one step
 
     async def publish_event(
         self, fill: Callable[[E, int, *Ts], object], *args: *Ts
@@ -40,7 +237,7 @@ class RingBuffer(Slots[E]):
         Waits and raises as `claim` does. If `fill`, a plain function, raises, the slot
         is abandoned.
         """
-        sequencer = self._sequencer
+        sequencer = self.sequencer
         sequence = sequencer.claimed + 1
         if sequence <= sequencer.limit:
             sequencer.claimed = sequence
@@ -65,15 +262,15 @@ class RingBuffer(Slots[E]):
         Raises:
             RingHalted: The ring was shut down or halted.
         """
-        sequencer = self._sequencer
+        sequencer = self.sequencer
         sequence = sequencer.claimed + 1
         if sequence <= sequencer.limit:
             sequencer.claimed = sequence
         else:
-            granted = sequencer.grant(1)
-            if granted is None:
+            sequence_or_none = sequencer.claim_now(1)
+            if sequence_or_none is None:
                 return False
-            sequence = granted
+            sequence = sequence_or_none
         try:
             event = self._events[sequence & self._mask]
             if len(args) == 1:  # Unpacking would cost half as much again.
@@ -96,14 +293,14 @@ class RingBuffer(Slots[E]):
         was filled before stays published, and the rest of what was claimed is
         abandoned. Waits and raises as `claim` does.
         """
-        sequencer = self._sequencer
+        sequencer = self.sequencer
         published = 0
-        for portion in portions(items, self._capacity):
+        for chunk in chunks(items, self.capacity):
             done = 0
-            while done < len(portion):
-                n = min(len(portion) - done, max(1, sequencer.remaining_capacity()))
+            while done < len(chunk):
+                n = min(len(chunk) - done, max(1, sequencer.remaining_capacity()))
                 high = await sequencer.claim(n)
-                self._fill(high - n + 1, high, fill, portion[done : done + n])
+                self._fill(high - n + 1, high, fill, chunk[done : done + n])
                 done += n
             published += done
         return published
@@ -118,7 +315,41 @@ class RingBuffer(Slots[E]):
                 sequence += 1
         except BaseException:
             if sequence > low:
-                self._sequencer.publish(low, sequence - 1)
-            self._sequencer.abandon(sequence, high)
+                self.sequencer.publish(low, sequence - 1)
+            self.sequencer.abandon(sequence, high)
             raise
-        self._sequencer.publish(low, high)
+        self.sequencer.publish(low, high)
+
+    # --- consumers
+
+    def new_barrier(self, *dependencies: Sequence) -> SequenceBarrier:
+        """Return a barrier for a consumer that comes after these, or after none."""
+        return self.sequencer.new_barrier(*dependencies)
+
+    def add_gating_sequences(self, *sequences: Sequence) -> None:
+        """Let nothing be overwritten that these have not passed, as they stand now."""
+        self.sequencer.add_gating_sequences(*sequences)
+
+    def remove_gating_sequence(self, sequence: Sequence) -> bool:
+        """Let producers no longer wait for it; returns whether they did."""
+        return self.sequencer.remove_gating_sequence(sequence)
+
+    def halt(self, cause: BaseException | None = None) -> None:
+        """Take no more claims, and stop all consumers after what they are at."""
+        self.sequencer.halt(cause)
+
+
+def chunks(items: Iterable[A], length: int) -> Iterator[list[A]]:
+    """Return lists of up to `length` items; what came before an error comes first."""
+    source = iter(items)
+    while True:
+        chunk: list[A] = []
+        try:
+            # Unlike `list`, it keeps what came before an error.
+            chunk.extend(islice(source, length))
+        except Exception:
+            yield chunk
+            raise
+        if not chunk:
+            return
+        yield chunk

@@ -1,17 +1,45 @@
-"""How far a consumer has come."""
+"""Numbers that only grow, and who is told when they have grown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
-
-from .watching import Watched
+from typing import Final, Protocol
 
 INITIAL: Final = -1
 """What a sequence is before the first event, which is number 0."""
 
 
-class Sequence(Watched):
+class Waiter(Protocol):
+    """Something that waits until a number has grown."""
+
+    def recheck(self) -> None:
+        """It has grown; whoever still has to wait is added again."""
+
+
+class Notifier:
+    """Keeps waiters and notifies each once; free while there are none."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[Waiter] = []
+
+    def add_waiter(self, waiter: Waiter) -> None:
+        """Notify the waiter, once, when the number has grown."""
+        self._waiters.append(waiter)
+
+    def remove_waiter(self, waiter: Waiter) -> None:
+        """Forget the waiter, if it is one."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    def _notify(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.recheck()
+
+
+class Sequence(Notifier):
     """The number of the last event that was passed: a counter that only grows.
 
     Setting `value` tells those who wait for it: consumers further down the graph, and
@@ -35,11 +63,26 @@ class Sequence(Watched):
     @value.setter
     def value(self, value: int) -> None:
         self._value = value
-        if self._watchers:
-            self._tell()
+        if self._waiters:
+            self._notify()
 
     def __repr__(self) -> str:
         return f"Sequence({self._value})"
+
+
+class Published(Notifier):
+    """How far everything is published: what barriers know of a sequencer.
+
+    `published` is the highest sequence up to which all are published: consumers go no
+    further, whatever was published beyond. A plain number, because producers touch it
+    for every event.
+    """
+
+    __slots__ = ("published",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.published = INITIAL
 
 
 def minimum(sequences: Iterable[Sequence], default: int) -> int:

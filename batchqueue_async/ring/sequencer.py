@@ -1,99 +1,138 @@
-"""What both sequencers share: waiting for room, barriers, the end."""
+"""Who may fill which slot: claims, gating sequences, barriers, the end.
+
+Invariants:
+* No sequence is claimed before every gating sequence has passed the event that was in
+  its slot: `claimed - capacity <= lowest gating sequence`; without any, it is what is
+  published that counts.
+* `limit` is the highest sequence that may be claimed without looking any further. It is
+  out of reach while others wait, when threads claim too, and when the ring is closed:
+  the fast path is one comparison.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import weakref
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final
 
-from .barrier import SequenceBarrier
-from .claimants import LoopClaimant
-from .claims import Claims
-from .errors import InsufficientCapacity
-from .sequence import Sequence
-from .wait_strategies import BlockingWait, WaitStrategy
+from batchqueue_async._wording import shown
+
+from .claim_queue import ClaimQueue, WaitingClaim
+from .errors import InsufficientCapacity, InvalidArgument, RingError, RingHalted
+from .sequence import INITIAL, Notifier, Published, Sequence, minimum
+from .sequence_barrier import SequenceBarrier
+from .wait_strategy import BlockingWait, WaitStrategy
+
+_NONE_FREE: Final = INITIAL - 1
 
 
-class Sequencer(Claims, ABC):
+class HandlerCall:
+    """One batch that is with a handler, or one call of a hook.
+
+    Tasks that it starts inherit it, and threads of `asyncio.to_thread`: so a wait that
+    only the end of that call could end is found out wherever it begins.
+
+    Attributes:
+        of: The sequencer of the ring.
+        sequence: The consumer's own: it grows when the handler has returned.
+        is_over: Whether it has; what was started meanwhile may wait now.
+    """
+
+    __slots__ = ("is_over", "of", "sequence")
+
+    def __init__(self, of: object, sequence: Sequence) -> None:
+        self.of = of
+        self.sequence = sequence
+        self.is_over = False
+        _handler_call.set(self)
+
+
+_handler_call: ContextVar[HandlerCall | None] = ContextVar(
+    "batchqueue_async.ring", default=None
+)
+
+
+class Sequencer(Published, ABC):
     """Gives out sequences and knows which are published; see its two kinds.
 
     Args:
         capacity: Events that the ring holds; a power of two.
         wait: How consumers wait; by default `BlockingWait`.
 
+    Attributes:
+        capacity: Events that the ring holds.
+        claimed: The highest sequence that belongs to a producer, or did.
+        limit: How far the next claim may go at once.
+        abandoned: Published without an event; forgotten when claimed again.
+        claims_waited: How many claims have had to wait so far.
+        wait_strategy: How consumers wait.
+        is_closed: Whether no claim is granted any more.
+        is_halted: Whether consumers are to stop after what they are at.
+        cause: The error that has halted the ring, if it was one.
+        has_told: Whether a producer got to know the cause.
+        ingress: Where other threads come in, if they do.
+
     Raises:
         InvalidArgument: The capacity is no power of two.
     """
 
-    __slots__ = ("__weakref__", "_barriers", "_wait", "is_halted")
+    __slots__ = (
+        "__weakref__",
+        "_awaited",
+        "_barriers",
+        "_free_up_to",
+        "_gating",
+        "_guard",
+        "_is_shared",
+        "_queue",
+        "abandoned",
+        "capacity",
+        "cause",
+        "claimed",
+        "claims_waited",
+        "has_told",
+        "ingress",
+        "is_closed",
+        "is_halted",
+        "limit",
+        "wait_strategy",
+    )
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
-        super().__init__(capacity)
+        super().__init__()
+        if not _is_power_of_two(capacity):
+            msg = f"capacity must be a power of two, got {shown(capacity)}"
+            raise InvalidArgument(msg)
+        self.capacity = capacity
+        self.claimed = INITIAL
+        self.limit = self._free_up_to = INITIAL + capacity
+        self.abandoned: set[int] = set()
+        self.claims_waited = 0
+        self.wait_strategy = BlockingWait() if wait is None else wait
+        self.is_closed = False
         self.is_halted = False
-        self._wait = BlockingWait() if wait is None else wait
+        self.cause: BaseException | None = None
+        self.has_told = False
+        self.ingress: object = None
+        self._gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
+        self._queue = ClaimQueue()
+        # What the first waiting claim waits for.
+        self._awaited: Notifier | None = None
+        self._guard: AbstractContextManager[Any] = contextlib.nullcontext()
+        self._is_shared = False
 
-    @property
-    def wait_strategy(self) -> WaitStrategy:
-        """How consumers wait."""
-        return self._wait
-
-    async def claim(self, n: int = 1) -> int:
-        """Claim the next `n` sequences: the highest of them is returned.
-
-        Waits, first come, first served, while that would overwrite what the slowest
-        gating consumer has not passed. Cancelled while it waits, it claims nothing.
-
-        Raises:
-            InvalidArgument: `n` is less than 1 or more than the capacity.
-            RingHalted: The ring was shut down or halted, perhaps during the wait.
-            RingError: A handler waits for room that only itself can make.
-        """
-        high = self.claimed + n
-        if n > 0 and high <= self.limit:
-            self.claimed = high
-            return high
-        granted = self.grant(n)
-        return await self.claim_in_line(n) if granted is None else granted
-
-    def try_claim(self, n: int = 1) -> int:
-        """Claim the next `n` sequences without waiting; returns the highest.
-
-        Raises:
-            InsufficientCapacity: There is no room, or others wait for some.
-            InvalidArgument: `n` is less than 1 or more than the capacity.
-            RingHalted: The ring was shut down or halted.
-        """
-        high = self.claimed + n
-        if n > 0 and high <= self.limit:
-            self.claimed = high
-            return high
-        high_or_none = self.grant(n)
-        if high_or_none is None:
-            msg = f"no room for {n} in a ring of {self.capacity}"
-            raise InsufficientCapacity(msg)
-        return high_or_none
-
-    def new_barrier(self, *dependencies: Sequence) -> SequenceBarrier:
-        """Return a barrier for a consumer that comes after these, or after none."""
-        barrier = SequenceBarrier(self, self._wait, dependencies)
-        self._barriers.add(barrier)
-        return barrier
-
-    def abandon(self, low: int, high: int) -> None:
-        """Publish claimed sequences without events: consumers skip them."""
-        self.publish(low, high)
-        with self._guard:
-            self.abandoned.update(range(low, high + 1))
+    # --- publication: what the two kinds do in their own ways
 
     @property
     @abstractmethod
     def cursor(self) -> int:
         """How far producers have come."""
-
-    @property
-    def begin_after(self) -> int:
-        """The cursor as far as it can't move back: where new consumers start."""
-        return min(self.cursor, self.settled)
 
     @abstractmethod
     def is_available(self, sequence: int) -> bool:
@@ -102,6 +141,191 @@ class Sequencer(Claims, ABC):
     @abstractmethod
     def publish(self, low: int, high: int | None = None) -> None:
         """Make claimed sequences, `low` to `high`, visible to consumers."""
+
+    def abandon(self, low: int, high: int) -> None:
+        """Publish claimed sequences without events: consumers skip them."""
+        self.publish(low, high)
+        with self._guard:
+            self.abandoned.update(range(low, high + 1))
+
+    # --- claims
+
+    async def claim(self, n: int = 1) -> int:
+        """Claim the next `n` sequences, as `RingBuffer.claim` does."""
+        high = self.claimed + n
+        if n > 0 and high <= self.limit:
+            self.claimed = high
+            return high
+        high_or_none = self.claim_now(n)
+        return await self.claim_in_turn(n) if high_or_none is None else high_or_none
+
+    def try_claim(self, n: int = 1) -> int:
+        """Claim without waiting, as `RingBuffer.try_claim` does."""
+        high = self.claimed + n
+        if n > 0 and high <= self.limit:
+            self.claimed = high
+            return high
+        high_or_none = self.claim_now(n)
+        if high_or_none is None:
+            msg = f"no room for {n} in a ring of {self.capacity}"
+            raise InsufficientCapacity(msg)
+        return high_or_none
+
+    def claim_now(self, n: int) -> int | None:
+        """Claim if nobody waits and there is room; returns the highest, or None."""
+        if not 0 < n <= self.capacity:
+            msg = f"n must be 1 to {self.capacity}, got {shown(n)}"
+            raise InvalidArgument(msg)
+        with self._guard:
+            if not self._may_claim(n):
+                return None
+            self.claimed = high = self.claimed + n
+            self._set_limit()
+            return high
+
+    def claim_for(self, claim: WaitingClaim) -> bool:
+        """Do the same for a thread, which gets to know it in the same step.
+
+        So a Ctrl-C comes before or after both, never in between.
+        """
+        with self._guard:
+            if not self._may_claim(claim.n):
+                return False
+            self.claimed = claim.high = self.claimed + claim.n
+            return True
+
+    async def claim_in_turn(self, n: int) -> int:
+        """Claim the next `n` sequences when those who wait already have got theirs."""
+        self.refuse_deadlock(n)
+        claim = WaitingClaim(n)
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        claim.wake = partial(_wake, woken)
+        self.enqueue(claim)
+        self.recheck()
+        try:
+            await woken
+        except BaseException:
+            # Cancelled; or closed, as a coroutine that nobody runs any more.
+            hole = self.withdraw(claim)
+            if hole:
+                self.abandon(hole[0], hole[-1])
+            self.recheck()
+            raise
+        if not self.dequeue(claim):
+            self.refuse_if_closed()
+        assert claim.high is not None
+        return claim.high
+
+    # --- claims that wait; after `enqueue`, and wherever one leaves without having got
+    # --- what it wanted, somebody has to `recheck`, on the loop
+
+    @property
+    def claims_waiting(self) -> int:
+        """How many claims wait for room."""
+        return len(self._queue.waiting)
+
+    def enqueue(self, claim: WaitingClaim) -> None:
+        """Let it wait in line."""
+        with self._guard:
+            self.refuse_if_closed()
+            self._queue.waiting.append(claim)
+            self.claims_waited += 1
+            self._set_limit()
+
+    def dequeue(self, claim: WaitingClaim) -> bool:
+        """It waits no longer; returns whether it was granted what it wanted."""
+        with self._guard:
+            self._queue.remove(claim)
+            return claim.high is not None
+
+    def withdraw(self, claim: WaitingClaim) -> range:
+        """Its producer gives up.
+
+        Returns what it has claimed, if nobody else can have it: to be abandoned.
+        """
+        with self._guard:
+            # Shutdown waits for what was claimed when it began.
+            if not self.is_closed and self._queue.give_back(claim, self.claimed):
+                self.claimed -= claim.n
+                return range(0)
+            self._queue.remove(claim)
+            high = claim.high
+            return range(0) if high is None else range(high - claim.n + 1, high + 1)
+
+    def recheck(self) -> None:
+        """Grant those who wait what they want, in order, as far as there is room."""
+        with self._guard:
+            queue = self._queue
+            while queue.waiting and self._has_room(queue.waiting[0].n):
+                self.claimed += queue.waiting[0].n
+                queue.grant(self.claimed)
+            self._set_limit()
+            self._wait_for_room()
+
+    def refuse_deadlock(self, n: int) -> None:
+        """Raise if a handler is to wait for what only its own return makes free."""
+        call = _handler_call.get()
+        if call is None or call.is_over or call.of is not self:
+            return
+        wanted = self.claimed + self._queue.wanted + n
+        if call.sequence.value < wanted - self.capacity:
+            msg = (
+                "a handler waits for room in its own ring, which there is only after "
+                "it returns: use try_publish_event, or another ring"
+            )
+            raise RingError(msg)
+
+    # --- consumers
+
+    def new_barrier(self, *dependencies: Sequence) -> SequenceBarrier:
+        """Return a barrier for a consumer that comes after these, or after none."""
+        barrier = SequenceBarrier(self, self.wait_strategy, dependencies)
+        self._barriers.add(barrier)
+        return barrier
+
+    @property
+    def settled(self) -> int:
+        """The highest claimed sequence that nobody can give back any more."""
+        return self._queue.settled(self.claimed)
+
+    @property
+    def begin_after(self) -> int:
+        """The cursor as far as it can't move back: where new consumers start."""
+        return min(self.cursor, self.settled)
+
+    def remaining_capacity(self) -> int:
+        """Return how many sequences could be claimed if nobody waited."""
+        lowest = minimum(self._gating, self.published)
+        return min(self.capacity, self.capacity - (self.claimed - lowest))
+
+    def add_gating_sequences(self, *sequences: Sequence) -> None:
+        """Let nothing be overwritten that these have not passed, as they stand now."""
+        self._set_gating((*self._gating, *sequences))
+
+    def remove_gating_sequence(self, sequence: Sequence) -> bool:
+        """Let producers no longer wait for it; returns whether they did."""
+        rest = tuple(each for each in self._gating if each is not sequence)
+        if len(rest) == len(self._gating):
+            return False
+        self._set_gating(rest)
+        return True
+
+    # --- threads, and the end
+
+    def share(self, guard: AbstractContextManager[Any]) -> None:
+        """From now on other threads claim too, under this guard."""
+        self._guard = guard
+        self._is_shared = True
+        self._set_limit()
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Take no more claims; those who wait are told so."""
+        with self._guard:
+            if not self.is_closed:
+                self.is_closed = True
+                self.cause = cause
+            self._set_limit()
+            self._queue.dismiss()
 
     def halt(self, cause: BaseException | None = None) -> None:
         """Close, and stop all consumers after what they are at."""
@@ -112,19 +336,58 @@ class Sequencer(Claims, ABC):
         for barrier in list(self._barriers):
             barrier.alert()
 
-    async def claim_in_line(self, n: int) -> int:
-        """Claim the next `n` sequences when those who wait already have got theirs."""
-        self.refuse_deadlock(n)
-        claimant = LoopClaimant(n)
-        self.join(claimant)
-        self.look()
-        try:
-            await claimant.wait()
-        except BaseException:
-            # Cancelled; or closed, as a coroutine that nobody runs any more.
-            hole = self.withdraw(claimant)
-            if hole:
-                self.abandon(hole[0], hole[-1])
-            self.look()
-            raise
-        return self.confirm(claimant)
+    def refuse_if_closed(self) -> None:
+        """Raise `RingHalted`, with its cause, if no claim is granted any more."""
+        if self.is_closed:
+            self.has_told = self.cause is not None
+            msg = "the ring is closed" if self.cause is None else "the ring was halted"
+            raise RingHalted(msg) from self.cause
+
+    def _may_claim(self, n: int) -> bool:
+        if self.is_closed:
+            self.refuse_if_closed()
+        return not self._queue.waiting and self._has_room(n)
+
+    def _has_room(self, n: int) -> bool:
+        if self.claimed + n > self._free_up_to:
+            lowest = minimum(self._gating, self.published)
+            self._free_up_to = lowest + self.capacity
+            if self.abandoned:
+                self.abandoned = {each for each in self.abandoned if each > lowest}
+        # Anew: a `__del__` or a signal handler may have claimed in the middle of that.
+        return self.claimed + n <= self._free_up_to
+
+    def _set_gating(self, sequences: tuple[Sequence, ...]) -> None:
+        with self._guard:
+            self._gating = sequences
+            # Whatever was cached: the next claim has to look.
+            self._free_up_to = minimum(sequences, self.published) + self.capacity
+        self.recheck()
+
+    def _set_limit(self) -> None:
+        is_open = not (self.is_closed or self._is_shared or self._queue.waiting)
+        self.limit = self._free_up_to if is_open else _NONE_FREE
+
+    def _wait_for_room(self) -> None:
+        """While claims wait, be notified by a sequence that is behind."""
+        if self._awaited is not None:
+            self._awaited.remove_waiter(self)
+            self._awaited = None
+        if not self._queue.waiting:
+            return
+        wrap_point = self.claimed + self._queue.waiting[0].n - self.capacity
+        behind = (each for each in self._gating if each.value < wrap_point)
+        # Without consumers it is the publications that make room.
+        self._awaited = next(behind, self)
+        self._awaited.add_waiter(self)
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+def _is_power_of_two(value: object) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return False
+    return value & (value - 1) == 0

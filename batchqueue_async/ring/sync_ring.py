@@ -1,20 +1,160 @@
-"""A ring's verbs for producers on other threads: blocking, with time limits."""
+"""A ring's verbs for producers on other threads: blocking, with time limits.
+
+Threads claim under a lock that the loop's claims take too, once there is a `SyncRing`.
+So a ring never holds more than its capacity, and claims are first come, first served
+across threads. They fill their slots themselves. What is published they leave to the
+loop: consumers and their sequences are the loop's alone.
+
+A Ctrl-C may strike a thread after any call. A claim knows what it has claimed in the
+very step in which it claims: so `ThreadIngress.give_up` finds out what is still to do.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
-from .claimants import ThreadClaimant
-from .door import door_of
-from .portions import portions
-from .ring_buffer import RingBuffer
-from .timeouts import require_timeout
+from batchqueue_async._threads.event import ThreadEvent
+from batchqueue_async._threads.guard import Guard
+from batchqueue_async._threads.watchdog import LoopWatchdog
+
+from .claim_queue import WaitingClaim
+from .errors import RingError, RingHalted, require_timeout
+from .ring_buffer import RingBuffer, chunks
+from .sequencer import Sequencer
 
 E = TypeVar("E")
 A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
+
+
+class ThreadIngress:
+    """Where other threads come into a ring; all its `SyncRing`s share it."""
+
+    def __init__(self, sequencer: Sequencer) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
+        self._sequencer = sequencer
+        self._filled: deque[tuple[int, int, bool]] = deque()
+        self._is_woken = False
+        sequencer.share(Guard())
+        sequencer.ingress = self
+
+    @staticmethod
+    def of(sequencer: Sequencer) -> ThreadIngress:
+        """Return the ring's; the first call, on the ring's loop, makes it."""
+        ingress = sequencer.ingress or ThreadIngress(sequencer)
+        assert isinstance(ingress, ThreadIngress)
+        return ingress
+
+    def check(self) -> None:
+        """Refuse callers that could never be served.
+
+        Raises:
+            RingError: On the loop's own thread, in a forked child, on a dead loop.
+        """
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            msg = (
+                "a blocking call on the loop's own thread would never end; await the "
+                "RingBuffer's method instead"
+            )
+            raise RingError(msg)
+        if os.getpid() != self._process:
+            msg = "the ring belongs to the process that this one was forked from"
+            raise RingError(msg)
+        if self._loop.is_closed() and not self._sequencer.is_closed:
+            msg = "the ring's loop is closed"
+            raise RingError(msg)
+
+    def claim(self, claim: WaitingClaim, timeout: float | None) -> bool:
+        """Claim, and wait for it; returns whether it was granted.
+
+        Raises:
+            RingHalted: A handler's error has halted the ring.
+            RingError: The loop is closed, or has not run for half a second; or a
+                handler waits for this thread.
+        """
+        try:
+            return self._sequencer.claim_for(claim) or self._wait(claim, timeout)
+        except RingHalted:
+            if self._sequencer.cause is not None:
+                raise
+            return False
+
+    def publish(self, low: int, high: int) -> None:
+        """Leave filled slots for the loop to publish."""
+        self._filled.append((low, high, False))
+        if not self._is_woken:
+            self._wake_loop()
+
+    def give_up(self, claim: WaitingClaim) -> None:
+        """Leave nothing behind that others would wait for, whatever was done so far."""
+        unfilled = self._sequencer.withdraw(claim)
+        if unfilled:
+            self._filled.append((unfilled[0], unfilled[-1], True))
+        # A loop that is closed has nobody waiting: the caller's error matters.
+        with contextlib.suppress(RingError):
+            self._wake_loop()
+
+    def _wait(self, claim: WaitingClaim, timeout: float | None) -> bool:
+        if timeout is None:
+            self._sequencer.refuse_deadlock(claim.n)
+        until = None if timeout is None else time.monotonic() + timeout
+        watchdog = LoopWatchdog(self._loop, "the ring's loop", RingError)
+        woken = ThreadEvent()
+        claim.wake = woken.set
+        self._sequencer.enqueue(claim)
+        self._wake_loop()
+        while claim.high is None and not self._sequencer.is_closed:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            watchdog.wait(woken.wait, left)
+        return self._leave(claim)
+
+    def _leave(self, claim: WaitingClaim) -> bool:
+        """End the wait; returns whether it was granted, if only in the last moment."""
+        if self._sequencer.dequeue(claim):
+            return True
+        # Those behind may want less than this one.
+        self._wake_loop()
+        self._sequencer.refuse_if_closed()
+        return False
+
+    def _wake_loop(self) -> None:
+        # Without the lock: the loop's wake-up is a system call, where threads change.
+        self._is_woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._on_loop)
+        except RuntimeError as error:
+            msg = "the ring's loop is closed"
+            raise RingError(msg) from error
+        except BaseException:
+            self._is_woken = False
+            raise
+
+    def _on_loop(self) -> None:
+        # Before it looks: what is left from now on is posted again.
+        self._is_woken = False
+        for _ in range(len(self._filled)):
+            low, high, is_abandoned = self._filled.popleft()
+            if is_abandoned:
+                self._abandon(low, high)
+            else:
+                self._sequencer.publish(low, high)
+        if self._sequencer.claims_waiting:
+            self._sequencer.recheck()
+
+    def _abandon(self, low: int, high: int) -> None:
+        for sequence in range(low, high + 1):
+            # A thread that was interrupted does not know what it had published.
+            with contextlib.suppress(RingError):
+                self._sequencer.abandon(sequence, sequence)
 
 
 class SyncRing(Generic[E]):
@@ -32,7 +172,7 @@ class SyncRing(Generic[E]):
 
     def __init__(self, ring: RingBuffer[E]) -> None:
         self._ring = ring
-        self._door = door_of(ring.sequencer)
+        self._ingress = ThreadIngress.of(ring.sequencer)
 
     @property
     def capacity(self) -> int:
@@ -59,17 +199,17 @@ class SyncRing(Generic[E]):
             InvalidArgument, TypeError: The timeout is none.
         """
         require_timeout("timeout", timeout)
-        self._door.check()
-        claimant = ThreadClaimant(1)
+        self._ingress.check()
+        claim = WaitingClaim(1)
         try:
-            if not self._door.claim(claimant, timeout):
+            if not self._ingress.claim(claim, timeout):
                 return False
-            sequence = claimant.high
+            sequence = claim.high
             assert sequence is not None
             fill(self._ring[sequence], sequence, *args)
-            self._door.publish(sequence, sequence)
+            self._ingress.publish(sequence, sequence)
         except BaseException:
-            self._door.give_up(claimant)
+            self._ingress.give_up(claim)
             raise
         return True
 
@@ -86,17 +226,17 @@ class SyncRing(Generic[E]):
         `fill` raises, what came before is published. Raises as `publish_event` does.
         """
         require_timeout("timeout", timeout)
-        self._door.check()
+        self._ingress.check()
         until = None if timeout is None else time.monotonic() + timeout
         published = 0
-        for portion in portions(items, self.capacity):
+        for chunk in chunks(items, self.capacity):
             done = 0
-            while done < len(portion):
+            while done < len(chunk):
                 left = None if until is None else max(0.0, until - time.monotonic())
                 if left == 0 and published:
                     return published
-                n = min(len(portion) - done, max(1, self._ring.remaining_capacity()))
-                if not self._publish(fill, portion[done : done + n], left):
+                n = min(len(chunk) - done, max(1, self._ring.remaining_capacity()))
+                if not self._publish(fill, chunk[done : done + n], left):
                     return published
                 done += n
                 published += n
@@ -105,15 +245,15 @@ class SyncRing(Generic[E]):
     def _publish(
         self, fill: Callable[[E, int, A], object], items: list[A], timeout: float | None
     ) -> bool:
-        claimant = ThreadClaimant(len(items))
+        claim = WaitingClaim(len(items))
         try:
-            if not self._door.claim(claimant, timeout):
+            if not self._ingress.claim(claim, timeout):
                 return False
-            high = claimant.high
+            high = claim.high
             assert high is not None
-            self._fill(high - claimant.n + 1, high, fill, items)
+            self._fill(high - claim.n + 1, high, fill, items)
         except BaseException:
-            self._door.give_up(claimant)
+            self._ingress.give_up(claim)
             raise
         return True
 
@@ -127,4 +267,4 @@ class SyncRing(Generic[E]):
                 sequence += 1
         finally:
             if sequence > low:
-                self._door.publish(low, sequence - 1)
+                self._ingress.publish(low, sequence - 1)

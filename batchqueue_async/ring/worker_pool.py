@@ -2,24 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from batchqueue_async._shielding import Shielded
-
-from .barrier import SequenceBarrier
-from .closing import Closing, end_block
-from .crew import Crew
-from .delivery import Delivery, Faults
-from .errors import InvalidArgument, RingError
-from .exception_handlers import ExceptionHandler, log_and_continue
-from .handlers import HandlerLike, identity_of, name_of, read_handler
+from .errors import (
+    ExceptionHandler,
+    InvalidArgument,
+    RingError,
+    log_and_continue,
+    require_timeout,
+)
+from .event_handler import HandlerLike, identity_of, name_of
+from .event_processor import EventProcessor
+from .lifecycle import ConsumerTasks, leave_block
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
-from .timeouts import require_timeout
-from .worker import Worker
+from .sequence_barrier import SequenceBarrier
 
 E = TypeVar("E")
+
+
+class WorkProcessor(EventProcessor[E]):
+    """Handles one event at a time, of those that its pool assigns.
+
+    What is done is each worker's own `sequence`: everything up to it was handled, or is
+    some other worker's. An idle worker has its next sequence assigned already, and
+    waits for it: so it holds nobody back.
+    """
+
+    assigned: Sequence
+    """The pool's: the highest sequence that was given to any worker."""
+
+    def _left_up_to(self, last: int) -> Iterable[int]:
+        # Its own; and all that nobody has, which others need not count again.
+        first = self.assigned.value + 1
+        self.assigned.value = max(self.assigned.value, last)
+        mine = self.sequence.value + 1
+        return [*range(mine, min(mine + 1, first, last + 1)), *range(first, last + 1)]
+
+    async def _consume(self) -> None:
+        while not self.barrier.is_alerted:
+            await self._take_one()
+
+    async def _take_one(self) -> None:
+        mine = self.assigned.value + 1
+        self.assigned.value = mine
+        self.sequence.value = mine - 1
+        has_waited = False
+        while not self.barrier.is_alerted and self.barrier.available() < mine:
+            await self._wait_for(mine)
+            has_waited = True
+        while not self.barrier.is_alerted:
+            if not has_waited:
+                # The others take their turns, even if no handler ever awaits.
+                await asyncio.sleep(0)
+            if await self._deliver(mine, mine) == mine:
+                self.sequence.value = mine
+                return
+            has_waited = False
 
 
 class WorkerPool(Generic[E]):
@@ -64,14 +106,12 @@ class WorkerPool(Generic[E]):
         self._barrier = ring.new_barrier() if barrier is None else barrier
         self.work_sequence = Sequence()
         """The highest sequence that was assigned: not done, and perhaps not there."""
-        self.workers = tuple(self._hire(each, Faults(on_error)) for each in handlers)
-        self._crew = Crew(ring.sequencer)
-        self._closing: Closing | None = None
-
-    def _hire(self, handler: HandlerLike[E], faults: Faults) -> Worker[E]:
-        sequence = Sequence()
-        delivery = Delivery(self._ring, read_handler(handler), faults, sequence)
-        return Worker(self._barrier, delivery, sequence, self.work_sequence)
+        self.workers = tuple(
+            WorkProcessor(ring, each, self._barrier, on_error) for each in handlers
+        )
+        for worker in self.workers:
+            worker.assigned = self.work_sequence
+        self._tasks = ConsumerTasks(ring.sequencer, self._barrier.alert, self._release)
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
@@ -90,14 +130,12 @@ class WorkerPool(Generic[E]):
         Raises:
             RingError: The pool was started before.
         """
-        if self._crew.has_started:
+        if self._tasks.has_started:
             msg = "a worker pool starts once"
             raise RingError(msg)
         self.begin_at(self._ring.sequencer.begin_after)
         self._ring.add_gating_sequences(*self.sequences)
-        self._crew.start()
-        for worker in self.workers:
-            self._crew.add(worker)
+        self._tasks.start(self.workers)
 
     async def drain_and_halt(self, timeout: float | None = 30.0) -> None:
         """Handle what was claimed before the call, then stop; once started.
@@ -109,11 +147,7 @@ class WorkerPool(Generic[E]):
             InvalidArgument, TypeError: The timeout is none; nothing is stopped.
         """
         require_timeout("timeout", timeout)
-        if self._closing is None:
-            self._closing = Closing(
-                self._crew, self._ring.sequencer, self._barrier.alert, self._release
-            )
-        await self._closing.run(self.sequences, timeout)
+        await self._tasks.shut_down(self.sequences, timeout)
 
     def _release(self) -> None:
         for sequence in self.sequences:
@@ -129,6 +163,4 @@ class WorkerPool(Generic[E]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Cancel scopes of anyio do not cut it short.
-        with Shielded():
-            await end_block(self.drain_and_halt(self._shutdown_timeout), error)
+        await leave_block(self.drain_and_halt(self._shutdown_timeout), error)

@@ -14,7 +14,7 @@ from batchqueue_async import (
     BatchQueueError,
     LoopThread,
 )
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 from tests.bridge.background import (
     answer_of,
     answers,
@@ -147,17 +147,17 @@ def test_a_wait_that_is_served_at_the_last_moment_is_no_error(
     ):
         assert queue.produce(1)
         at_the_end, served = threading.Event(), threading.Event()
-        ask = Vigil._ask
+        ask = LoopWatchdog._ask
 
-        def ask_late(vigil: Vigil) -> None:
+        def ask_late(watchdog: LoopWatchdog) -> None:
             try:
-                ask(vigil)
+                ask(watchdog)
             except BatchQueueError:
                 at_the_end.set()
                 served.wait(10)
                 raise
 
-        monkeypatch.setattr(Vigil, "_ask", ask_late)
+        monkeypatch.setattr(LoopWatchdog, "_ask", ask_late)
         answers_of_call: list[bool] = []
         call = in_background(error_of, lambda: answers_of_call.append(queue.produce(2)))
         assert at_the_end.wait(10)

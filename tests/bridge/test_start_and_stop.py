@@ -17,7 +17,7 @@ from batchqueue_async import (
     SyncBatchQueue,
 )
 from batchqueue_async import in_thread as run_in_thread
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 from tests.bridge.background import answers, in_background, wait_until
 from tests.bridge.dead import error_of
 from tests.bridge.gated import Gated
@@ -228,5 +228,5 @@ async def test_of_all_who_wait_for_a_loop_one_looks_often() -> None:
     loop = asyncio.get_running_loop()
     naps: list[float] = []
     for _ in range(50):
-        Vigil(loop, "it", BatchQueueError, 0.5).keep(naps.append, None)
+        LoopWatchdog(loop, "it", BatchQueueError, 0.5).wait(naps.append, None)
     assert sorted(naps) == [0.1, *[1.0] * 49]

@@ -21,7 +21,7 @@ from batchqueue_async._policies.errors import Failure, InvalidSelection
 from batchqueue_async._policies.selectors import by_key
 from batchqueue_async._policies.validation import refuse
 from batchqueue_async._wording import kind_of, reason, shown, without_secrets
-from batchqueue_async.ring.exception_handlers import log_and_continue
+from batchqueue_async.ring import log_and_continue
 
 CARD = "4111111111111111"
 SECRET = "hunter2"

@@ -66,7 +66,7 @@ async def test_a_producer_cancelled_at_any_step(
     if isinstance(result[0], asyncio.CancelledError):
         assert values.count("victim") < (5 if victim is by_many else 2)
     assert disruptor.ring.sequencer.claims_waiting == 0
-    assert not disruptor.ring.sequencer._line._granted
+    assert not disruptor.ring.sequencer._queue._granted
 
 
 @pytest.mark.parametrize("steps", range(STEPS))

@@ -149,14 +149,14 @@ async def test_claims_that_waited_are_counted() -> None:
     await asyncio.gather(*tasks)
     await cancelled((await claims(ring, 1))[0])
     assert (ring.sequencer.claims_waited, ring.sequencer.claims_waiting) == (3, 0)
-    assert not consumer._watchers
+    assert not consumer._waiters
 
 
 async def test_a_full_ring_watches_one_sequence_at_a_time() -> None:
     ring, consumer = gated_ring(2)
     await ring.claim(2)
     tasks = await claims(ring, 1, 1, 1)
-    assert len(consumer._watchers) == 1
+    assert len(consumer._waiters) == 1
     for task in tasks:
         await cancelled(task)
-    assert not consumer._watchers
+    assert not consumer._waiters

@@ -1,57 +1,16 @@
-"""A Ctrl-C at every point of a publication from a thread: nobody is ever wedged.
-
-Python handles signals where a function begins and after a call. A profile function is
-told of both, and may raise there.
-"""
+"""A Ctrl-C at every point of a publication from a thread: nobody is ever wedged."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async.ring import ProducerType, RingBuffer, Sequence, SyncRing
 from tests.ring.events import Event, Recorder, fill, small
-
-MOST = 400
-"""More than any of these calls has points."""
-
-
-class Interrupted(BaseException):
-    pass
-
-
-def interrupted(step: int, call: Callable[[], object]) -> bool:
-    """Call it, and raise at its n-th point; returns whether it had as many."""
-    left = step
-
-    def profile(frame: FrameType, event: str, _: Any) -> None:  # noqa: ANN401
-        nonlocal left
-        if event in ("call", "c_return") and frame.f_code is not interrupted.__code__:
-            left -= 1
-            if left == 0:
-                raise Interrupted
-
-    # Hypothesis has a callback of its own for collections, which is no point of ours.
-    gc.disable()
-    try:
-        with suppress(Interrupted):
-            sys.setprofile(profile)
-            try:
-                call()
-            finally:
-                sys.setprofile(None)
-    finally:
-        gc.enable()
-    return left <= 0
+from tests.support.interrupts import MOST, interrupted
 
 
 @pytest.mark.parametrize("verb", ["event", "events", "event, full", "events, full"])
@@ -163,13 +122,13 @@ async def test_the_loop_is_called_without_the_lock(
     guard = ring.sequencer._guard
     assert isinstance(guard, Guard)
     owned = []
-    wake = sync._door._wake_loop
+    wake = sync._ingress._wake_loop
 
     def looking() -> None:
         owned.append(guard.is_mine)
         wake()
 
-    monkeypatch.setattr(sync._door, "_wake_loop", looking)
+    monkeypatch.setattr(sync._ingress, "_wake_loop", looking)
     await asyncio.to_thread(sync.publish_event, fill, 1)
     await asyncio.to_thread(sync.publish_events, fill, range(9), 0.01)
     assert len(owned) >= 3

@@ -201,7 +201,7 @@ class RingMachine(RuleBasedStateMachine):
         assert self.first.value == sequencer.published == sequencer.claimed
         assert not self.filled & self.skipped
         assert sequencer.claims_waiting == 0
-        assert not sequencer._line._granted
+        assert not sequencer._queue._granted
 
 
 RingMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40)

@@ -292,8 +292,8 @@ async def test_a_cancelled_wait_leaves_nothing_behind(sequencer: Sequencer) -> N
             await wait
 
     assert not barrier._sleepers
-    assert not dependency._watchers
-    assert not sequencer._watchers
+    assert not dependency._waiters
+    assert not sequencer._waiters
 
 
 async def test_halting_ends_waits_and_claims(sequencer: Sequencer) -> None:

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from batchqueue_async._threads.vigil import Vigil
+from batchqueue_async._threads.watchdog import LoopWatchdog
 from batchqueue_async.ring import (
     Disruptor,
     ProducerType,
@@ -26,7 +26,7 @@ from batchqueue_async.ring import (
     SyncRing,
     halt,
 )
-from batchqueue_async.ring.claimants import ThreadClaimant
+from batchqueue_async.ring.claim_queue import WaitingClaim
 from tests.ring.events import Event, Recorder, fill, mark, small
 
 pytestmark = pytest.mark.real_time
@@ -122,7 +122,7 @@ async def test_one_that_leaves_lets_those_behind_it_go_on() -> None:
     async with disruptor as ring:
         sync = SyncRing(ring)
         await ring.publish_events(fill, range(3))
-        big = asyncio.to_thread(sync._door.claim, ThreadClaimant(4), 0.2)
+        big = asyncio.to_thread(sync._ingress.claim, WaitingClaim(4), 0.2)
         waiting_for_four = asyncio.create_task(big)
         await until(lambda: ring.sequencer.claims_waiting)
         small_one = asyncio.create_task(ring.publish_event(fill, "small"))
@@ -140,14 +140,14 @@ async def test_many_publications_cost_one_wake_up(
     calls = 0
     async with disruptor as ring:
         sync = SyncRing(ring)
-        wake = sync._door._wake_loop
+        wake = sync._ingress._wake_loop
 
         def counting() -> None:
             nonlocal calls
             calls += 1
             wake()
 
-        monkeypatch.setattr(sync._door, "_wake_loop", counting)
+        monkeypatch.setattr(sync._ingress, "_wake_loop", counting)
         thread = threading.Thread(
             target=lambda: [sync.publish_event(fill, n) for n in range(500)]
         )
@@ -233,11 +233,13 @@ async def test_a_thread_interrupted_as_it_is_served_wedges_nobody(
     class Interrupted(BaseException):
         pass
 
-    def keep(self: Vigil, wait: Callable[[float], object], seconds: object) -> None:
+    def wait_on(
+        self: LoopWatchdog, wait: Callable[[float], object], seconds: object
+    ) -> None:
         wait(20)  # Until it is granted.
         raise Interrupted
 
-    monkeypatch.setattr(Vigil, "keep", keep)
+    monkeypatch.setattr(LoopWatchdog, "wait", wait_on)
     gate = asyncio.Event()
     handler = Recorder(gate=gate)
     disruptor = small(1)
@@ -265,9 +267,9 @@ async def test_its_own_thread_is_refused() -> None:
         sync.publish_events(fill, [1])
 
 
-async def test_all_objects_of_a_ring_share_one_door() -> None:
+async def test_all_objects_of_a_ring_share_one_ingress() -> None:
     ring = RingBuffer(Event, 4)
-    assert SyncRing(ring)._door is SyncRing(ring)._door
+    assert SyncRing(ring)._ingress is SyncRing(ring)._ingress
 
 
 async def test_what_threads_claimed_is_waited_for_at_shutdown() -> None:

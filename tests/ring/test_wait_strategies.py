@@ -42,14 +42,14 @@ async def test_publications_wake_a_sleeper_once(
     async with disruptor as ring:
         await turns()
         tells = 0
-        tell = type(ring.sequencer)._tell
+        tell = type(ring.sequencer)._notify
 
         def counting(self: SingleProducerSequencer) -> None:
             nonlocal tells
             tells += 1
             tell(self)
 
-        monkeypatch.setattr(type(ring.sequencer), "_tell", counting)
+        monkeypatch.setattr(type(ring.sequencer), "_notify", counting)
         for _ in range(3):
             for _ in range(5):
                 assert ring.try_publish_event(mark)
@@ -65,7 +65,7 @@ async def test_strategies_that_poll_are_never_signalled(wait: WaitStrategy) -> N
     disruptor.handle_events_with(handler)
     async with disruptor as ring:
         await turns(300)
-        assert not ring.sequencer._watchers
+        assert not ring.sequencer._waiters
         await ring.publish_event(mark)
         await turns(5)
         assert handler.sequences == [0]
@@ -77,9 +77,9 @@ async def test_a_worker_is_woken_by_its_own_event_only() -> None:
     disruptor.handle_events_with_worker_pool(*workers)
     async with disruptor as ring:
         await turns()
-        assert len(ring.sequencer._watchers) == 4
+        assert len(ring.sequencer._waiters) == 4
         await ring.publish_event(mark)
-        assert len(ring.sequencer._watchers) == 3
+        assert len(ring.sequencer._waiters) == 3
         await turns()
 
 
@@ -112,7 +112,7 @@ async def test_a_timeout_begins_anew_with_each_wait() -> None:
     with pytest.raises(TimeoutError):
         await barrier.wait_for(1)
     assert loop.time() - started == pytest.approx(2)
-    assert not sequencer._watchers
+    assert not sequencer._waiters
 
 
 async def test_a_barrier_tells_the_minimum_of_its_dependencies() -> None:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from batchqueue_async._engine.runtime.call_context import outside
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._loop_close import call_at_close, forget_at_close
 
 _ATTRIBUTE = "_batchqueue_async_registry"
 
@@ -116,7 +117,9 @@ class LoopRegistry:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
             await anext(self._sentinel)
-            self._end_at_close(asyncio.get_running_loop())
+            # The warning comes when the loop is collected: where warnings are errors,
+            # closing it would fail.
+            call_at_close(asyncio.get_running_loop(), self.end_after_loop)
 
     def ensure_canary(self) -> None:
         """Have a canary: again, if somebody cancelled it and the loop lives on."""
@@ -148,7 +151,7 @@ class LoopRegistry:
             return
         sentinel, self._sentinel = self._sentinel, None
         if sentinel is not None:
-            vars(asyncio.get_running_loop()).pop("close", None)
+            forget_at_close(asyncio.get_running_loop(), self.end_after_loop)
             await sentinel.aclose()
 
     def keep_unfetched(self, queue: Registered) -> None:
@@ -187,18 +190,6 @@ class LoopRegistry:
     def __del__(self) -> None:
         self.end_after_loop()
         self._warn()
-
-    def _end_at_close(self, loop: asyncio.AbstractEventLoop) -> None:
-        """See to the queues when the loop is closed: there is no other hook for it."""
-        known = loop.close
-
-        def close() -> None:
-            known()
-            # The warning comes when the loop is collected: where warnings are errors,
-            # closing it would fail.
-            self.end_after_loop()
-
-        vars(loop)["close"] = close
 
     def _all(self) -> list[Registered]:
         return [*self._queues.values(), *self._unfetched.values()]

@@ -5,8 +5,8 @@ busy that the loop just had no turn. What tells them apart is how threads fare t
 nothing but a short nap: where those come late, too, silence says little. So silence is
 not counted in seconds of the clock, but in those that the machine was free to answer.
 
-All who wait for one loop share one watch. One of them looks often; the others sleep for
-long, so that hundreds of blocked threads cost next to nothing.
+All who wait for one loop share what is known of it. One of them looks often; the others
+sleep for long, so that hundreds of blocked threads cost next to nothing.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LATE_SHARE = 0.2
 _ASLEEP = 0.02
 _AT_WORK_SHARE = 0.25
 
-_ATTRIBUTE = "_batchqueue_async_watch"
+_ATTRIBUTE = "_batchqueue_async_heartbeat"
 
 
-class Watch:
-    """What is known of one loop; shared by all threads that wait for it.
+class Heartbeat:
+    """When one loop has answered; shared by all threads that wait for it.
 
     Nothing is locked: each value is written in one step, and looks that two threads
     take at once count the same moment twice at worst.
@@ -61,14 +61,14 @@ class Watch:
         self._used: float | None = None
 
     @staticmethod
-    def of(loop: asyncio.AbstractEventLoop) -> Watch:
-        """Return the loop's watch; the first call makes it."""
-        watch = getattr(loop, _ATTRIBUTE, None)
-        if watch is None:
-            watch = Watch()
-            setattr(loop, _ATTRIBUTE, watch)
-        assert isinstance(watch, Watch)
-        return watch
+    def of(loop: asyncio.AbstractEventLoop) -> Heartbeat:
+        """Return the loop's; the first call makes it."""
+        heartbeat = getattr(loop, _ATTRIBUTE, None)
+        if heartbeat is None:
+            heartbeat = Heartbeat()
+            setattr(loop, _ATTRIBUTE, heartbeat)
+        assert isinstance(heartbeat, Heartbeat)
+        return heartbeat
 
     def lead(self, who: object, short: float) -> bool:
         """Whether `who` is to look again after a short nap: one does at a time."""
@@ -137,8 +137,8 @@ class Watch:
             self._clock = time.pthread_getcpuclockid(here)
 
 
-class Vigil:
-    """One thread's wait.
+class LoopWatchdog:
+    """One thread's wait for something that a loop is to do.
 
     Args:
         loop: Whose answers it counts.
@@ -158,11 +158,11 @@ class Vigil:
         self._name = name
         self._error = error
         self._patience = patience
-        self._watch = Watch.of(loop)
+        self._heartbeat = Heartbeat.of(loop)
         self._begun: float | None = None
         self._nap = 0.0
 
-    def keep(self, wait: Callable[[float], object], seconds: float | None) -> None:
+    def wait(self, wait: Callable[[float], object], seconds: float | None) -> None:
         """Wait for a while, or for `seconds` if that is less.
 
         Raises:
@@ -172,21 +172,21 @@ class Vigil:
         wait(self._nap if seconds is None else max(0.0, min(self._nap, seconds)))
 
     def _ask(self) -> None:
-        watch = self._watch
-        watch.look(is_running=self._loop.is_running())
+        heartbeat = self._heartbeat
+        heartbeat.look(is_running=self._loop.is_running())
         if self._begun is None:
-            self._begun = watch.free
-        if watch.free - max(self._begun, watch.answered) >= self._patience:
+            self._begun = heartbeat.free
+        if heartbeat.free - max(self._begun, heartbeat.answered) >= self._patience:
             msg = (
                 f"{self._name} has not run for {self._patience} s: it is stopped, "
                 "or a handler blocks it"
             )
             raise self._error(msg)
         short = min(_SHORT, self._patience / 5)
-        leads = watch.lead(self, short)
+        leads = heartbeat.lead(self, short)
         self._nap = short if leads else min(_LONG, max(_SHORT, 2 * self._patience))
         try:
-            watch.ask(self._loop)
+            heartbeat.ask(self._loop)
         except RuntimeError as error:
             msg = f"{self._name} is closed"
             raise self._error(msg) from error

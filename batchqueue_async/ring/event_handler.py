@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -11,7 +10,6 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from batchqueue_async._wording import shown
 
 from .errors import InvalidArgument
-from .sequence import Sequence
 
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
@@ -60,50 +58,36 @@ HandlerLike: TypeAlias = EventHandler[E] | EventBatchHandler[E] | EventFunction[
 Hook: TypeAlias = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Handling(Generic[E]):
-    """What was found on a handler."""
-
-    name: str
-    on_event: EventFunction[E] | None
-    on_batch: Callable[[list[E], int], Awaitable[object] | object] | None
-    on_batch_start: Hook | None
-    on_start: Hook | None
-    on_shutdown: Hook | None
-    on_timeout: Hook | None
-    set_sequence_callback: Callable[[Sequence], object] | None
-
-
-def read_handler(handler: HandlerLike[E]) -> Handling[E]:
-    """Find the handler's methods, once.
+class HandlerMethods(Generic[E]):
+    """What is found on a handler, once.
 
     Raises:
         InvalidArgument: It is none, or a class, or takes both events and batches, or
             is a generator function.
     """
-    on_event = _method(handler, "on_event")
-    on_batch = _method(handler, "on_batch")
-    if on_event is None and on_batch is None and callable(handler):
-        on_event = handler
-    if isinstance(handler, type) or (on_event is None) == (on_batch is None):
-        rule = "an object with either on_event or on_batch, or a function"
-        msg = f"a handler must be {rule}, got {shown(handler)}"
-        raise InvalidArgument(msg)
-    consume = on_batch if on_event is None else on_event
-    if isgeneratorfunction(consume) or isasyncgenfunction(consume):
-        rule = "a handler must not be a generator, whose body nobody runs"
-        msg = f"{rule}: {shown(handler)}"
-        raise InvalidArgument(msg)
-    return Handling(
-        name_of(handler),
-        on_event,
-        on_batch,
-        _method(handler, "on_batch_start"),
-        _method(handler, "on_start"),
-        _method(handler, "on_shutdown"),
-        _method(handler, "on_timeout"),
-        _method(handler, "set_sequence_callback"),
-    )
+
+    def __init__(self, handler: HandlerLike[E]) -> None:
+        on_event = _method(handler, "on_event")
+        on_batch = _method(handler, "on_batch")
+        if on_event is None and on_batch is None and callable(handler):
+            on_event = handler
+        if isinstance(handler, type) or (on_event is None) == (on_batch is None):
+            rule = "an object with either on_event or on_batch, or a function"
+            msg = f"a handler must be {rule}, got {shown(handler)}"
+            raise InvalidArgument(msg)
+        consume = on_batch if on_event is None else on_event
+        if isgeneratorfunction(consume) or isasyncgenfunction(consume):
+            rule = "a handler must not be a generator, whose body nobody runs"
+            msg = f"{rule}: {shown(handler)}"
+            raise InvalidArgument(msg)
+        self.name = name_of(handler)
+        self.on_event: EventFunction[E] | None = on_event
+        self.on_batch = on_batch
+        self.on_batch_start = _method(handler, "on_batch_start")
+        self.on_start = _method(handler, "on_start")
+        self.on_shutdown = _method(handler, "on_shutdown")
+        self.on_timeout = _method(handler, "on_timeout")
+        self.set_sequence_callback = _method(handler, "set_sequence_callback")
 
 
 def name_of(handler: object) -> str:

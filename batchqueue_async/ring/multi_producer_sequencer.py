@@ -7,7 +7,7 @@ from typing import NoReturn
 from .errors import RingError
 from .sequence import INITIAL
 from .sequencer import Sequencer
-from .wait_strategies import WaitStrategy
+from .wait_strategy import WaitStrategy
 
 
 class MultiProducerSequencer(Sequencer):
@@ -58,8 +58,8 @@ class MultiProducerSequencer(Sequencer):
             self.published = low
             if self._early:
                 self._catch_up()
-            if self._watchers:
-                self._tell()
+            if self._waiters:
+                self._notify()
         else:
             self._publish_early(low)
 
@@ -82,8 +82,8 @@ class MultiProducerSequencer(Sequencer):
             return
         self.published = high
         self._catch_up()
-        if self._watchers:
-            self._tell()
+        if self._waiters:
+            self._notify()
 
     def _refuse(self, low: int, high: int) -> NoReturn:
         msg = f"{low} to {high} is not claimed, or published already"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from .errors import RingError, RingHalted
-from .published import Published
-from .sequence import Sequence
-from .wait_strategies import WaitStrategy
-from .watching import Watched
+from .sequence import Notifier, Published, Sequence
+from .wait_strategy import WaitStrategy
 
 
 class SequenceBarrier:
@@ -76,7 +74,7 @@ class SequenceBarrier:
             msg = "the consumer was told to stop"
             raise RingHalted(msg)
 
-    def behind(self, sequence: int) -> Watched | None:
+    def behind(self, sequence: int) -> Notifier | None:
         """Return something that has not come as far as `sequence`; None if all has."""
         if not self._dependencies:
             source = self._publications
@@ -92,7 +90,7 @@ class SequenceBarrier:
         self._sleepers.add(sleeper)
         timer = None if timeout is None else sleeper.wake_after(timeout)
         try:
-            sleeper.look()
+            sleeper.recheck()
             await sleeper.signal
         finally:
             self._sleepers.discard(sleeper)
@@ -110,15 +108,15 @@ class _Sleeper:
         self._barrier = barrier
         self._sequence = sequence
         self._loop = asyncio.get_running_loop()
-        self._at: Watched | None = None
+        self._at: Notifier | None = None
         self.signal: asyncio.Future[None] = self._loop.create_future()
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         self._at = self._barrier.behind(self._sequence)
         if self._at is None:
             self.wake()
         else:
-            self._at.watch(self)
+            self._at.add_waiter(self)
 
     def wake(self) -> None:
         if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
@@ -131,7 +129,7 @@ class _Sleeper:
 
     def leave(self) -> None:
         if self._at is not None:
-            self._at.unwatch(self)
+            self._at.remove_waiter(self)
 
     def _refuse_foreign_thread(self) -> None:
         self._loop.call_soon_threadsafe(self.wake)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .errors import RingError
 from .sequencer import Sequencer
-from .wait_strategies import WaitStrategy
+from .wait_strategy import WaitStrategy
 
 
 class SingleProducerSequencer(Sequencer):
@@ -51,8 +51,8 @@ class SingleProducerSequencer(Sequencer):
             high = self._end_of_run()
         if high > self.published:
             self.published = high
-            if self._watchers:
-                self._tell()
+            if self._waiters:
+                self._notify()
 
     def _check(self, low: int, high: int) -> None:
         if not self.published < low <= high <= self.claimed or (

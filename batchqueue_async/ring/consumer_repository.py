@@ -1,0 +1,224 @@
+"""Who consumes a ring: after whom, and who of them holds the producers back.
+
+Invariants:
+* A node comes after nodes that were there before it, and a handler is in one node at
+  most: so there is no cycle.
+* Every event is passed by a gating sequence only after everybody has passed it. Those
+  are the last nodes' sequences, and those of nodes that are behind a later one's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from batchqueue_async._wording import shown
+
+from .errors import (
+    ExceptionHandler,
+    InvalidArgument,
+    Rewind,
+    RingError,
+    RingHalted,
+    log_and_continue,
+)
+from .event_handler import HandlerLike, identity_of, name_of
+from .event_processor import BatchEventProcessor, EventProcessor
+from .lifecycle import ConsumerTasks
+from .ring_buffer import RingBuffer
+from .sequence import Sequence
+from .worker_pool import WorkerPool
+
+E = TypeVar("E")
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One handler, or one pool of them, with what it comes after."""
+
+    name: str
+    handlers: tuple[object, ...]
+    consumers: tuple[EventProcessor[Any], ...]
+    after: tuple[Node, ...]
+    is_gating: bool = True
+
+    def consumer_of(self, handler: object) -> EventProcessor[Any]:
+        """Return the one of its consumers that calls the handler."""
+        identities = [identity_of(each) for each in self.handlers]
+        return self.consumers[identities.index(identity_of(handler))]
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        """How far its consumers have come; the node as far as the slowest."""
+        return tuple(consumer.sequence for consumer in self.consumers)
+
+    @property
+    def sequence(self) -> int:
+        """The last event that the node has passed."""
+        return min(sequence.value for sequence in self.sequences)
+
+
+class ConsumerRepository(Generic[E]):
+    """The consumers of one ring: not running at first, then each as it is added."""
+
+    def __init__(self, ring: RingBuffer[E]) -> None:
+        self.nodes: list[Node] = []
+        self.tasks = ConsumerTasks(ring.sequencer, ring.halt)
+        self._ring = ring
+        self._by_handler: dict[object, Node] = {}
+        self._on_error: ExceptionHandler = log_and_continue
+        # Those with an exception handler of their own.
+        self._has_own: set[EventProcessor[E]] = set()
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        """Those of all consumers."""
+        return tuple(each for node in self.nodes for each in node.sequences)
+
+    def node_of(self, handler: object) -> Node:
+        """Return the handler's node.
+
+        Raises:
+            InvalidArgument: It does not consume this ring.
+        """
+        try:
+            return self._by_handler[identity_of(handler)]
+        except KeyError:
+            msg = f"{name_of(handler)} is no handler of this ring"
+            raise InvalidArgument(msg) from None
+
+    def add(
+        self,
+        handlers: Seq[HandlerLike[E]],
+        after: tuple[Node, ...],
+        max_batch: int | None,
+        rewind: Rewind | None,
+    ) -> tuple[Node, ...]:
+        """Add handlers side by side, each after all of `after`."""
+        if max_batch is not None and max_batch < 1:
+            msg = f"max_batch must be >= 1 or None, got {shown(max_batch)}"
+            raise InvalidArgument(msg)
+        self._check_new(handlers, after)
+        nodes = []
+        for handler in handlers:
+            barrier = self._ring.new_barrier(*_sequences(after))
+            consumer = BatchEventProcessor(self._ring, handler, barrier, self._on_error)
+            consumer.sequence.value = self._ring.sequencer.begin_after
+            consumer.max_batch = max_batch or self._ring.capacity
+            if rewind is not None:
+                consumer.rewind = rewind
+            nodes.append(Node(consumer.handler.name, (handler,), (consumer,), after))
+        for node in nodes:
+            self._place(node)
+        return tuple(nodes)
+
+    def add_pool(
+        self, handlers: Seq[HandlerLike[E]], after: tuple[Node, ...]
+    ) -> tuple[Node, ...]:
+        """Add handlers that share one stream, after all of `after`."""
+        self._check_new(handlers, after)
+        barrier = self._ring.new_barrier(*_sequences(after))
+        pool = WorkerPool(
+            self._ring, *handlers, barrier=barrier, on_error=self._on_error
+        )
+        pool.begin_at(self._ring.sequencer.begin_after)
+        name = pool.workers[0].handler.name
+        node = Node(name, tuple(handlers), pool.workers, after)
+        self._place(node)
+        return (node,)
+
+    def start(self) -> None:
+        """Run everything that was added, and what will be."""
+        self.tasks.start([each for node in self.nodes for each in node.consumers])
+
+    def handle_exceptions_with(
+        self, on_error: ExceptionHandler, handlers: Seq[object]
+    ) -> None:
+        """Set it for some handlers, or for all that have none of their own."""
+        if handlers:
+            for handler in handlers:
+                consumer = self.node_of(handler).consumer_of(handler)
+                consumer.on_error = on_error
+                self._has_own.add(consumer)
+            return
+        self._on_error = on_error
+        for node in self.nodes:
+            for consumer in node.consumers:
+                if consumer not in self._has_own:
+                    consumer.on_error = on_error
+
+    def _check_new(self, handlers: Seq[object], after: Seq[Node]) -> None:
+        """Refuse handlers that are in the graph, or given twice.
+
+        Raises:
+            RingError: Naming the cycle that there would be, if there would be one.
+        """
+        if self._ring.sequencer.is_closed:
+            msg = "the ring is closed: handlers come too late"
+            raise RingHalted(msg)
+        if not handlers:
+            msg = "at least one handler is needed"
+            raise InvalidArgument(msg)
+        seen: set[object] = set()
+        for handler in handlers:
+            identity = identity_of(handler)
+            node = self._by_handler.get(identity)
+            if node is not None and (path := _path(node, after)):
+                names = " -> ".join([*(each.name for each in path), node.name])
+                msg = f"this would be a cycle: {names}"
+                raise RingError(msg)
+            if node is not None or identity in seen:
+                msg = f"handler {name_of(handler)} is used twice"
+                raise RingError(msg)
+            seen.add(identity)
+
+    def _place(self, node: Node) -> None:
+        sequencer = self._ring.sequencer
+        begin_after = sequencer.begin_after
+        node.name = self._free_name(node.name)
+        for handler in node.handlers:
+            self._by_handler[identity_of(handler)] = node
+        self.nodes.append(node)
+        sequencer.add_gating_sequences(*node.sequences)
+        for before in node.after:
+            # One that is behind the new one's start would be overtaken otherwise.
+            if before.is_gating and before.sequence >= begin_after:
+                before.is_gating = False
+                for sequence in before.sequences:
+                    sequencer.remove_gating_sequence(sequence)
+        if self.tasks.has_started:
+            self.tasks.start(node.consumers)
+
+    def _free_name(self, name: str) -> str:
+        taken = {node.name for node in self.nodes}
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}-{number}"
+        return free
+
+
+def _sequences(nodes: Seq[Node]) -> tuple[Sequence, ...]:
+    return tuple(sequence for node in nodes for sequence in node.sequences)
+
+
+def _path(start: Node, ends: Seq[Node]) -> list[Node]:
+    """Return the nodes from `start` to one of the ends, or nothing."""
+    next_of: dict[Node, Node | None] = dict.fromkeys(ends)
+    pending = list(ends)
+    while pending:
+        node = pending.pop()
+        if node is start:
+            break
+        for before in node.after:
+            if before not in next_of:
+                next_of[before] = node
+                pending.append(before)
+    else:
+        return []
+    path, following = [start], next_of[start]
+    while following is not None:
+        path.append(following)
+        following = next_of[following]
+    return path

@@ -1,0 +1,255 @@
+"""The tasks of consumers, from their start to their end, whoever brings it about."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import isawaitable, iscoroutine
+from typing import Any, Final, TypeAlias
+
+from batchqueue_async._loop_close import call_at_close, forget_at_close
+from batchqueue_async._shielding import Shielded
+
+from .errors import RingError, RingHalted
+from .event_processor import EventProcessor
+from .sequence import Sequence, minimum
+from .sequence_barrier import SequenceBarrier
+from .sequencer import Sequencer
+
+logger = logging.getLogger("batchqueue_async.ring")
+
+GRACE: Final = 1.0
+"""Seconds that a cancelled handler gets to end, and an exception handler for what is
+left at the end of the loop."""
+
+Consumer: TypeAlias = EventProcessor[Any]
+
+
+class ConsumerTasks:
+    """Runs consumers until the ring is shut down.
+
+    If one of them ends without being told, it halts the ring. That happens when the
+    loop ends first: what is left then is logged, and exception handlers are told.
+
+    Args:
+        sequencer: The ring's.
+        stop: Tells the consumers to stop, at the end of the shutdown.
+        release: Called when they have.
+    """
+
+    def __init__(
+        self,
+        sequencer: Sequencer,
+        stop: Callable[[], None],
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.has_started = False
+        self._sequencer = sequencer
+        self._stop = stop
+        self._release = release
+        self._consumers: dict[asyncio.Task[None], Consumer] = {}
+        self._is_stopping = False
+        self._shutdown: asyncio.Task[int] | None = None
+        # How many get to know how it ends.
+        self._waiting = 0
+        self._late: asyncio.Future[None]
+        self._timers: list[asyncio.TimerHandle] = []
+        self._drained: SequenceBarrier | None = None
+
+    def start(self, consumers: Iterable[Consumer]) -> None:
+        """Run these consumers, and from now on those that are added."""
+        self.has_started = True
+        for consumer in consumers:
+            name = f"ring consumer {consumer.handler.name}"
+            task = asyncio.create_task(self._run(consumer), name=name)
+            with contextlib.suppress(AttributeError):
+                # If the loop ends first, what that means is logged here.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            self._consumers[task] = consumer
+            task.add_done_callback(self._ended)
+        if self not in _running:
+            _running.add(self)
+            call_at_close(asyncio.get_running_loop(), self.end_after_loop)
+
+    async def shut_down(
+        self, sequences: tuple[Sequence, ...], timeout: float | None
+    ) -> None:
+        """Wait until all that is claimed now has been handled, and the tasks ended.
+
+        Of several deadlines the earliest counts. Cancelled, it goes on by itself. A
+        handler that calls it does not wait: its own event has to be handled first.
+
+        Raises:
+            TimeoutError: The deadline came first; what ran was cancelled.
+            RingHalted: A handler's error had halted the ring, and no producer knows.
+        """
+        loop = asyncio.get_running_loop()
+        if self._shutdown is None:
+            self._late = loop.create_future()
+            self._shutdown = loop.create_task(
+                self._end(sequences), name="ring shutdown"
+            )
+        if timeout is not None and not self._shutdown.done():
+            self._timers.append(loop.call_later(timeout, self._expire))
+        if asyncio.current_task() in self._consumers:
+            return
+        self._waiting += 1
+        try:
+            left = await asyncio.shield(self._shutdown)
+        finally:
+            self._waiting -= 1
+        if left:
+            msg = f"{left} events were not handled before the deadline"
+            raise TimeoutError(msg)
+        sequencer = self._sequencer
+        if sequencer.cause is not None and not sequencer.has_told:
+            sequencer.refuse_if_closed()
+
+    async def _end(self, sequences: tuple[Sequence, ...]) -> int:
+        sequencer = self._sequencer
+        # Of an open ring, what is granted to somebody who has not run may go back.
+        target = sequencer.claimed if sequencer.is_closed else sequencer.settled
+        if sequences and not sequencer.is_halted:
+            await self._drain(sequencer.new_barrier(*sequences), target)
+        self._is_stopping = True
+        self._stop()
+        is_late = self._late.done()
+        if is_late:
+            self._cancel()
+        await self._tasks_end()
+        self._release()
+        for timer in self._timers:
+            timer.cancel()
+        left = target - minimum(sequences, target) if is_late else 0
+        if left and not self._waiting:
+            logger.error("%d events were not handled before the deadline", left)
+        return left
+
+    async def _drain(self, drained: SequenceBarrier, target: int) -> None:
+        self._drained = drained
+        while drained.available() < target:
+            if self._late.done() or drained.is_alerted:
+                return
+            await drained.sleep(target)
+
+    async def _tasks_end(self) -> None:
+        while (tasks := [*self._consumers]) and not self._late.done():
+            await asyncio.wait({*tasks, self._late}, return_when="FIRST_COMPLETED")
+        if tasks:
+            _, survivors = await asyncio.wait(tasks, timeout=GRACE)
+            for task in survivors:
+                logger.error("%s could not be stopped", task.get_name())
+
+    def _expire(self) -> None:
+        if self._late.done():
+            return
+        self._late.set_result(None)
+        if self._drained is not None:
+            self._drained.alert()
+        if self._is_stopping:
+            # Otherwise it is done next, and once: clean-ups go on undisturbed.
+            self._cancel()
+
+    def _cancel(self) -> None:
+        for task in self._consumers:
+            task.cancel()
+
+    def end_after_loop(self) -> None:
+        """The loop was closed without a shutdown: nothing can be awaited any more."""
+        _running.discard(self)
+        consumers, self._consumers = self._consumers, {}
+        for task, consumer in consumers.items():
+            self._lose(consumer, f"the loop of {task.get_name()} was closed")
+
+    def end_at_exit(self) -> None:
+        """The program ends without a shutdown; another thread may run the loop."""
+        for task, consumer in list(self._consumers.items()):
+            reason = f"the program ends before {task.get_name()}"
+            if not task.get_loop().is_running():
+                self._lose(consumer, reason)
+            elif left := consumer.take_left():
+                logger.error("%s: %d events are left", reason, len(left))
+
+    async def _run(self, consumer: Consumer) -> None:
+        # An eager task would call its handler before it is known here.
+        await asyncio.sleep(0)
+        try:
+            await consumer.run()
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                await self._lose_on_loop(consumer)
+            raise
+
+    async def _lose_on_loop(self, consumer: Consumer) -> None:
+        task = asyncio.current_task()
+        reason = f"{task.get_name() if task else 'a consumer'} was cancelled"
+        # First, so that no more events come.
+        self._sequencer.halt(RingError(reason))
+        try:
+            async with asyncio.timeout(GRACE):
+                for result in _tell_left(consumer, reason):
+                    if isawaitable(result):
+                        await result
+        except Exception:
+            logger.exception("%s: the exception handler failed", reason)
+
+    def _lose(self, consumer: Consumer, reason: str) -> None:
+        try:
+            for result in _tell_left(consumer, reason):
+                if isawaitable(result):
+                    if iscoroutine(result):
+                        result.close()
+                    logger.error("%s: an async exception handler is not told", reason)
+                    return
+        except Exception:
+            logger.exception("%s: the exception handler failed", reason)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        consumer = self._consumers.pop(task, None)
+        if not self._consumers and self in _running:
+            _running.discard(self)
+            forget_at_close(task.get_loop(), self.end_after_loop)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.critical("%s ended", task.get_name(), exc_info=error)
+            self._sequencer.halt(error)
+        elif task.cancelled() and not self._is_stopping:
+            self._sequencer.halt(RingError(f"{task.get_name()} was cancelled"))
+        else:
+            return
+        if consumer is not None:
+            self._lose(consumer, f"{task.get_name()} was cut short")
+
+
+def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | object]:
+    """Log what a consumer leaves, and tell its exception handler, step by step."""
+    left = consumer.take_left()
+    if left:
+        message = f"{reason}: {len(left)} events are left"
+        logger.error(message)
+        yield from consumer.lose(left, RingError(message))
+
+
+_running: set[ConsumerTasks] = set()
+"""Loops refer to their tasks weakly: a ring that nobody holds must not vanish."""
+
+
+@atexit.register
+def _end_at_exit() -> None:
+    for tasks in list(_running):
+        tasks.end_at_exit()
+
+
+async def leave_block(shutdown: Awaitable[None], error: BaseException | None) -> None:
+    """End an `async with` block, whose own error matters more than the shutdown's."""
+    try:
+        # Cancel scopes of anyio do not cut it short.
+        with Shielded():
+            await shutdown
+    except (RingHalted, TimeoutError) as failure:
+        if error is None:
+            raise
+        logger.error("shutting down: %s", failure)  # noqa: TRY400

@@ -1,0 +1,251 @@
+"""A loop that ends before the ring's shutdown loses nothing in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from batchqueue_async import BatchQueue
+from batchqueue_async.ring import Disruptor, RingBuffer, RingError, WorkerPool
+from tests.ring.events import Event, Recorder, fill, small
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.message for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+class Stuck(Recorder):
+    """Handles two events, and waits for ever in the third."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, asyncio.Event())
+
+    async def on_event(self, event: Event, sequence: int, is_end: bool) -> None:
+        if sequence == 2:
+            assert self.gate is not None
+            await self.gate.wait()
+        self._record(event, sequence, is_end)
+
+
+class StuckBatch:
+    name = "batches"
+
+    async def on_batch(self, events: list[Event], first: int) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+async def publish_and_forget(
+    disruptor: Disruptor[Event], values: str = "abcdef"
+) -> None:
+    ring = await disruptor.start()
+    await ring.publish_events(fill, values)
+    await asyncio.sleep(0.01)
+
+
+Lost = list[tuple[str, int, Any]]
+
+
+def catching(lost: Lost) -> Callable[[Exception, int, Any], None]:
+    def on_error(error: Exception, sequence: int, event: Any) -> None:  # noqa: ANN401
+        assert isinstance(error, RingError)
+        events = event if isinstance(event, list) else [event]
+        lost.append((str(error), sequence, [each.value for each in events]))
+
+    return on_error
+
+
+def test_what_is_left_is_logged_and_the_exception_handler_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lost: Lost = []
+    stuck = Stuck("stuck")
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_exceptions_with(catching(lost))
+        disruptor.handle_events_with(stuck)
+        await publish_and_forget(disruptor)
+
+    asyncio.run(main())
+    message = "ring consumer stuck was cancelled: 4 events are left"
+    assert errors(caplog) == [message]
+    assert stuck.values == ["a", "b"]
+    assert lost == [(message, n, ["abcdef"[n]]) for n in range(2, 6)]
+    assert stuck.log == ["start", "shutdown"]
+
+
+def test_a_batch_handler_gets_them_together(caplog: pytest.LogCaptureFixture) -> None:
+    lost: Lost = []
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_events_with(StuckBatch())
+        disruptor.handle_exceptions_with(catching(lost))
+        await publish_and_forget(disruptor, "ab")
+        claimed = disruptor.ring.try_claim(2)
+        disruptor.ring.abandon(claimed - 1)
+
+    asyncio.run(main())
+    # One is claimed by somebody who has not filled it; the other holds no event.
+    message = "ring consumer batches was cancelled: 3 events are left"
+    assert errors(caplog) == [message]
+    assert lost == [(message, 0, ["a", "b"])]
+
+
+def test_an_async_exception_handler_is_awaited() -> None:
+    lost = []
+
+    async def on_error(error: Exception, sequence: int, event: Event) -> None:
+        await asyncio.sleep(0)
+        lost.append(event.value)
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_exceptions_with(on_error)
+        disruptor.handle_events_with(Stuck("a")).then(Recorder("b"))
+        await publish_and_forget(disruptor, "abc")
+
+    asyncio.run(main())
+    assert sorted(lost) == ["a", "b", "c", "c"]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_an_exception_handler_does_not_keep_a_loop_from_its_end(
+    caplog: pytest.LogCaptureFixture, *, raises: bool
+) -> None:
+    async def on_error(error: Exception, sequence: int, event: Event) -> None:
+        if raises:
+            raise error
+        await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_exceptions_with(on_error)
+        disruptor.handle_events_with(Stuck("a"))
+        await publish_and_forget(disruptor)
+
+    asyncio.run(main())
+    left, failed = errors(caplog)
+    assert "4 events are left" in left
+    assert failed == "ring consumer a was cancelled: the exception handler failed"
+
+
+def test_workers_leave_each_event_once(caplog: pytest.LogCaptureFixture) -> None:
+    lost: Lost = []
+
+    async def main() -> None:
+        ring = RingBuffer(Event, 8)
+        workers = [Recorder(str(number), asyncio.Event()) for number in range(2)]
+        pool = WorkerPool(ring, *workers, on_error=catching(lost))
+        await pool.start()
+        await ring.publish_events(fill, "abcdef")
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert sorted(sequence for _, sequence, _ in lost) == [*range(6)]
+    assert len(errors(caplog)) == 2
+
+
+def test_a_closed_loop_tells_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    lost: Lost = []
+
+    async def on_error(error: Exception, sequence: int, event: Event) -> None:
+        lost.append(("never", sequence, event))
+
+    loop = asyncio.new_event_loop()
+    sync, unawaited = small(8), small(8)
+    sync.handle_exceptions_with(catching(lost))
+    unawaited.handle_exceptions_with(on_error)
+    for disruptor in (sync, unawaited):
+        disruptor.handle_events_with(Recorder("it", asyncio.Event()))
+        loop.run_until_complete(publish_and_forget(disruptor, "abc"))
+    loop.close()
+    left = "the loop of ring consumer it was closed: 3 events are left"
+    not_told = (
+        "the loop of ring consumer it was closed: an async exception handler is not "
+        "told"
+    )
+    assert sorted(errors(caplog)) == sorted([left, left, not_told])
+    assert [sequence for _, sequence, _ in lost] == [0, 1, 2]
+
+
+def test_a_program_that_ends_tells_as_well() -> None:
+    code = (
+        "import asyncio, logging\n"
+        "from tests.ring.events import Recorder, fill, small\n"
+        "logging.basicConfig()\n"
+        "async def main():\n"
+        "    disruptor = small(8)\n"
+        "    disruptor.handle_events_with(Recorder('it', asyncio.Event()))\n"
+        "    ring = await disruptor.start()\n"
+        "    await ring.publish_event(fill, 1)\n"
+        "loop = asyncio.new_event_loop()\n"
+        "loop.run_until_complete(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    logged = "the program ends before ring consumer it: 1 events are left"
+    assert done.stderr == f"ERROR:batchqueue_async.ring:{logged}\n"
+
+
+def test_after_a_shutdown_there_is_nothing_to_tell(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.new_event_loop()
+    known = loop.close
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_events_with(Recorder())
+        async with disruptor as ring:
+            assert loop.close != known
+            await ring.publish_events(fill, "abc")
+
+    loop.run_until_complete(main())
+    assert loop.close == known
+    loop.close()
+    assert not errors(caplog)
+
+
+def test_a_background_shutdown_tells_what_it_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who asked for it was cancelled, so that nobody gets its TimeoutError."""
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_events_with(Stuck("stuck"))
+        await publish_and_forget(disruptor)
+        closing = asyncio.create_task(disruptor.shutdown(0.02))
+        await asyncio.sleep(0.01)
+        closing.cancel()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    assert errors(caplog) == ["4 events were not handled before the deadline"]
+
+
+def test_a_queue_that_is_shut_down_takes_the_rings_last_line_not_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Both have to be told when the loop is closed, and there is one way to be told."""
+
+    async def main() -> None:
+        async with BatchQueue("queue"):
+            await publish_and_forget(disruptor, "abc")
+
+    disruptor = small(8)
+    disruptor.handle_events_with(Recorder("it", asyncio.Event()))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    assert errors(caplog) == [
+        "the loop of ring consumer it was closed: 3 events are left"
+    ]
