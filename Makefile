@@ -27,6 +27,7 @@ lint: .venv/.dev-installed ## Check style, types and the layers between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.limits
 
 bench: .venv/.dev-installed ## Run the benchmarks; QUICK=1 for a sketch.
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)

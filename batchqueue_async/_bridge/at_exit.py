@@ -12,8 +12,10 @@ import os
 import threading
 from typing import Protocol
 
+from batchqueue_async._policies.errors import BatchQueueError
 
-class Draining(Protocol):
+
+class DrainsAtExit(Protocol):
     """Something that runs, and that must not end in silence."""
 
     entered_by: threading.Thread | None
@@ -24,14 +26,14 @@ class Draining(Protocol):
 
 
 # In order of their start. They keep alive what their users have lost sight of.
-_running: dict[int, Draining] = {}
+_running: dict[int, DrainsAtExit] = {}
 # A forked child keeps its parent's, too: the end of a loop would touch its sockets.
-_inherited: list[Draining] = []
+_inherited: list[DrainsAtExit] = []
 _hooked: list[bool] = []
 _exiting: list[bool] = []
 
 
-def remember(running: Draining) -> None:
+def remember(running: DrainsAtExit) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
     _running[id(running)] = running
     if not _hooked:
@@ -39,7 +41,7 @@ def remember(running: Draining) -> None:
         _hook()
 
 
-def forget(running: Draining) -> None:
+def forget(running: DrainsAtExit) -> None:
     """It has ended."""
     _running.pop(id(running), None)
 
@@ -72,14 +74,14 @@ def _drain() -> None:
     _drain_all([*_running.values()])
 
 
-def _is_left_later(running: Draining) -> bool:
+def _is_left_later(running: DrainsAtExit) -> bool:
     thread = running.entered_by
     if thread is None or thread is threading.main_thread():
         return False
     return thread.is_alive() and not thread.daemon
 
 
-def _drain_all(running: list[Draining]) -> None:
+def _drain_all(running: list[DrainsAtExit]) -> None:
     _exiting.append(True)
     # The last started first: it may feed the others.
     for each in reversed(running):
@@ -96,3 +98,17 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def refuse_inherited(name: str, process: int) -> None:
+    """Refuse to use a LoopThread in a forked child.
+
+    Raises:
+        BatchQueueError: This is one, and the thread is its parent's.
+    """
+    if process != os.getpid():
+        msg = (
+            f"LoopThread {name!r} is its parent process's: a forked child makes "
+            "one of its own"
+        )
+        raise BatchQueueError(msg)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge import at_exit
+from batchqueue_async._bridge.at_exit import refuse_inherited
 from batchqueue_async._bridge.draining import Draining
-from batchqueue_async._bridge.inherited import refuse_inherited
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.call_context import current_call

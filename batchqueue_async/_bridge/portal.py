@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from anyio.from_thread import BlockingPortal
 
-from batchqueue_async._bridge.inherited import refuse_inherited
+from batchqueue_async._bridge.at_exit import refuse_inherited
 
 R = TypeVar("R")
 

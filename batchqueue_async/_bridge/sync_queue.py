@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._bridge.loop_call import call_on_loop
-from batchqueue_async._bridge.thread_ingress import Tally, ingress_of
+from batchqueue_async._bridge.thread_ingress import ThreadTally, ingress_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, refuse_fork
 from batchqueue_async._engine.partitions.bulk import chunks
@@ -25,6 +26,7 @@ from batchqueue_async._threads.watchdog import PATIENCE
 
 S = TypeVar("S")
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
 class SyncBatchQueue(Generic[T]):
@@ -145,7 +147,7 @@ class SyncBatchQueue(Generic[T]):
             WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
-        tally = Tally()
+        tally = ThreadTally()
         try:
             if timeout is not None:
                 require_timeout("timeout", timeout)
@@ -177,6 +179,36 @@ class SyncBatchQueue(Generic[T]):
         require_timeout("timeout", timeout)
         self._refuse_own_thread()
         self._on_loop(partial(Flush(self._parts, self._log).run, timeout))
+
+    def call(
+        self,
+        function: Callable[[*Ts], Coroutine[Any, Any, R]],
+        *args: *Ts,
+        timeout: float | None = None,
+    ) -> R:
+        """Run a coroutine function on the queue's loop, and return what it returns.
+
+        For what belongs to the queue and lives on its loop: a sink, a client. If the
+        wait ends early, by `timeout`, a Ctrl-C or a dead loop, it is cancelled there.
+
+        Args:
+            function: Called on the loop.
+            args: For the function.
+            timeout: Seconds that it may take; None for no limit.
+
+        Raises:
+            TimeoutError: It was not done in time.
+            BatchQueueError: On the loop's own thread, or the loop is dead.
+            TypeError, ValueError: `timeout` is no number of seconds.
+        """
+        require_timeout("timeout", timeout)
+        self._refuse_own_thread()
+
+        async def run() -> R:
+            async with asyncio.timeout(timeout):
+                return await function(*args)
+
+        return self._on_loop(run)
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now.

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
+from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -61,19 +62,22 @@ class ThreadWaiter(Waiter):
         self._signal.clear()
 
 
-class Tally:
-    """How many items of one bulk call are accepted, exact also after a Ctrl-C.
+class ThreadTally(Tally):
+    """The same for a thread, where Ctrl-C may strike after any call of a C function.
 
-    That may strike after any call of a C function. So there is none between the
-    acceptance and its being noted; of who waits in line, the waiter knows.
+    So there is none between the acceptance and its being noted; of who waits in line,
+    the waiter knows.
     """
 
-    settled = 0
-    waiter: ThreadWaiter | None = None
+    __slots__ = ("waiter",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiter: ThreadWaiter | None = None
 
     @property
     def accepted(self) -> int:
-        return self.settled + (0 if self.waiter is None else self.waiter.accepted)
+        return self.count + (0 if self.waiter is None else self.waiter.accepted)
 
 
 class ThreadIngress(Generic[T]):
@@ -98,7 +102,7 @@ class ThreadIngress(Generic[T]):
         chunk: Sequence[T],
         timeout: float | None,
         patience: float,
-        tally: Tally | None = None,
+        tally: ThreadTally | None = None,
     ) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
         self._refuse_dead()
@@ -132,7 +136,7 @@ class ThreadIngress(Generic[T]):
         run: Sequence[T],
         until: float | None,
         patience: float,
-        tally: Tally | None,
+        tally: ThreadTally | None,
     ) -> int:
         # The loop could look in between, so it is told after the acceptance. Telling it
         # takes more room on the stack: without that room nothing is accepted.
@@ -142,7 +146,7 @@ class ThreadIngress(Generic[T]):
         try:
             placed = partition.offer(run)
             if tally is not None:
-                tally.settled += placed
+                tally.count += placed
             if placed:
                 self.post(partition)
         except BaseException as error:
@@ -150,15 +154,15 @@ class ThreadIngress(Generic[T]):
             # fail, too, then the next producer does not get by without telling.
             partition.guarded_limit = 0
             if tally is not None and placed is None:
-                tally.settled += getattr(error, "accepted", 0)
+                tally.count += getattr(error, "accepted", 0)
             self.post(partition)
             raise
         if placed < len(run) and self._may_wait(until):
             waiter = ThreadWaiter(run[placed:])
-            tally = tally or Tally()
+            tally = tally or ThreadTally()
             tally.waiter = waiter
             placed += self._wait_and_put(partition, waiter, until, patience)
-            tally.settled += waiter.accepted
+            tally.count += waiter.accepted
             tally.waiter = None
         if placed < len(run):
             partition.reject(len(run) - placed)

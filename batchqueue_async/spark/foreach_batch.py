@@ -7,7 +7,6 @@ import logging
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
@@ -16,7 +15,6 @@ from batchqueue_async.sinks.epochs import require_sink
 
 from .arrow_batches import whole_frame
 from .items import require_callable
-from .on_loop import on_loop
 from .push import Deadline, ToItems, chosen, push_batches, require_queue
 from .queries import query_id, refuse_connect
 
@@ -118,7 +116,7 @@ class ForeachBatchSink(Generic[T]):
                 self._settle(epoch)
             if self._sink is None:
                 self._attempt(df)
-            elif on_loop(self._sync_queue, partial(self._sink.is_committed, epoch)):
+            elif self._sync_queue.call(self._sink.is_committed, epoch):
                 logger.info("%s is committed already: skipped", epoch)
             else:
                 self._attempt_epoch(df, epoch, self._sink)
@@ -133,10 +131,10 @@ class ForeachBatchSink(Generic[T]):
 
     def _attempt_epoch(self, df: DataFrame, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:
-            on_loop(self._sync_queue, partial(sink.begin, epoch))
+            self._sync_queue.call(sink.begin, epoch)
             items = self._attempt(df)
             _warn_if_unwritten(epoch, sink, items)
-            on_loop(self._sync_queue, partial(sink.commit, epoch))
+            self._sync_queue.call(sink.commit, epoch)
         except BaseException:
             self._give_up(epoch, sink)
             raise
@@ -152,7 +150,7 @@ class ForeachBatchSink(Generic[T]):
 
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:
-            on_loop(self._sync_queue, partial(sink.abort, epoch))
+            self._sync_queue.call(sink.abort, epoch)
         except Exception:
             # The news is what made it fail; what is left goes with the next `begin`.
             logger.exception("what was staged for %s cannot be discarded", epoch)

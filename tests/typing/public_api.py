@@ -122,6 +122,10 @@ def protocols() -> None:
     use(handler, on_error, selector, balancer)
 
 
+async def asks(number: int) -> str:
+    return str(number)
+
+
 def sync_on_error(batch: list[Metric], error: BaseException) -> None: ...
 
 
@@ -263,6 +267,8 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
 def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None:
     bridge = SyncBatchQueue(queue)
     assert_type(bridge, SyncBatchQueue[Metric])
+    assert_type(bridge.call(asks, 1, timeout=2.0), str)
+    bridge.call(asks, "1")  # type: ignore[arg-type]
     assert_type(bridge.produce(Latency()), bool)
     assert_type(bridge.produce(Metric(), timeout=1.0), bool)
     assert_type(bridge.produce_many(iter([Metric()]), timeout=None), int)

@@ -56,21 +56,16 @@ class Delivery(Generic[T]):
         # Batches whose handler was cancelled with its drain task, by identity.
         self._cut_off: set[int] | None = None
 
-    async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
-        """Call the handler, or settle what has none; returns what it raised."""
-        registration = batch.registration
-        if registration is None:
-            self._abandon(batch)
-            return None
-        if self._retry.deadline is not None and batch.give_up_at is None:
-            now = asyncio.get_running_loop().time()
-            batch.give_up_at = now + self._retry.deadline
+    async def deliver(
+        self, batch: Batch[T], registration: Registration, drain_task: int
+    ) -> BaseException | None:
+        """Call the handler; returns what it raised."""
+        if self._retry.deadline is not None:
+            self._note_deadline(batch, self._retry.deadline)
         lock, slot = registration.lock, registration.slot
-        detector = self._parts.detector
-        permit = detector.permit
+        permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has come back without the permit.
-        has_lent = permit is not None and not permit.is_held
-        if has_lent or not lock.try_acquire(slot):
+        if (permit and not permit.is_held) or not lock.try_acquire(slot):
             await detector.acquire(lock, slot, drain_task)
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
@@ -89,12 +84,12 @@ class Delivery(Generic[T]):
             error = self._own_error(raised, call, batch)
         finally:
             call.end()
-            if watch is not None:
+            if watch:
                 batch.charge(watch.seconds())
-            if left is not None:
-                self._outlive(left, batch, registration, drain_task)
-            else:
+            if left is None:
                 lock.release(slot)
+            else:
+                self._outlive(left, batch, registration, drain_task)
         if error is None:
             batch.settle("handled")
         return error
@@ -142,6 +137,11 @@ class Delivery(Generic[T]):
         """The type had a handler: when it has none again, that is news."""
         if self._reported is not None:
             self._reported.pop(id(item_type), None)
+
+    @staticmethod
+    def _note_deadline(batch: Batch[T], deadline: float) -> None:
+        if batch.give_up_at is None:
+            batch.give_up_at = asyncio.get_running_loop().time() + deadline
 
     def _own_error(
         self, raised: BaseException, call: object, batch: Batch[T]
@@ -253,7 +253,8 @@ class Delivery(Generic[T]):
                 items=len(items),
             )
 
-    def _abandon(self, batch: Batch[T]) -> None:
+    def settle_unhandled(self, batch: Batch[T]) -> None:
+        """Nobody handles its items: say so, and count them."""
         for item_type in {id(each): each for each in map(type, batch.items)}.values():
             if self._is_news(item_type):
                 logger.error(

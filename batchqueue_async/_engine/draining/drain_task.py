@@ -7,17 +7,18 @@ are called inside of one only, so a handoff waits for the end of the old owner's
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchqueue_async._engine.draining.in_flight import InFlight
 from batchqueue_async._engine.draining.schedule import (
-    DrainSettings,
     Gathering,
     Nap,
     Schedule,
 )
+from batchqueue_async._engine.draining.settings import DrainSettings
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.cancellation import (
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 # How long it waits before it tries again what failed for want of memory.
 _RECOVERY = 1.0
+_NO_NAP = -math.inf
 
 
 class Phase(Enum):
@@ -123,8 +125,7 @@ class DrainTask(Generic[T]):
             self._turn.leave()
 
     async def _drain(self) -> None:
-        empty_cycles = 0
-        now = self._clock()
+        empty_cycles, now = 0, self._clock()
         waiting: list[Partition[T]] | None = None
         while True:
             if self._permit is not None:
@@ -148,21 +149,32 @@ class DrainTask(Generic[T]):
                 empty_cycles = 0
                 self._gathering.delivered(items, started)
                 waiting = await self._after(items)
-                # Hooks are called in a cycle that finds nothing.
-                have_hooks = self._parts.handlers.have_hooks
-                if waiting or have_hooks or self._phase is Phase.DRAINING:
-                    if (until := self._gather_until(waiting, started)) is not None:
-                        now = await self.nap.sleep(until)
-                        waiting = None
-                    continue
             else:
                 waiting = self._look()
-            until = self._schedule.nap_until(
-                waiting, self.in_flight.retries.dues(), empty_cycles, self._clock()
-            )
-            now = await self.nap.sleep(until)
-            waiting = None
+            until = self._nap_until(waiting, started, empty_cycles, found=found)
+            if until != _NO_NAP:
+                now = await self.nap.sleep(until)
+                waiting = None
             empty_cycles += not found
+
+    def _nap_until(
+        self,
+        waiting: list[Partition[T]],
+        started: float,
+        empty_cycles: int,
+        *,
+        found: bool,
+    ) -> float | None:
+        """Return when the nap before the next cycle ends by itself, if it does."""
+        now = self._clock()
+        if found:
+            # Hooks are called in a cycle that finds nothing.
+            have_hooks = self._parts.handlers.have_hooks
+            if waiting or have_hooks or self._phase is Phase.DRAINING:
+                return self._gather_until(waiting, started, now)
+        return self._schedule.nap_until(
+            waiting, self.in_flight.retries.dues(), empty_cycles, now
+        )
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
@@ -295,14 +307,13 @@ class DrainTask(Generic[T]):
         return self._schedule.waiting()
 
     def _gather_until(
-        self, waiting: list[Partition[T]], started: float
-    ) -> float | None:
+        self, waiting: list[Partition[T]], started: float, now: float
+    ) -> float:
         """Return until when to let more gather, where that makes batches."""
         if not waiting or not self._gathering.pays:
-            return None
-        now = self._clock()
+            return _NO_NAP
         until = self._schedule.gather_until(waiting, started, now)
-        return None if until <= now else until
+        return until if until > now else _NO_NAP
 
     def _is_over(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""

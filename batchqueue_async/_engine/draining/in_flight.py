@@ -148,7 +148,13 @@ class InFlight(Generic[T]):
                 self.retries.add(self.open.pop())
                 del batch
                 continue
-            error = yield from self._delivery.deliver(batch, self._drain_task)
+            if registration is None:
+                self._delivery.settle_unhandled(batch)
+                error = None
+            else:
+                error = yield from self._delivery.deliver(
+                    batch, registration, self._drain_task
+                )
             if error is not None:
                 yield from self._fail(batch, error, settled)
             else:

@@ -9,45 +9,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._engine.draining.settings import DrainSettings
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
-from batchqueue_async._policies.backoff import IdleBackoff
-from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class DrainSettings:
-    """How a drain task batches and naps."""
-
-    idle: IdleBackoff
-    linger: float
-    max_batch: int | None
-    # One batch for all partitions: when one is due, all are.
-    is_one_batch: bool
-    # A handler's items may be in any partition: all must be taken before it is called.
-    is_mixed: bool
-
-    @classmethod
-    def of(cls, config: BatchQueueConfig[Any]) -> Self:
-        """Return what a queue's config says."""
-        has_consumer = config.consumer is not None
-        return cls(
-            idle=config.idle,
-            linger=config.linger,
-            max_batch=config.max_batch,
-            is_one_batch=has_consumer,
-            is_mixed=has_consumer or config.selector is not by_type,
-        )
 
 
 # Partitions that a cycle takes from together. With thousands of them, what is taken

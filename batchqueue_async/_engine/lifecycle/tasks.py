@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
-from batchqueue_async._engine.draining.schedule import DrainSettings
+from batchqueue_async._engine.draining.settings import DrainSettings
 from batchqueue_async._engine.runtime.call_context import outside
 from batchqueue_async._engine.runtime.cancellation import cancel_for_good
 from batchqueue_async._engine.runtime.log import logger

@@ -9,10 +9,22 @@ this record; each partition is told who may take from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from batchqueue_async._engine.partitions.partition import Owner, Partition
+from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._policies.balancing import Rebalancing
+
+
+class Owner(Protocol):
+    """The nap of the drain task that takes from a partition."""
+
+    has_news: bool
+    """Set by whoever brings something."""
+    listens: bool
+    """Whether `notify` is to be called, too."""
+
+    def notify(self, partition: Partition[Any], coming: int) -> None:
+        """So many items come to it in a moment, or somebody waits for room in it."""
 
 
 class Ownership:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
 from batchqueue_async._engine.partitions.ages import Ages
@@ -29,25 +29,16 @@ from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.ownership import Owner
+
 T = TypeVar("T")
-
-
-class Owner(Protocol):
-    """The nap of the drain task that takes from a partition."""
-
-    has_news: bool
-    """Set by whoever brings something."""
-    listens: bool
-    """Whether `notify` is to be called, too."""
-
-    def notify(self, partition: Partition[Any], coming: int) -> None:
-        """So many items come to it in a moment, or somebody waits for room in it."""
 
 
 class Partition(ProducersQueue[T]):
     """One partition. Every change is a plain method: decide here, await elsewhere."""
 
-    # Slots are near each other in memory: that counts, with many partitions.
+    # Next to each other in memory: that counts, with many partitions.
     __slots__ = (
         "_full_at",
         "_maxsize",
@@ -86,10 +77,9 @@ class Partition(ProducersQueue[T]):
         self.owner: Owner | None = None
         self.is_closed = False
         self.is_changing = False
-        # Whether nothing but its items counts: it is open, unguarded and without a
-        # clock, and nobody waits in line or watches. False also where that is unknown.
-        # One look at this spares five at other objects: with thousands of partitions
-        # those have left the processor's caches.
+        # Whether it is known to be open, unguarded and without a clock, and nobody
+        # waits in line or watches. One look at this spares five at other objects: with
+        # thousands of partitions those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
         # Seconds that handlers have spent on this partition's items.
@@ -247,12 +237,7 @@ class Partition(ProducersQueue[T]):
                 self._serve_line()
 
     def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T]) -> int:
-        """Accept what the waiter holds slots for; 0 before its turn.
-
-        Args:
-            waiter: The producer.
-            chunk: All that it came with; what it wants no more is accepted already.
-        """
+        """Accept what of its chunk the waiter has slots for; 0 before its turn."""
         with self.guard:
             count = 0 if self.is_closed else self.line.turn_of(waiter)
             if count:
@@ -260,20 +245,16 @@ class Partition(ProducersQueue[T]):
                 is_whole = count == len(chunk)
                 self._append(chunk if is_whole else chunk[start : start + count])
                 self.line.filled(waiter, count)
-                if self.line.head:
-                    self._serve_line()
-                else:
-                    self._set_limits()
+                self._serve_line()
             return count
 
     def leave_line(self, waiter: Waiter) -> None:
         """A cancelled, late or refused waiter passes its slots on."""
-        if not waiter.wants:
-            # It has got all, and so has left already.
-            return
-        with self.guard:
-            self.line.leave(waiter)
-            self._serve_line()
+        # Who has got all has left already.
+        if waiter.wants:
+            with self.guard:
+                self.line.leave(waiter)
+                self._serve_line()
 
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
@@ -317,8 +298,7 @@ class Partition(ProducersQueue[T]):
         """Empty it, in a forked child: its items are the parent's."""
         self.guard, self.is_shared = UNGUARDED, False
         self.is_closed = True
-        self.has_fast_path = False
-        self.limit = self.guarded_limit = 0
+        self._set_limits()
         self.items = type(self.items)()
         self.line = WaitingLine()
         self.accounts = Accounts()
@@ -335,16 +315,11 @@ class Partition(ProducersQueue[T]):
             return self.ages.oldest(self.accounts.taken_out, now)
 
     def watch(self, watcher: Watcher) -> bool:
-        """Tell `watcher` once when all that is accepted by now is settled.
-
-        Returns:
-            False if it is settled already, and nobody will be told.
-        """
+        """Tell `watcher` once when all is settled that is in; False if it is so now."""
         with self.guard:
-            if not self.accounts.watch(self.accepted, watcher):
-                return False
-            self.has_fast_path = False
-            return True
+            is_watched = self.accounts.watch(self.accepted, watcher)
+            self.has_fast_path &= not is_watched
+            return is_watched
 
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
         """Take in what there is room for; `displaced` gets what has to go for it."""
