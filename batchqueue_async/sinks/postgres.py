@@ -9,7 +9,11 @@ from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
 
-from .attempts import Attempt, Attempts, prefix
+from ._postgres.connections import Connections, Limits
+from ._postgres.errors import Remembering, refuse_row
+from ._postgres.fences import Fences
+from ._postgres.staging import Staging
+from ._postgres.target import LONGEST_NAME, Target, find_target
 from .checks import (
     RESERVED,
     refuse,
@@ -20,22 +24,24 @@ from .checks import (
     require_url,
 )
 from .epochs import Epoch
-from .postgres_errors import Remembering, refuse_row
-from .postgres_fences import PostgresFences
-from .postgres_limits import Limits
-from .postgres_pool import PostgresPool
-from .postgres_statements import Statements
-from .postgres_target import LONGEST_NAME, find_target
+from .open_epochs import NumberedWrites, OpenEpochs, new_name, prefix
+from .renamed import renamed
 from .rows import Row, RowReader, python_rows
+from .table_names import quoted
 
 if TYPE_CHECKING:
-    from .postgres_pool import Connection
+    from ._postgres.connections import Connection
 
 T = TypeVar("T")
 
 # asyncpg encodes rows on the event loop, which must run in between: whoever waits for
 # it on a thread gives it half a second.
 _COPIED_AT_ONCE = 5_000
+_STAGING_TABLES = """
+    SELECT relname::text FROM pg_class
+    JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = $1 AND relkind = 'r'
+        AND (starts_with(relname, $2) OR starts_with(relname, $3))"""
 
 
 class PostgresEpochSink(Generic[T]):
@@ -70,8 +76,8 @@ class PostgresEpochSink(Generic[T]):
     Close it with `close`; a queue whose handler is an `EpochWriter` does that.
 
     Args:
-        dsn: The server and the database, as a URL. It is told to nobody: no message
-            and no log has it.
+        url: The server and the database: `postgresql://...`. It is told to nobody: no
+            message and no log has it.
         table: Where rows go; "schema.table" for one outside of the search path. As it
             is named, or in double quotes as SQL spells it: `t`, `public.t` and
             `public."t"` are one.
@@ -81,7 +87,7 @@ class PostgresEpochSink(Generic[T]):
             DO UPDATE an epoch must hold each key once.
         fences: The table of fences, made when it is missing, in the table's schema.
         connections: How many connections it opens at most.
-        patience: Seconds until a connection that is not made fails.
+        timeout: Seconds until a connection that is not made fails.
         statement_timeout: Seconds that a statement may take. A commit's longest is the
             INSERT of the whole epoch.
 
@@ -90,9 +96,10 @@ class PostgresEpochSink(Generic[T]):
         ValueError: If an argument has a wrong value.
     """
 
+    @renamed(dsn="url", patience="timeout")
     def __init__(  # noqa: PLR0913
         self,
-        dsn: str,
+        url: str,
         table: str,
         columns: Sequence[str],
         *,
@@ -100,27 +107,27 @@ class PostgresEpochSink(Generic[T]):
         on_conflict: str = "",
         fences: str = "batchqueue_epochs",
         connections: int = 2,
-        patience: float = 30.0,
+        timeout: float = 30.0,
         statement_timeout: float = 300.0,
     ) -> None:
-        require_url("dsn", dsn)
+        require_url("url", url)
         require_name("table", table)
         require_columns(columns)
         require_name("fences", fences)
         if len(fences.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
             refuse("fences", f"of {LONGEST_NAME} bytes at most", fences)
         require_count("connections", connections, at_least=1)
-        require_seconds("patience", patience)
+        require_seconds("timeout", timeout)
         self._table = table
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
         self._reader = RowReader(columns, to_row, python_rows)
-        self._attempts = Attempts()
+        self._open = OpenEpochs[NumberedWrites]()
         self._fence_table = fences
-        self._fences = PostgresFences(fences)
+        self._fences = Fences(fences)
         self._limits = Limits(statement_timeout)
-        self._pool = PostgresPool(
-            dsn, connections, patience, self._limits, self._prepare
+        self._connections = Connections(
+            url, timeout, self._limits, self._prepare, connections
         )
 
     async def begin(self, epoch: Epoch) -> None:
@@ -129,10 +136,14 @@ class PostgresEpochSink(Generic[T]):
         Raises:
             asyncpg.PostgresError: The table is missing, or may not be used.
         """
-        async with self._pool.transaction() as connection:
-            attempt = self._attempts.start(epoch, self._scope)
-            await self._drop(connection, await self._left_behind(connection, epoch))
-            await connection.execute(self._sql.create_staging(attempt.name))
+        self._open.pop(epoch, None)
+        async with self._connections.transaction() as connection:
+            for left_behind in await self._left_behind(connection, epoch):
+                await self._staging(left_behind).drop(connection)
+            writes = NumberedWrites(new_name(epoch, self._scope))
+            columns = ", ".join(map(quoted, self._columns))
+            await self._staging(writes.name).create(connection, "0", columns)
+        self._open[epoch] = writes
 
     async def write(self, epoch: Epoch, items: list[T]) -> None:
         """Add the items' rows to the attempt.
@@ -143,15 +154,15 @@ class PostgresEpochSink(Generic[T]):
             ValueError: A row has too many values, or too few, or wrong ones.
             asyncpg.PostgresError: The server refuses a value, or is gone.
         """
-        attempt = self._attempts.of(epoch)
-        number = attempt.next_write()
+        writes = self._open[epoch]
+        number = writes.next_number()
         # Off the loop: of record batches that is work.
         rows = await to_thread.run_sync(self._reader.rows, items)
-        async with self._pool.connection() as connection:
+        async with self._connections.lent() as connection:
             for start in range(0, len(rows), _COPIED_AT_ONCE):
                 chunk = rows[start : start + _COPIED_AT_ONCE]
-                await self._copy(connection, attempt.name, number, chunk)
-        attempt.acknowledged[number] = len(rows)
+                await self._copy(connection, writes.name, number, chunk)
+        writes.acknowledged[number] = len(rows)
 
     async def commit(self, epoch: Epoch) -> None:
         """Move the rows into the table and add the fence, in one transaction.
@@ -162,38 +173,39 @@ class PostgresEpochSink(Generic[T]):
             asyncpg.PostgresError: The server refuses, or is gone.
             TimeoutError: The server does not answer.
         """
-        attempt = self._attempts.of(epoch)
-        async with self._pool.transaction() as connection:
-            await connection.execute("SET LOCAL synchronous_commit = on")
+        writes = self._open[epoch]
+        async with self._connections.transaction() as connection:
             is_new = not await self._fences.has(connection, epoch)
             # Waits for a transaction that adds the same one.
-            if is_new and await self._fences.add(connection, epoch, attempt.rows):
-                await self._publish(connection, epoch, attempt)
-            await self._drop(connection, [attempt.name])
-        self._attempts.end(epoch)
+            if is_new and await self._fences.add(connection, epoch, writes.rows):
+                await self._publish(connection, epoch, writes)
+            await self._staging(writes.name).drop(connection)
+        del self._open[epoch]
 
     async def abort(self, epoch: Epoch) -> None:
         """Drop the attempt's staging table."""
-        attempt = self._attempts.end(epoch)
-        if attempt is not None:
-            async with self._pool.transaction() as connection:
-                await self._drop(connection, [attempt.name])
+        writes = self._open.pop(epoch, None)
+        if writes is not None:
+            async with self._connections.transaction() as connection:
+                await self._staging(writes.name).drop(connection)
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        async with self._pool.connection() as connection:
+        async with self._connections.lent() as connection:
             return await self._fences.has(connection, epoch)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._pool.close()
+        self._connections.close()
 
     async def _prepare(self, connection: Connection) -> None:
-        target = await find_target(connection, self._table)
-        await self._fences.prepare(connection, target)
-        self._sql = Statements(target, self._columns, self._on_conflict)
+        self._target: Target = await find_target(connection, self._table)
+        await self._fences.prepare(connection, self._target)
         # Other tables' attempts at the same epoch lie beside this one's.
-        self._scope = f"{target.place}\0{self._fence_table}"
+        self._scope = f"{self._target.place}\0{self._fence_table}"
+
+    def _staging(self, name: str) -> Staging:
+        return Staging(self._target, name, RESERVED)
 
     async def _copy(
         self, connection: Connection, name: str, number: int, rows: list[Row]
@@ -203,7 +215,7 @@ class PostgresEpochSink(Generic[T]):
             async with self._limits.copying():
                 await connection.copy_records_to_table(
                     name,
-                    schema_name=self._sql.target.schema,
+                    schema_name=self._target.schema,
                     columns=(RESERVED, *self._columns),
                     records=((number, *row) for row in going),
                 )
@@ -213,31 +225,21 @@ class PostgresEpochSink(Generic[T]):
             refuse_row(self._columns, going.last, failed)
 
     async def _publish(
-        self, connection: Connection, epoch: Epoch, attempt: Attempt
+        self, connection: Connection, epoch: Epoch, writes: NumberedWrites
     ) -> None:
-        writes = [*attempt.acknowledged]
-        place = self._sql.target.beside(attempt.name)
-        is_there = await connection.fetchval(self._sql.has_staging, place)
-        staged = (
-            await connection.fetchval(self._sql.count(attempt.name), writes)
-            if is_there
-            else 0
-        )
-        if not is_there or staged != attempt.rows:
+        staging, marks = self._staging(writes.name), [*writes.acknowledged]
+        left = await staging.count(connection, marks)
+        if left != writes.rows:
             msg = (
-                f"{epoch} has lost rows: {attempt.rows} were staged, {staged} are left;"
-                " the server has crashed, or another process has begun the same epoch"
+                f"{epoch} has lost rows: {writes.rows} were staged, {left or 0} are"
+                " left; the server has crashed, or another process has begun the same"
+                " epoch"
             )
             raise BatchQueueError(msg)
-        await connection.execute(self._sql.publish(attempt.name), writes)
+        await staging.publish(connection, marks, self._columns, self._on_conflict)
 
     async def _left_behind(self, connection: Connection, epoch: Epoch) -> list[str]:
         # Without the table: what earlier versions called them.
         prefixes = (prefix(epoch, self._scope), prefix(epoch))
-        schema = self._sql.target.schema
-        found = await connection.fetch(self._sql.find_staging, schema, *prefixes)
+        found = await connection.fetch(_STAGING_TABLES, self._target.schema, *prefixes)
         return [record["relname"] for record in found]
-
-    async def _drop(self, connection: Connection, tables: list[str]) -> None:
-        for table in tables:
-            await connection.execute(self._sql.drop_staging(table))

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from .attempts import Attempt, Attempts
+from ._sqlite.file import SqliteFile, find_table
+from ._sqlite.values import SqliteValues
 from .checks import RESERVED, require_columns, require_name, require_seconds
 from .epochs import Epoch
+from .open_epochs import NumberedWrites, OpenEpochs, new_name
+from .renamed import renamed
 from .rows import Row, RowReader, plain_rows
-from .sqlite_fences import SqliteFences, find_table
-from .sqlite_file import SqliteFile
-from .sqlite_values import SqliteValues
 from .table_names import quoted
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class SqliteEpochSink(Generic[T]):
         to_row: Makes a row of an item.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         fences: The table of fences, made when it is missing.
-        patience: Seconds to wait while others have the file locked.
+        timeout: Seconds to wait while others have the file locked.
         nan_as_null: Write NULL for a NaN, instead of refusing its row.
 
     Raises:
@@ -63,6 +63,7 @@ class SqliteEpochSink(Generic[T]):
         ValueError: If an argument has a wrong value.
     """
 
+    @renamed(patience="timeout")
     def __init__(  # noqa: PLR0913
         self,
         path: str | Path,
@@ -72,22 +73,21 @@ class SqliteEpochSink(Generic[T]):
         to_row: Callable[[T], Row] | None = None,
         on_conflict: str = "",
         fences: str = "batchqueue_epochs",
-        patience: float = 30.0,
+        timeout: float = 30.0,
         nan_as_null: bool = False,
     ) -> None:
         require_name("table", table)
         # SQLite knows no difference between `ID` and `id`.
         require_columns(columns, fold=str.lower)
         require_name("fences", fences)
-        require_seconds("patience", patience, above=None)
+        require_seconds("timeout", timeout, above=None)
         self._table = table
-        self._columns = tuple(columns)
+        self._quoted_columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
         self._reader = RowReader(columns, to_row, plain_rows)
         self._values = SqliteValues(columns, nan_as_null=nan_as_null)
-        self._attempts = Attempts()
-        self._fences = SqliteFences(fences)
-        self._file = SqliteFile(Path(path), patience, self._fences.prepare)
+        self._open = OpenEpochs[NumberedWrites]()
+        self._file = SqliteFile(Path(path), timeout, fences)
 
     async def begin(self, epoch: Epoch) -> None:
         """Start an attempt, in a temporary table of its own.
@@ -96,18 +96,19 @@ class SqliteEpochSink(Generic[T]):
             sqlite3.Error: The table, or one of its columns, is missing.
         """
         await self.abort(epoch)
-        attempt = self._attempts.start(epoch)
+        writes = NumberedWrites(new_name(epoch))
 
         def create(database: sqlite3.Connection) -> None:
             table = f"main.{quoted(find_table(database, self._table))}"
             # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
             columns = ", ".join(f"{table}.{c} AS {c}" for c in self._quoted_columns)
             database.execute(
-                f"CREATE TEMP TABLE {attempt.name} AS"
+                f"CREATE TEMP TABLE {writes.name} AS"
                 f" SELECT 0 AS {RESERVED}, {columns} FROM {table} LIMIT 0"
             )
 
         await self._file.run(create)
+        self._open[epoch] = writes
 
     async def write(self, epoch: Epoch, items: list[T]) -> None:
         """Add the items' rows to the attempt.
@@ -118,10 +119,10 @@ class SqliteEpochSink(Generic[T]):
             ValueError: A row has too many values, or too few, or one that SQLite would
                 change.
         """
-        attempt = self._attempts.of(epoch)
-        number = attempt.next_write()
-        places = ", ".join("?" * len(self._columns))
-        statement = f"INSERT INTO temp.{attempt.name} VALUES (?, {places})"
+        writes = self._open[epoch]
+        number = writes.next_number()
+        places = ", ".join("?" * len(self._quoted_columns))
+        statement = f"INSERT INTO temp.{writes.name} VALUES (?, {places})"
 
         def insert(database: sqlite3.Connection) -> int:
             rows = self._values.plain(number, self._reader.rows(items))
@@ -138,7 +139,7 @@ class SqliteEpochSink(Generic[T]):
             database.execute("COMMIT")
             return len(rows)
 
-        attempt.acknowledged[number] = await self._file.run(insert)
+        writes.acknowledged[number] = await self._file.run(insert)
 
     async def commit(self, epoch: Epoch) -> None:
         """Copy the rows into the table and add the fence, in one transaction.
@@ -147,22 +148,23 @@ class SqliteEpochSink(Generic[T]):
             BatchQueueError: The epoch was not begun.
             sqlite3.Error: The file cannot be written; nothing was committed.
         """
-        attempt = self._attempts.of(epoch)
-        await self._file.run(lambda database: self._publish(database, epoch, attempt))
+        writes = self._open[epoch]
+        await self._file.run(lambda database: self._publish(database, epoch, writes))
         await self.abort(epoch)
 
     async def abort(self, epoch: Epoch) -> None:
         """Discard what the attempt wrote."""
-        attempt = self._attempts.end(epoch)
-        if attempt is not None:
-            statement = f"DROP TABLE IF EXISTS temp.{attempt.name}"
+        writes = self._open.pop(epoch, None)
+        if writes is not None:
+            statement = f"DROP TABLE IF EXISTS temp.{writes.name}"
             await self._file.run(lambda database: database.execute(statement))
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
 
         def has_fence(database: sqlite3.Connection) -> bool:
-            return self._fences.has(database, find_table(database, self._table), epoch)
+            table = find_table(database, self._table)
+            return self._file.has_fence(database, table, epoch)
 
         return await self._file.run(has_fence)
 
@@ -171,22 +173,18 @@ class SqliteEpochSink(Generic[T]):
         await self._file.close()
 
     def _publish(
-        self, database: sqlite3.Connection, epoch: Epoch, attempt: Attempt
+        self, database: sqlite3.Connection, epoch: Epoch, writes: NumberedWrites
     ) -> None:
         columns = ", ".join(self._quoted_columns)
         database.execute("BEGIN IMMEDIATE")
         table = find_table(database, self._table)
-        if not self._fences.has(database, table, epoch):
-            self._fences.add(database, table, epoch, attempt.rows)
+        if not self._file.has_fence(database, table, epoch):
+            self._file.add_fence(database, table, epoch, writes.rows)
             database.execute(
                 f"INSERT INTO main.{quoted(table)} ({columns})"
-                f" SELECT {columns} FROM temp.{attempt.name}"
+                f" SELECT {columns} FROM temp.{writes.name}"
                 f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
                 f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
-                (json.dumps([*attempt.acknowledged]),),
+                (json.dumps([*writes.acknowledged]),),
             )
         database.execute("COMMIT")
-
-    @property
-    def _quoted_columns(self) -> list[str]:
-        return [*map(quoted, self._columns)]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from batchqueue_async.sinks._postgres.connections import Limits
 from batchqueue_async.sinks.postgres import PostgresEpochSink
-from batchqueue_async.sinks.postgres_limits import Limits
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.stores import COLUMNS
 
@@ -15,9 +15,8 @@ from tests.sinks.stores import COLUMNS
 def test_limits_are_checked_when_they_are_given(wrong: Any, name: str) -> None:  # noqa: ANN401
     with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
         PostgresStagedSink("url", "t", **{name: wrong})
-    other = {"timeout": "patience"}.get(name, name)
-    with pytest.raises((TypeError, ValueError), match=f"^{other} must be"):
-        PostgresEpochSink("dsn", "t", COLUMNS, **{other: wrong})
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
+        PostgresEpochSink("url", "t", COLUMNS, **{name: wrong})
 
 
 def test_options_are_texts_of_numbers() -> None:

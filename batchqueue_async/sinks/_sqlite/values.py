@@ -8,7 +8,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import NoReturn, cast
 
-from .rows import Row
+from ..rows import Row
 
 
 class SqliteValues:

@@ -1,19 +1,31 @@
-"""The attempts at epochs that one sink has begun and not yet ended."""
+"""What a sink has of the epochs that are begun and not yet ended."""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
 from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
 
 from batchqueue_async import BatchQueueError
 
 from .epochs import Epoch
 
+V = TypeVar("V")
+
+
+class OpenEpochs(dict[Epoch, V]):
+    """What is open, at most once per epoch; asked for another, it refuses."""
+
+    def __missing__(self, epoch: Epoch) -> NoReturn:
+        """Raise a BatchQueueError: the epoch was not begun, or has ended."""
+        msg = f"{epoch} is not open: `begin` comes first, once for each attempt"
+        raise BatchQueueError(msg)
+
 
 @dataclass(slots=True)
-class Attempt:
-    """One try to write an epoch; its writes are numbered.
+class NumberedWrites:
+    """The writes of one attempt at an epoch.
 
     A write counts when it has returned. One that failed, or was cancelled in the
     middle, may have left rows behind; they carry a number that is not acknowledged, and
@@ -26,45 +38,17 @@ class Attempt:
 
     name: str
     acknowledged: dict[int, int] = field(default_factory=dict)
-    _writes: int = 0
+    _last: int = 0
 
     @property
     def rows(self) -> int:
         """How many rows the epoch has so far."""
         return sum(self.acknowledged.values())
 
-    def next_write(self) -> int:
+    def next_number(self) -> int:
         """Return the number of a new write."""
-        self._writes += 1
-        return self._writes
-
-
-class Attempts:
-    """One sink's open attempts, at most one per epoch."""
-
-    def __init__(self) -> None:
-        self._open: dict[Epoch, Attempt] = {}
-
-    def start(self, epoch: Epoch, target: str = "") -> Attempt:
-        """Return a new attempt, which takes the place of an earlier one."""
-        attempt = Attempt(new_name(epoch, target))
-        self._open[epoch] = attempt
-        return attempt
-
-    def of(self, epoch: Epoch) -> Attempt:
-        """Return the epoch's attempt.
-
-        Raises:
-            BatchQueueError: It was not begun, or has ended.
-        """
-        attempt = self._open.get(epoch)
-        if attempt is None:
-            raise not_open(epoch)
-        return attempt
-
-    def end(self, epoch: Epoch) -> Attempt | None:
-        """Forget the epoch's attempt and return it, if there was one."""
-        return self._open.pop(epoch, None)
+        self._last += 1
+        return self._last
 
 
 def prefix(epoch: Epoch, target: str = "") -> str:
@@ -87,9 +71,3 @@ def prefix(epoch: Epoch, target: str = "") -> str:
 def new_name(epoch: Epoch, target: str = "") -> str:
     """Return a name for a new attempt."""
     return f"{prefix(epoch, target)}{uuid.uuid4().hex[:12]}"
-
-
-def not_open(epoch: Epoch) -> BatchQueueError:
-    """Return what is raised for an epoch that has no attempt."""
-    msg = f"{epoch} is not open: `begin` comes first, once for each attempt"
-    return BatchQueueError(msg)

@@ -11,7 +11,7 @@ import asyncpg
 
 from batchqueue_async._wording import kind_of
 
-from .rows import Row
+from ..rows import Row
 
 # SQLSTATE classes: data exceptions, broken constraints and check options, and what a
 # trigger raises. Their details are rows.

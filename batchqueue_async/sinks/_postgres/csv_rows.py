@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.csv
 
-from .checks import refuse
+from ..checks import refuse
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _NESTED: tuple[Callable[[pa.DataType], bool], ...] = (

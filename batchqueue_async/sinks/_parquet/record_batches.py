@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from batchqueue_async._wording import kind_of, shown
 
-from .checks import refuse
-from .rows import Row, RowReader
+from ..checks import refuse
+from ..rows import Row, RowReader
 
 T = TypeVar("T")
 
