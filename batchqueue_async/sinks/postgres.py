@@ -11,7 +11,7 @@ from batchqueue_async import BatchQueueError
 
 from ._postgres.connections import Connections, Limits
 from ._postgres.errors import Remembering, refuse_row
-from ._postgres.fences import Fences
+from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, find_target
 from .checks import (
@@ -105,7 +105,7 @@ class PostgresEpochSink(Generic[T]):
         *,
         to_row: Callable[[T], Row] | None = None,
         on_conflict: str = "",
-        fences: str = "batchqueue_epochs",
+        fences: str = EPOCHS,
         connections: int = 2,
         timeout: float = 30.0,
         statement_timeout: float = 300.0,

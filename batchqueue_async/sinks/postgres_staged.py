@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections, Limits
 from ._postgres.csv_rows import csv_rows
-from ._postgres.fences import Fences
+from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
 from .checks import refuse, require_name, require_seconds, require_url, seconds_of
@@ -89,7 +89,7 @@ class PostgresStagedSink:
         self._table = table
         self._on_conflict = on_conflict
         self._limits = Limits(statement_timeout)
-        self._fences = Fences("batchqueue_published", is_staged=True)
+        self._fences = Fences(PUBLISHED)
         self._connections = Connections(url, timeout, self._limits, self._prepare)
         self._open: dict[str, _Open] = {}
 

@@ -325,6 +325,22 @@ async def test_a_staged_table_has_one_fence_however_it_is_spelled(
     assert await ids_of_staged(postgres, "t") == [0]
 
 
+async def test_an_epoch_counts_for_the_other_kind_of_sink(postgres: Postgres) -> None:
+    """A query goes on with `format("batchqueue")` after `foreachBatch`, or back."""
+    for table in ("a", "b"):
+        columns = "id BIGINT, name TEXT, word TEXT"
+        await postgres.run(f"CREATE TABLE {table} ({columns})")
+    await deliver(postgres.sink("a"), EPOCH, 1)
+    await publish(postgres, "a", 2)
+    await publish(postgres, "b", 3)
+    await deliver(postgres.sink("b"), EPOCH, 4)
+    own = type(postgres.sink("b"))(postgres.dsn, "b", COLUMNS, fences="of_b")
+    await deliver(own, EPOCH, 5)
+
+    assert await ids_of_staged(postgres, "a") == [1]
+    assert await ids_of_staged(postgres, "b") == [3, 5]
+
+
 @pytest.mark.parametrize(
     "noted,where", [("t", "app"), ("t", "public"), ("public.t", "public")]
 )

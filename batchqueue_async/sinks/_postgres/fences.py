@@ -13,6 +13,10 @@ from .target import Target, schema_on_path
 if TYPE_CHECKING:
     from .connections import Connection
 
+EPOCHS = "batchqueue_epochs"
+PUBLISHED = "batchqueue_published"
+# What the other kind of sink notes counts, too: a query may go from one to the other.
+_OTHERS = {EPOCHS: PUBLISHED, PUBLISHED: EPOCHS}
 _OLD_COLUMNS = {"query", "batch", "rows"}
 _COLUMNS = """
     SELECT attname::text FROM pg_attribute
@@ -28,14 +32,12 @@ class Fences:
     Any number of targets in one schema share it.
 
     Args:
-        name: The table's name.
-        is_staged: It is that of the staged sink, whose earlier versions noted a table
-            as it was spelled. Those of the epoch sink noted none.
+        name: The table's name: that of the epoch sinks, of the staged ones, or one of
+            a user's, which stands alone.
     """
 
-    def __init__(self, name: str, *, is_staged: bool = False) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._is_staged = is_staged
         self._key = ""
         # Tables of fences, with what stands for the target in each. New ones go into
         # the first.
@@ -52,9 +54,11 @@ class Fences:
         schema = await schema_on_path(connection, self._name)
         on_path = await schema_on_path(connection, target.name)
         if schema not in {None, target.schema} and on_path == target.schema:
-            # For a table without a schema, earlier versions looked and wrote there.
+            # For a table without a schema, earlier versions looked and wrote there: the
+            # staged sink the table as it was spelled, the epoch sink none.
             place = f"{quoted(str(schema))}.{quoted(self._name)}"
-            places.append((place, [target.name if self._is_staged else ANY_TABLE]))
+            key = target.name if self._name == PUBLISHED else ANY_TABLE
+            places.append((place, [key]))
         columns = [await self._columns(connection, place) for place, _ in places]
         if not all("target" in names for names in columns):
             async with connection.transaction():
@@ -64,6 +68,10 @@ class Fences:
                 )
                 for place, _ in places:
                     await self._bring_up(connection, place)
+        if self._name in _OTHERS:
+            other = target.beside(_OTHERS[self._name])
+            if "target" in await self._columns(connection, other):
+                places.append((other, target.keys))
         self._key, self._places = target.key, places
 
     async def has(self, connection: Connection, epoch: Epoch) -> bool:
@@ -107,7 +115,7 @@ class Fences:
         columns = await self._columns(connection, place)
         if not columns:
             # The default is for processes that know the old layout only.
-            time = "published_at" if self._is_staged else "committed_at"
+            time = "published_at" if self._name == PUBLISHED else "committed_at"
             await connection.execute(f"""
                 CREATE TABLE {place} (
                     target TEXT NOT NULL DEFAULT '{ANY_TABLE}',
