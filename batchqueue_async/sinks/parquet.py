@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from anyio import to_thread
@@ -17,8 +17,8 @@ from ._parquet.directory import ParquetDirectory, Part
 from ._parquet.file import StagedFile
 from ._parquet.record_batches import RecordBatchReader
 from .checks import require_count
+from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
-from .open_epochs import OpenEpochs
 from .rows import Row
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Open:
+class _Attempt:
     """An attempt at an epoch: a run of its own, of one file."""
 
     run: str
@@ -43,7 +43,7 @@ class _Open:
             raise BatchQueueError(msg) from self.failure
 
 
-class ParquetEpochSink(Generic[T]):
+class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     """Writes each epoch as a folder of Parquet files and a manifest.
 
     The folder is `epoch=<query>-<batch>` in `directory`. What reads a directory of
@@ -88,52 +88,11 @@ class ParquetEpochSink(Generic[T]):
         compression: str = "zstd",
     ) -> None:
         require_count("row_group", row_group, at_least=1)
+        super().__init__()
         self._reader = RecordBatchReader(schema, to_row)
         self._directory = ParquetDirectory(
             Path(directory), "_staging", row_group, compression
         )
-        self._open = OpenEpochs[_Open]()
-
-    async def begin(self, epoch: Epoch) -> None:
-        """Start an attempt; remove what earlier ones left."""
-        await self.abort(epoch)
-        self._open[epoch] = await to_thread.run_sync(self._begin, epoch)
-
-    async def write(self, epoch: Epoch, items: list[T]) -> None:
-        """Add the items' rows to the attempt.
-
-        Raises:
-            BatchQueueError: The epoch was not begun, or one of its writes has failed.
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row does not fit the schema.
-        """
-        attempt = self._open[epoch]
-        attempt.refuse_broken()
-        try:
-            await to_thread.run_sync(attempt.file.write, self._reader.batches(items))
-        except BaseException as error:
-            attempt.failure = attempt.failure or error
-            raise
-
-    async def commit(self, epoch: Epoch) -> None:
-        """Finish the file, and make the folder appear in one rename.
-
-        Raises:
-            BatchQueueError: The epoch was not begun, or one of its writes has failed.
-            StagedRowsMissing: Another process has begun the same epoch.
-            OSError: The directory cannot be written.
-        """
-        attempt = self._open[epoch]
-        attempt.refuse_broken()
-        await to_thread.run_sync(self._publish, epoch, attempt.file)
-        await self.abort(epoch)
-
-    async def abort(self, epoch: Epoch) -> None:
-        """Remove the attempt's file."""
-        attempt = self._open.pop(epoch, None)
-        if attempt is not None:
-            await to_thread.run_sync(attempt.file.remove)
-            await to_thread.run_sync(self._directory.clear_run, epoch, attempt.run)
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the epoch's folder is there."""
@@ -143,14 +102,38 @@ class ParquetEpochSink(Generic[T]):
         """Return the epoch's folder, which is there if the epoch is committed."""
         return self._directory.folder(epoch)
 
-    def _begin(self, epoch: Epoch) -> _Open:
-        # What died with its process. Who lives on finds its folder gone.
-        self._directory.clear(epoch)
-        run = uuid4().hex
-        self._directory.begin_run(epoch, run)
-        return _Open(run, self._directory.new_file(epoch, run, "part-0"))
+    async def _start(self, epoch: Epoch) -> _Attempt:
+        def start() -> _Attempt:
+            # Who lives on finds its folder gone.
+            self._directory.clear(epoch)
+            run = uuid4().hex
+            self._directory.begin_run(epoch, run)
+            return _Attempt(run, self._directory.new_file(epoch, run, "part-0"))
 
-    def _publish(self, epoch: Epoch, file: StagedFile) -> None:
-        file.seal()
-        parts = [Part("part-0.parquet", file.path, file.rows)] if file.rows else []
-        self._directory.publish(epoch, parts)
+        return await to_thread.run_sync(start)
+
+    async def _stage(self, attempt: _Attempt, items: list[T]) -> None:
+        attempt.refuse_broken()
+        try:
+            await to_thread.run_sync(attempt.file.write, self._reader.batches(items))
+        except BaseException as error:
+            attempt.failure = attempt.failure or error
+            raise
+
+    async def _publish(self, epoch: Epoch, attempt: _Attempt) -> None:
+        attempt.refuse_broken()
+
+        def publish() -> None:
+            file = attempt.file
+            file.seal()
+            parts = [Part("part-0.parquet", file.path, file.rows)] if file.rows else []
+            self._directory.publish(epoch, parts)
+
+        await to_thread.run_sync(publish)
+
+    async def _discard(self, epoch: Epoch, attempt: _Attempt) -> None:
+        def discard() -> None:
+            attempt.file.remove()
+            self._directory.clear_run(epoch, attempt.run)
+
+        await to_thread.run_sync(discard)

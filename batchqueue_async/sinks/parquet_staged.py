@@ -72,11 +72,7 @@ class ParquetStagedSink:
         return cls(options["directory"], compression=options.get("compression", "zstd"))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
-        """Make the run's folder: once it is gone, so is the run.
-
-        Raises:
-            OSError: The directory can't be written.
-        """
+        """Make the run's folder: once it is gone, so is the run."""
         await to_thread.run_sync(self._directory.begin_run, epoch, run)
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
@@ -124,12 +120,7 @@ class ParquetStagedSink:
             await to_thread.run_sync(file.remove)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
-        """Make the epoch's folder appear in one rename.
-
-        Raises:
-            StagedRowsMissing: A sealed file isn't there.
-            OSError: The directory can't be written.
-        """
+        """Make the epoch's folder appear in one rename."""
         rows_of(epoch, tokens)
         parts = [self._part(token) for token in tokens if token.rows]
         return await to_thread.run_sync(self._directory.publish, epoch, parts)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
 
-from ._postgres.connections import Connections, Limits
-from ._postgres.errors import Remembering, refuse_row
+from ._postgres.connections import Connections
+from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, find_target
-from .checks import (
-    RESERVED,
-    refuse,
-    require_columns,
-    require_count,
-    require_name,
-    require_seconds,
-    require_url,
-)
+from .checks import RESERVED, refuse, require_columns, require_name
+from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
-from .open_epochs import NumberedWrites, OpenEpochs, new_name, prefix
 from .renamed import renamed
 from .rows import Row, RowReader, python_rows
 from .table_names import quoted
@@ -44,7 +36,7 @@ _STAGING_TABLES = """
         AND (starts_with(relname, $2) OR starts_with(relname, $3))"""
 
 
-class PostgresEpochSink(Generic[T]):
+class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
     """Writes epochs into a table of PostgreSQL, which must exist.
 
     Why it is exactly once: every attempt has a staging table of its own, which nobody
@@ -65,11 +57,10 @@ class PostgresEpochSink(Generic[T]):
     ended by the server; if the server doesn't do that either, because it stands still
     or can't be reached, the sink gives the connection up some seconds later.
 
-    Fences that earlier versions wrote know no table. They are kept, and count for every
-    table of their schema, with a warning in the log: better an epoch that a table gets
-    once more from its source by hand than one that is written twice. A table that is
-    filled anew from epochs of before needs `fences` of its own. Whoever renames a table
-    renames it in the fences' column `target`, too.
+    Fences that earlier versions wrote know no table, and count for every table of their
+    schema; those of `PostgresStagedSink` count, too. A table that is filled anew from
+    epochs of before needs `fences` of its own. Whoever renames a table renames it in
+    the fences' column `target`, too.
 
     Items are tuples, lists or mappings of what asyncpg takes, or record batches of
     pyarrow; anything else with `to_row`. It belongs to the loop that uses it first.
@@ -110,84 +101,21 @@ class PostgresEpochSink(Generic[T]):
         timeout: float = 30.0,
         statement_timeout: float = 300.0,
     ) -> None:
-        require_url("url", url)
         require_name("table", table)
         require_columns(columns)
         require_name("fences", fences)
         if len(fences.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
             refuse("fences", f"of {LONGEST_NAME} bytes at most", fences)
-        require_count("connections", connections, at_least=1)
-        require_seconds("timeout", timeout)
+        super().__init__()
         self._table = table
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
         self._reader = RowReader(columns, to_row, python_rows)
-        self._open = OpenEpochs[NumberedWrites]()
         self._fence_table = fences
         self._fences = Fences(fences)
-        self._limits = Limits(statement_timeout)
         self._connections = Connections(
-            url, timeout, self._limits, self._prepare, connections
+            url, timeout, statement_timeout, self._prepare, connections
         )
-
-    async def begin(self, epoch: Epoch) -> None:
-        """Start an attempt; drop the staging tables of earlier ones.
-
-        Raises:
-            asyncpg.PostgresError: The table is missing, or may not be used.
-        """
-        self._open.pop(epoch, None)
-        async with self._connections.transaction() as connection:
-            for left_behind in await self._left_behind(connection, epoch):
-                await self._staging(left_behind).drop(connection)
-            writes = NumberedWrites(new_name(epoch, self._scope))
-            columns = ", ".join(map(quoted, self._columns))
-            await self._staging(writes.name).create(connection, "0", columns)
-        self._open[epoch] = writes
-
-    async def write(self, epoch: Epoch, items: list[T]) -> None:
-        """Add the items' rows to the attempt.
-
-        Raises:
-            BatchQueueError: The epoch was not begun.
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row has too many values, or too few, or wrong ones.
-            asyncpg.PostgresError: The server refuses a value, or is gone.
-        """
-        writes = self._open[epoch]
-        number = writes.next_number()
-        # Off the loop: of record batches that is work.
-        rows = await to_thread.run_sync(self._reader.rows, items)
-        async with self._connections.lent() as connection:
-            for start in range(0, len(rows), _COPIED_AT_ONCE):
-                chunk = rows[start : start + _COPIED_AT_ONCE]
-                await self._copy(connection, writes.name, number, chunk)
-        writes.acknowledged[number] = len(rows)
-
-    async def commit(self, epoch: Epoch) -> None:
-        """Move the rows into the table and add the fence, in one transaction.
-
-        Raises:
-            BatchQueueError: The epoch was not begun, or its staging table has lost
-                rows because the server crashed or another attempt has begun.
-            asyncpg.PostgresError: The server refuses, or is gone.
-            TimeoutError: The server does not answer.
-        """
-        writes = self._open[epoch]
-        async with self._connections.transaction() as connection:
-            is_new = not await self._fences.has(connection, epoch)
-            # Waits for a transaction that adds the same one.
-            if is_new and await self._fences.add(connection, epoch, writes.rows):
-                await self._publish(connection, epoch, writes)
-            await self._staging(writes.name).drop(connection)
-        del self._open[epoch]
-
-    async def abort(self, epoch: Epoch) -> None:
-        """Drop the attempt's staging table."""
-        writes = self._open.pop(epoch, None)
-        if writes is not None:
-            async with self._connections.transaction() as connection:
-                await self._staging(writes.name).drop(connection)
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
@@ -204,42 +132,77 @@ class PostgresEpochSink(Generic[T]):
         # Other tables' attempts at the same epoch lie beside this one's.
         self._scope = f"{self._target.place}\0{self._fence_table}"
 
-    def _staging(self, name: str) -> Staging:
-        return Staging(self._target, name, RESERVED)
+    async def _start(self, epoch: Epoch) -> NumberedWrites:
+        async with self._connections.transaction() as connection:
+            attempt = NumberedWrites(new_name(epoch, self._scope))
+            # Without the table: what earlier versions called them.
+            prefixes = (prefix(epoch, self._scope), prefix(epoch))
+            schema = self._target.schema
+            for (name,) in await connection.fetch(_STAGING_TABLES, schema, *prefixes):
+                await self._staging(name).drop(connection)
+            columns = ", ".join(map(quoted, self._columns))
+            await self._staging(attempt.table).create(connection, "0", columns)
+        return attempt
+
+    async def _stage(self, attempt: NumberedWrites, items: list[T]) -> None:
+        number = attempt.next_number()
+        # Off the loop: of record batches that is work.
+        rows = await to_thread.run_sync(self._reader.rows, items)
+        async with self._connections.lent() as connection:
+            for start in range(0, len(rows), _COPIED_AT_ONCE):
+                chunk = rows[start : start + _COPIED_AT_ONCE]
+                await self._copy(connection, attempt.table, number, chunk)
+        attempt.acknowledged[number] = len(rows)
+
+    async def _publish(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+        async with self._connections.transaction() as connection:
+            is_new = not await self._fences.has(connection, epoch)
+            # Waits for a transaction that adds the same one.
+            if is_new and await self._fences.add(connection, epoch, attempt.rows):
+                await self._move(connection, epoch, attempt)
+            await self._staging(attempt.table).drop(connection)
+
+    async def _discard(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+        async with self._connections.transaction() as connection:
+            await self._staging(attempt.table).drop(connection)
+
+    def _staging(self, table: str) -> Staging:
+        return Staging(self._target, table, RESERVED)
 
     async def _copy(
-        self, connection: Connection, name: str, number: int, rows: list[Row]
+        self, connection: Connection, table: str, number: int, rows: list[Row]
     ) -> None:
-        going, failed = Remembering(rows), None
+        # The row that is being encoded, and what is wrong with it.
+        row, failed = rows[0], None
+
+        def records() -> Iterator[tuple[Any, ...]]:
+            nonlocal row
+            for row in rows:
+                yield (number, *row)
+
         try:
-            async with self._limits.copying():
+            async with self._connections.copying():
                 await connection.copy_records_to_table(
-                    name,
+                    table,
                     schema_name=self._target.schema,
                     columns=(RESERVED, *self._columns),
-                    records=((number, *row) for row in going),
+                    records=records(),
                 )
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             failed = type(error)
         if failed is not None:  # not in the `except`: the error quotes the value
-            refuse_row(self._columns, going.last, failed)
+            refuse_row(self._columns, row, failed)
 
-    async def _publish(
-        self, connection: Connection, epoch: Epoch, writes: NumberedWrites
+    async def _move(
+        self, connection: Connection, epoch: Epoch, attempt: NumberedWrites
     ) -> None:
-        staging, marks = self._staging(writes.name), [*writes.acknowledged]
+        staging, marks = self._staging(attempt.table), [*attempt.acknowledged]
         left = await staging.count(connection, marks)
-        if left != writes.rows:
+        if left != attempt.rows:
             msg = (
-                f"{epoch} has lost rows: {writes.rows} were staged, {left or 0} are"
+                f"{epoch} has lost rows: {attempt.rows} were staged, {left or 0} are"
                 " left; the server has crashed, or another process has begun the same"
                 " epoch"
             )
             raise BatchQueueError(msg)
         await staging.publish(connection, marks, self._columns, self._on_conflict)
-
-    async def _left_behind(self, connection: Connection, epoch: Epoch) -> list[str]:
-        # Without the table: what earlier versions called them.
-        prefixes = (prefix(epoch, self._scope), prefix(epoch))
-        found = await connection.fetch(_STAGING_TABLES, self._target.schema, *prefixes)
-        return [record["relname"] for record in found]

@@ -11,12 +11,12 @@ from uuid import UUID
 import asyncpg
 from anyio import to_thread
 
-from ._postgres.connections import PARTING, Connections, Limits
+from ._postgres.connections import PARTING, Connections
 from ._postgres.csv_rows import csv_rows
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
-from .checks import refuse, require_name, require_seconds, require_url, seconds_of
+from .checks import refuse, require_name, seconds_of
 from .epochs import Epoch
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
@@ -83,14 +83,11 @@ class PostgresStagedSink:
         timeout: float = 30.0,
         statement_timeout: float = 300.0,
     ) -> None:
-        require_url("url", url)
         require_name("table", table)
-        require_seconds("timeout", timeout)
         self._table = table
         self._on_conflict = on_conflict
-        self._limits = Limits(statement_timeout)
         self._fences = Fences(PUBLISHED)
-        self._connections = Connections(url, timeout, self._limits, self._prepare)
+        self._connections = Connections(url, timeout, statement_timeout, self._prepare)
         self._open: dict[str, _Open] = {}
 
     @classmethod
@@ -121,7 +118,6 @@ class PostgresStagedSink:
         Raises:
             BatchQueueError: The run was announced, and is over.
             TypeError: A column is of a type that can't be copied.
-            asyncpg.PostgresError: The server refuses, or is gone.
         """
         with self._connections.errors():
             current = self._open.get(attempt.name)
@@ -131,7 +127,7 @@ class PostgresStagedSink:
             mark = str(UUID(attempt.name))
             source = await to_thread.run_sync(csv_rows, items, mark)
             staging = self._tables.staging
-            async with self._limits.copying():
+            async with self._connections.copying():
                 await current.connection.copy_to_table(
                     staging.name,
                     schema_name=staging.target.schema,
@@ -178,12 +174,7 @@ class PostgresStagedSink:
             self._connections.give_back(connection)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
-        """Move the rows and add the fence in one transaction.
-
-        Raises:
-            StagedRowsMissing: The server has lost staged rows.
-            asyncpg.PostgresError: The server refuses, or is gone.
-        """
+        """Move the rows and add the fence in one transaction."""
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:

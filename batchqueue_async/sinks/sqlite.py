@@ -6,13 +6,13 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.values import SqliteValues
 from .checks import RESERVED, require_columns, require_name, require_seconds
+from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name
 from .epochs import Epoch
-from .open_epochs import NumberedWrites, OpenEpochs, new_name
 from .renamed import renamed
 from .rows import Row, RowReader, plain_rows
 from .table_names import quoted
@@ -20,7 +20,7 @@ from .table_names import quoted
 T = TypeVar("T")
 
 
-class SqliteEpochSink(Generic[T]):
+class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
     """Writes epochs into a table of a SQLite file, which must exist.
 
     Why it is exactly once: what is written waits in a temporary table of this
@@ -34,18 +34,16 @@ class SqliteEpochSink(Generic[T]):
     (`synchronous = FULL`, whatever the file is set to), because Spark forgets the epoch
     afterwards. One small row per epoch stays.
 
-    Fences that earlier versions wrote know no table. They are kept, and count for every
-    table that shares them, with a warning in the log: better an epoch that a table gets
-    once more from its source by hand than one that is written twice. A table that is
-    filled anew from epochs of before needs `fences` of its own.
+    Fences that earlier versions wrote know no table, and count for every table that
+    shares them. A table that is filled anew from epochs of before needs its own.
 
     Items are tuples, lists or mappings; or record batches of pyarrow, whose timestamps
     become whole microseconds since 1970 (UTC); anything else with `to_row`. Values are
     what SQLite takes (int, float, str, bytes, None); a Decimal, and a date or time of
-    Python's, becomes its text, which sorts like it if it is a date. SQLite has no NaN,
-    and would keep NULL in its place without a word: such a row is refused, unless
-    `nan_as_null` says that this is wanted. Blocking calls run in threads, one at a
-    time. Close it with `close`; a queue whose handler is an `EpochWriter` does that.
+    Python's, becomes its text, which sorts like it if it is a date. A row with a NaN,
+    of which SQLite would make NULL without a word, is refused, unless `nan_as_null`
+    says that this is wanted. Blocking calls run in threads, one at a time. Close it
+    with `close`; a queue whose handler is an `EpochWriter` does that.
 
     Args:
         path: The file.
@@ -81,48 +79,46 @@ class SqliteEpochSink(Generic[T]):
         require_columns(columns, fold=str.lower)
         require_name("fences", fences)
         require_seconds("timeout", timeout, above=None)
+        super().__init__()
         self._table = table
-        self._quoted_columns = [*map(quoted, columns)]
+        self._columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
         self._reader = RowReader(columns, to_row, plain_rows)
         self._values = SqliteValues(columns, nan_as_null=nan_as_null)
-        self._open = OpenEpochs[NumberedWrites]()
         self._file = SqliteFile(Path(path), timeout, fences)
 
-    async def begin(self, epoch: Epoch) -> None:
-        """Start an attempt, in a temporary table of its own.
+    async def is_committed(self, epoch: Epoch) -> bool:
+        """Return whether the fence is there."""
 
-        Raises:
-            sqlite3.Error: The table, or one of its columns, is missing.
-        """
-        await self.abort(epoch)
+        def has_fence(database: sqlite3.Connection) -> bool:
+            table = find_table(database, self._table)
+            return self._file.has_fence(database, table, epoch)
+
+        return await self._file.run(has_fence)
+
+    async def close(self) -> None:
+        """Close the file; attempts that have not ended are discarded."""
+        await self._file.close()
+
+    async def _start(self, epoch: Epoch) -> NumberedWrites:
         writes = NumberedWrites(new_name(epoch))
 
         def create(database: sqlite3.Connection) -> None:
             table = f"main.{quoted(find_table(database, self._table))}"
             # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
-            columns = ", ".join(f"{table}.{c} AS {c}" for c in self._quoted_columns)
+            columns = ", ".join(f"{table}.{c} AS {c}" for c in self._columns)
             database.execute(
-                f"CREATE TEMP TABLE {writes.name} AS"
+                f"CREATE TEMP TABLE {writes.table} AS"
                 f" SELECT 0 AS {RESERVED}, {columns} FROM {table} LIMIT 0"
             )
 
         await self._file.run(create)
-        self._open[epoch] = writes
+        return writes
 
-    async def write(self, epoch: Epoch, items: list[T]) -> None:
-        """Add the items' rows to the attempt.
-
-        Raises:
-            BatchQueueError: The epoch was not begun.
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row has too many values, or too few, or one that SQLite would
-                change.
-        """
-        writes = self._open[epoch]
-        number = writes.next_number()
-        places = ", ".join("?" * len(self._quoted_columns))
-        statement = f"INSERT INTO temp.{writes.name} VALUES (?, {places})"
+    async def _stage(self, attempt: NumberedWrites, items: list[T]) -> None:
+        number = attempt.next_number()
+        places = ", ".join("?" * len(self._columns))
+        statement = f"INSERT INTO temp.{attempt.table} VALUES (?, {places})"
 
         def insert(database: sqlite3.Connection) -> int:
             rows = self._values.plain(number, self._reader.rows(items))
@@ -139,52 +135,31 @@ class SqliteEpochSink(Generic[T]):
             database.execute("COMMIT")
             return len(rows)
 
-        writes.acknowledged[number] = await self._file.run(insert)
+        attempt.acknowledged[number] = await self._file.run(insert)
 
-    async def commit(self, epoch: Epoch) -> None:
-        """Copy the rows into the table and add the fence, in one transaction.
+    async def _publish(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+        columns = ", ".join(self._columns)
 
-        Raises:
-            BatchQueueError: The epoch was not begun.
-            sqlite3.Error: The file cannot be written; nothing was committed.
-        """
-        writes = self._open[epoch]
-        await self._file.run(lambda database: self._publish(database, epoch, writes))
-        await self.abort(epoch)
-
-    async def abort(self, epoch: Epoch) -> None:
-        """Discard what the attempt wrote."""
-        writes = self._open.pop(epoch, None)
-        if writes is not None:
-            statement = f"DROP TABLE IF EXISTS temp.{writes.name}"
-            await self._file.run(lambda database: database.execute(statement))
-
-    async def is_committed(self, epoch: Epoch) -> bool:
-        """Return whether the fence is there."""
-
-        def has_fence(database: sqlite3.Connection) -> bool:
+        def publish(database: sqlite3.Connection) -> None:
+            database.execute("BEGIN IMMEDIATE")
             table = find_table(database, self._table)
-            return self._file.has_fence(database, table, epoch)
+            if not self._file.has_fence(database, table, epoch):
+                self._file.add_fence(database, table, epoch, attempt.rows)
+                database.execute(
+                    f"INSERT INTO main.{quoted(table)} ({columns})"
+                    f" SELECT {columns} FROM temp.{attempt.table}"
+                    f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
+                    f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
+                    (json.dumps([*attempt.acknowledged]),),
+                )
+            database.execute("COMMIT")
+            _drop(database, attempt)
 
-        return await self._file.run(has_fence)
+        await self._file.run(publish)
 
-    async def close(self) -> None:
-        """Close the file; attempts that have not ended are discarded."""
-        await self._file.close()
+    async def _discard(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+        await self._file.run(lambda database: _drop(database, attempt))
 
-    def _publish(
-        self, database: sqlite3.Connection, epoch: Epoch, writes: NumberedWrites
-    ) -> None:
-        columns = ", ".join(self._quoted_columns)
-        database.execute("BEGIN IMMEDIATE")
-        table = find_table(database, self._table)
-        if not self._file.has_fence(database, table, epoch):
-            self._file.add_fence(database, table, epoch, writes.rows)
-            database.execute(
-                f"INSERT INTO main.{quoted(table)} ({columns})"
-                f" SELECT {columns} FROM temp.{writes.name}"
-                f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
-                f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
-                (json.dumps([*writes.acknowledged]),),
-            )
-        database.execute("COMMIT")
+
+def _drop(database: sqlite3.Connection, attempt: NumberedWrites) -> None:
+    database.execute(f"DROP TABLE IF EXISTS temp.{attempt.table}")

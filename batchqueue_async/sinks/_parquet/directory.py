@@ -12,8 +12,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
+from ..epoch_attempts import prefix
 from ..epochs import Epoch
-from ..open_epochs import prefix
 from ..staged import StagedRowsMissing
 from .file import StagedFile, force_to_disk
 
@@ -65,11 +65,7 @@ class ParquetDirectory:
         return (self.folder(epoch) / _MANIFEST).exists()
 
     def begin_run(self, epoch: Epoch, run: str) -> None:
-        """Make the run's folder: once it is gone, so is the run.
-
-        Raises:
-            OSError: The directory can't be written.
-        """
+        """Make the run's folder: once it is gone, so is the run."""
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 
-from ..checks import require_seconds
+from ..checks import require_count, require_seconds, require_url
 from .errors import without_values
 
 if TYPE_CHECKING:
@@ -25,79 +31,50 @@ _IDLE = 1.0
 _MOST = 2**31 - 1
 
 
-class Limits:
-    """How long a statement may take, as the server and as the client see it.
-
-    The server ends a statement itself, and undoes it. If it doesn't, because it stands
-    still or is out of reach, the client stops waiting a moment later.
-
-    Args:
-        statement_timeout: Seconds.
-
-    Raises:
-        TypeError: It is no number.
-        ValueError: It isn't finite, or not above zero.
-    """
-
-    def __init__(self, statement_timeout: float) -> None:
-        require_seconds("statement_timeout", statement_timeout)
-        self._seconds = statement_timeout
-        self.answer = statement_timeout + PARTING / 2
-
-    @property
-    def milliseconds(self) -> str:
-        """The limit as the server takes it, which takes 0 for none."""
-        return str(min(max(1, round(self._seconds * 1000)), _MOST))
-
-    def copying(self) -> asyncio.Timeout:
-        """Bound a COPY, of which asyncpg watches the answer, not the way there."""
-        return asyncio.timeout(self.answer)
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Say in a TimeoutError of asyncpg's, which says nothing, what it is about."""
-        try:
-            yield
-        except TimeoutError as error:
-            if not error.args:
-                told = (
-                    f"the server did not answer within {self._seconds:g} s"
-                    " (statement_timeout); whether it did what was asked is unknown"
-                )
-                error.args = (told,)
-            raise
-
-
 class Connections:
     """Makes connections and keeps those that were given back, without a task behind it.
 
+    The server itself ends a statement that takes too long, and undoes it. If that fails,
+    because it stands still or is out of reach, the client stops waiting a moment later.
     It belongs to the loop that uses it first.
 
     Args:
         url: The server and the database.
         timeout: Seconds until a connection that is not made fails.
-        limits: How long a statement may take.
+        statement_timeout: Seconds that a statement may take.
         prepare: Awaited with the first connection, before it is handed out.
-        most: How many are lent at a time; None for no bound.
+        connections: How many are lent at a time; None for no bound.
     """
 
     def __init__(
         self,
         url: str,
         timeout: float,
-        limits: Limits,
+        statement_timeout: float,
         prepare: Callable[[Connection], Awaitable[None]],
-        most: int | None = None,
+        connections: int | None = None,
     ) -> None:
+        require_url("url", url)
+        require_seconds("timeout", timeout)
+        require_seconds("statement_timeout", statement_timeout)
         self._url = url
         self._timeout = timeout
-        self.limits = limits
+        self._statement_timeout = statement_timeout
+        self._answer = statement_timeout + PARTING / 2
         self._prepare = prepare
         self._is_prepared = False
-        self._bound = nullcontext() if most is None else asyncio.Semaphore(most)
+        self._bound: AbstractAsyncContextManager[None] = nullcontext()
+        if connections is not None:
+            require_count("connections", connections, at_least=1)
+            self._bound = asyncio.Semaphore(connections)
         # With the time since when each is idle.
         self._idle: list[tuple[Connection, float]] = []
         self._taken: list[Connection] = []
+
+    @property
+    def milliseconds(self) -> str:
+        """A statement's limit as the server takes it, which takes 0 for none."""
+        return str(min(max(1, round(self._statement_timeout * 1000)), _MOST))
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
@@ -105,10 +82,6 @@ class Connections:
 
         If the block raises, or is cancelled, the connection is ended: nobody knows what
         it was in the middle of.
-
-        Raises:
-            asyncpg.PostgresError: The server refuses.
-            OSError: The server is gone; a TimeoutError: it doesn't answer.
         """
         async with self._bound:
             connection = await self.take()
@@ -122,12 +95,7 @@ class Connections:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """Lend one in a transaction that waits for the disk; an error undoes it.
-
-        Raises:
-            asyncpg.PostgresError: The server refuses.
-            OSError: The server is gone; a TimeoutError: it doesn't answer.
-        """
+        """Lend one in a transaction that waits for the disk; an error undoes it."""
         async with self.lent() as connection:
             # What others commit while this one waits for a lock must be seen.
             transaction = connection.transaction(isolation="read_committed")
@@ -136,7 +104,7 @@ class Connections:
                 # A client that stands still would hold its locks for ever.
                 await connection.execute(
                     "SET LOCAL synchronous_commit = on; SET LOCAL"
-                    f" idle_in_transaction_session_timeout = {self.limits.milliseconds}"
+                    f" idle_in_transaction_session_timeout = {self.milliseconds}"
                 )
                 yield connection
             except BaseException:
@@ -148,17 +116,25 @@ class Connections:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Let what the server says tell what it is about, and no values of rows."""
-        with self.limits.told(), without_values():
-            yield
+        """Let what went wrong tell what it is about, and no values of rows."""
+        try:
+            with without_values():
+                yield
+        except TimeoutError as error:
+            if not error.args:
+                told = (
+                    f"the server did not answer within {self._statement_timeout:g} s"
+                    " (statement_timeout); whether it did what was asked is unknown"
+                )
+                error.args = (told,)
+            raise
+
+    def copying(self) -> asyncio.Timeout:
+        """Bound a COPY, of which asyncpg watches the answer, not the way there."""
+        return asyncio.timeout(self._answer)
 
     async def take(self) -> Connection:
-        """Return a connection that works; the caller gives it back, or ends it.
-
-        Raises:
-            asyncpg.PostgresError: The server refuses.
-            OSError: The server is gone.
-        """
+        """Return a connection that works; the caller gives it back, or ends it."""
         while self._idle:
             connection, since = self._idle.pop()
             self._taken.append(connection)
@@ -171,7 +147,7 @@ class Connections:
                 # Who needs the disk says so; staged rows are counted before their use.
                 await connection.execute(
                     "SET synchronous_commit = off;"
-                    f" SET statement_timeout = {self.limits.milliseconds}"
+                    f" SET statement_timeout = {self.milliseconds}"
                 )
                 if not self._is_prepared:
                     await self._prepare(connection)
@@ -208,7 +184,7 @@ class Connections:
         why = ""
         try:
             return await asyncpg.connect(
-                self._url, timeout=self._timeout, command_timeout=self.limits.answer
+                self._url, timeout=self._timeout, command_timeout=self._answer
             )
         except ValueError as error:
             why = type(error).__name__
@@ -238,11 +214,6 @@ class Connections:
 
 
 async def undo(transaction: Transaction) -> None:
-    """Roll back, if the server still works.
-
-    Raises:
-        asyncpg.PostgresError: The server refuses.
-        OSError: The server is gone; a TimeoutError: it doesn't answer.
-    """
+    """Roll back, if the server still works."""
     async with asyncio.timeout(PARTING):
         await transaction.rollback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from batchqueue_async import BatchQueueError
@@ -44,12 +45,7 @@ class Fences:
         self._places: list[tuple[str, list[str]]] = []
 
     async def prepare(self, connection: Connection, target: Target) -> None:
-        """Make the table where it is missing; give one of the old layout the new one.
-
-        Raises:
-            BatchQueueError: The table is there, and is none of fences.
-            asyncpg.PostgresError: It may not be made, or altered.
-        """
+        """Make the table, or give one of the old layout the new one."""
         places = [(target.beside(self._name), [*target.keys, ANY_TABLE])]
         schema = await schema_on_path(connection, self._name)
         on_path = await schema_on_path(connection, target.name)
@@ -84,8 +80,7 @@ class Fences:
                 f"SELECT max(target) FROM {place}"
                 " WHERE target = ANY($1::TEXT[]) AND query = $2 AND batch = $3",
                 keys,
-                epoch.query,
-                epoch.batch,
+                *astuple(epoch),
             )
             if found is not None:
                 if found == ANY_TABLE:
@@ -102,8 +97,7 @@ class Fences:
             f"INSERT INTO {self._places[0][0]} (target, query, batch, rows)"
             " VALUES ($1, $2, $3, $4) ON CONFLICT (target, query, batch) DO NOTHING",
             self._key,
-            epoch.query,
-            epoch.batch,
+            *astuple(epoch),
             rows,
         )
         return added != "INSERT 0 0"

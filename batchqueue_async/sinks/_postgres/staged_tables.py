@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -45,12 +46,7 @@ class StagedTables:
         self.staging = Staging(target, name, _KEY)
 
     async def prepare(self, connection: Connection) -> None:
-        """Make what is missing.
-
-        Raises:
-            BatchQueueError: There are tables of these names that are something else.
-            asyncpg.PostgresError: They may not be made.
-        """
+        """Make what is missing."""
         is_staging = await self._is_staging(connection)
         if is_staging is False:
             # A table of somebody else's, whose name ends like that.
@@ -73,8 +69,7 @@ class StagedTables:
         await connection.execute(
             f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
             self._target.place,
-            epoch.query,
-            epoch.batch,
+            *astuple(epoch),
         )
 
     async def announce(self, connection: Connection, epoch: Epoch, run: str) -> None:
@@ -82,11 +77,7 @@ class StagedTables:
         await self._add(connection, epoch, run, _name_of_run(epoch, run))
 
     async def register(self, connection: Connection, attempt: Attempt) -> None:
-        """Register an attempt, in a transaction of its own.
-
-        Raises:
-            BatchQueueError: Its run was announced, and is over.
-        """
+        """Register an attempt, in a transaction of its own."""
         epoch, run, name = attempt.epoch, attempt.run, UUID(attempt.name)
         if not attempt.is_announced:
             await self._add(connection, epoch, run, name)
@@ -122,8 +113,7 @@ class StagedTables:
             f"DELETE FROM {self._register} WHERE target = ANY($1::TEXT[])"
             f" AND query = $2 AND batch = $3{chosen} RETURNING name",
             self._target.keys,
-            epoch.query,
-            epoch.batch,
+            *astuple(epoch),
             *which,
         )
         await connection.execute(
@@ -138,8 +128,7 @@ class StagedTables:
             f"INSERT INTO {self._register} (target, query, batch, run, name)"
             " VALUES ($1, $2, $3, $4, $5)",
             self._target.key,
-            epoch.query,
-            epoch.batch,
+            *astuple(epoch),
             run,
             name,
         )

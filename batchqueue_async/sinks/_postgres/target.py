@@ -55,19 +55,12 @@ class Target:
         """Return the place of another table in the same schema."""
         return f"{quoted(self.schema)}.{quoted(name)}"
 
-    def __str__(self) -> str:
-        """Return the full name."""
-        return self.place
-
 
 async def find_target(connection: Connection, table: str) -> Target:
     """Ask the server which table a name means on this connection's search path.
 
     The name is taken as it is, `schema.table` or `table`; and if there is no such
     table, as SQL reads it, with double quotes.
-
-    Raises:
-        asyncpg.PostgresError: There is none, or its schema may not be used.
     """
     schema, _, name = table.rpartition(".")
     spellings: list[tuple[str | None, str]] = [(schema or None, name)]

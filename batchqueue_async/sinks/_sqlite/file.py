@@ -46,11 +46,6 @@ class SqliteFile:
         """Return what `work` returns; a transaction that it leaves open is undone.
 
         If it is cancelled the thread goes on, and the next call waits for it.
-
-        Raises:
-            BatchQueueError: The table of fences is there, and is something else.
-            sqlite3.Error: The file cannot be opened.
-            Exception: What `work` raises.
         """
         return await to_thread.run_sync(self._run_here, work)
 
@@ -153,11 +148,7 @@ class SqliteFile:
 
 
 def find_table(database: sqlite3.Connection, table: str) -> str:
-    """Return the name that a table of the file was created with.
-
-    Raises:
-        sqlite3.OperationalError: There is none.
-    """
+    """Return the name that a table of the file was created with."""
     names, spelled = [table], as_sql_reads(table)
     if spelled is not None and (spelled[0] or "main").lower() == "main":
         names.append(spelled[1])
