@@ -34,8 +34,10 @@ _MOST = 2**31 - 1
 class Connections:
     """Makes connections and keeps those that were given back, without a task behind it.
 
-    The server itself ends a statement that takes too long, and undoes it. If that fails,
-    because it stands still or is out of reach, the client stops waiting a moment later.
+    The server itself ends a statement that takes too long, and undoes it. If it does
+    not, because it stands still or is out of reach, the client stops waiting a moment
+    later.
+
     It belongs to the loop that uses it first.
 
     Args:
