@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Self
 from anyio import to_thread
 
 from ._parquet.directory import ParquetDirectory, Part
+from ._parquet.file import StagedFile, force_to_disk
 from .checks import refuse, require_count
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from ._parquet.file import StagedFile
 
 
 class ParquetStagedSink:
@@ -107,6 +106,7 @@ class ParquetStagedSink:
             await self.abandon(attempt)
             return Token(attempt, 0)
         await to_thread.run_sync(file.seal)
+        await to_thread.run_sync(force_to_disk, file.path.parent)
         if await self._leave_if_published(attempt):
             return Token(attempt, 0)
         del self._open[attempt.name]

@@ -54,6 +54,8 @@ class StagedFile:
     def seal(self) -> None:
         """Finish the file, force it to the disk, and give it its name, if it has rows.
 
+        The name is on the disk once the folder's list of names is.
+
         Raises:
             FileNotFoundError: Somebody has removed it: the run is over.
         """
@@ -65,7 +67,6 @@ class StagedFile:
                 self._writer.close()
             force_to_disk(self._unsealed)
             self._unsealed.replace(self.path)
-            force_to_disk(self.path.parent)
 
     def remove(self) -> None:
         """Delete it, sealed or not."""
