@@ -26,16 +26,11 @@ def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
     raise ValueError(msg)
 
 
-def refuse_secret(field: str, rule: str, got: object) -> NoReturn:
-    """Raise a TypeError that names what was given by its type."""
-    msg = f"{field} must be {rule}, got {kind_of(got)}"
-    raise TypeError(msg)
-
-
 def require_url(field: str, value: object) -> None:
     """Refuse anything but a text; nothing of it is told, since a password is in it."""
     if not isinstance(value, str):
-        refuse_secret(field, "a str", value)
+        msg = f"{field} must be a str, got {kind_of(value)}"
+        raise TypeError(msg)
     if not value or "\0" in value:
         msg = f"{field} must be a URL, got an empty text or one with a NUL"
         raise ValueError(msg)

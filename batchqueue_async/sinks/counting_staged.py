@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from batchqueue_async._wording import shown
-
+from .checks import require_seconds
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -23,9 +22,7 @@ class CountingStagedSink:
     """
 
     def __init__(self, delay: float = 0.0) -> None:
-        if not delay >= 0:
-            msg = f"delay must be >= 0, got {shown(delay)}"
-            raise ValueError(msg)
+        require_seconds("delay", delay, above=None)
         self._delay = delay
         self._open: dict[str, int] = {}
         self._published: dict[Epoch, int] = {}

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from anyio import to_thread
 
-from .attempts import new_name, not_open, prefix
+from batchqueue_async import BatchQueueError
+from batchqueue_async._wording import reason
+
+from ._parquet.directory import ParquetDirectory, Part
+from ._parquet.file import StagedFile
+from ._parquet.record_batches import RecordBatchReader
 from .checks import require_count
+from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
-from .parquet_attempt import MANIFEST, ParquetAttempt
-from .record_batches import RecordBatchReader
 from .rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Of folders that are being deleted; who deletes them may die meanwhile.
-_OVER = "over-"
-
 T = TypeVar("T")
-R = TypeVar("R")
 
 
-class ParquetEpochSink(Generic[T]):
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt at an epoch: a run of its own, of one file."""
+
+    run: str
+    file: StagedFile
+    failure: BaseException | None = None
+
+    def refuse_broken(self) -> None:
+        """Raise if something is missing in the file, or there by half."""
+        if self.failure is not None:
+            why = reason(self.failure)
+            msg = f"a write of this epoch has failed ({why}): start again"
+            raise BatchQueueError(msg) from self.failure
+
+
+class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     """Writes each epoch as a folder of Parquet files and a manifest.
 
     The folder is `epoch=<query>-<batch>` in `directory`. What reads a directory of
@@ -76,83 +88,52 @@ class ParquetEpochSink(Generic[T]):
         compression: str = "zstd",
     ) -> None:
         require_count("row_group", row_group, at_least=1)
-        self._directory = Path(directory)
+        super().__init__()
         self._reader = RecordBatchReader(schema, to_row)
-        self._row_group = row_group
-        self._compression = compression
-        self._attempts: dict[Epoch, ParquetAttempt] = {}
-        self._lock = threading.Lock()
-
-    async def begin(self, epoch: Epoch) -> None:
-        """Start an attempt; remove what earlier ones left."""
-        await self.abort(epoch)
-        self._attempts[epoch] = await self._run(partial(self._begin, epoch))
-
-    async def write(self, epoch: Epoch, items: list[T]) -> None:
-        """Add the items' rows to the attempt.
-
-        Raises:
-            BatchQueueError: The epoch was not begun, or one of its writes has failed.
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row does not fit the schema.
-        """
-        attempt = self._attempt(epoch)
-        try:
-            await self._run(lambda: attempt.write(self._reader.batches(items)))
-        except BaseException as error:
-            attempt.break_off(error)
-            raise
-
-    async def commit(self, epoch: Epoch) -> None:
-        """Finish the files, and make the folder appear in one rename.
-
-        Raises:
-            BatchQueueError: The epoch was not begun, or one of its writes has failed.
-            OSError: The directory cannot be written.
-        """
-        attempt = self._attempt(epoch)
-        await self._run(lambda: attempt.publish(epoch, self.folder(epoch)))
-        await self.abort(epoch)
-
-    async def abort(self, epoch: Epoch) -> None:
-        """Remove the attempt's files."""
-        attempt = self._attempts.pop(epoch, None)
-        if attempt is not None:
-            await self._run(attempt.discard)
+        self._directory = ParquetDirectory(
+            Path(directory), "_staging", row_group, compression
+        )
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the epoch's folder is there."""
-        return await self._run((self.folder(epoch) / MANIFEST).exists)
+        return await to_thread.run_sync(self._directory.is_published, epoch)
 
     def folder(self, epoch: Epoch) -> Path:
         """Return the epoch's folder, which is there if the epoch is committed."""
-        query = quote(epoch.query, safe="")
-        return self._directory / f"epoch={query}-{epoch.batch:08d}"
+        return self._directory.folder(epoch)
 
-    def _attempt(self, epoch: Epoch) -> ParquetAttempt:
-        attempt = self._attempts.get(epoch)
-        if attempt is None:
-            raise not_open(epoch)
-        return attempt
+    async def _start(self, epoch: Epoch) -> _Attempt:
+        def start() -> _Attempt:
+            # Who lives on finds its folder gone.
+            self._directory.clear(epoch)
+            run = uuid4().hex
+            self._directory.begin_run(epoch, run)
+            return _Attempt(run, self._directory.new_file(epoch, run, "part-0"))
 
-    def _begin(self, epoch: Epoch) -> ParquetAttempt:
-        staging = self._directory / "_staging"
-        staging.mkdir(parents=True, exist_ok=True)
-        # Of attempts that died with their process. One that lives on finds its folder
-        # gone: renamed first, or it could give its name to what is half deleted.
-        for left_behind in staging.glob(f"{prefix(epoch)}*"):
-            with suppress(FileNotFoundError):
-                left_behind.rename(staging / f"{_OVER}{uuid4().hex}")
-        for over in staging.glob(f"{_OVER}*"):
-            shutil.rmtree(over, ignore_errors=True)
-        return ParquetAttempt(
-            staging / new_name(epoch), self._row_group, self._compression
-        )
+        return await to_thread.run_sync(start)
 
-    async def _run(self, work: Callable[[], R]) -> R:
-        return await to_thread.run_sync(self._run_here, work)
+    async def _stage(self, attempt: _Attempt, items: list[T]) -> None:
+        attempt.refuse_broken()
+        try:
+            await to_thread.run_sync(attempt.file.write, self._reader.batches(items))
+        except BaseException as error:
+            attempt.failure = attempt.failure or error
+            raise
 
-    def _run_here(self, work: Callable[[], R]) -> R:
-        # A cancelled call leaves its thread at work; the next one waits for it here.
-        with self._lock:
-            return work()
+    async def _publish(self, epoch: Epoch, attempt: _Attempt) -> None:
+        attempt.refuse_broken()
+
+        def publish() -> None:
+            file = attempt.file
+            file.seal()
+            parts = [Part("part-0.parquet", file.path, file.rows)] if file.rows else []
+            self._directory.publish(epoch, parts)
+
+        await to_thread.run_sync(publish)
+
+    async def _discard(self, epoch: Epoch, attempt: _Attempt) -> None:
+        def discard() -> None:
+            attempt.file.remove()
+            self._directory.clear_run(epoch, attempt.run)
+
+        await to_thread.run_sync(discard)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from urllib.parse import quote
-from uuid import uuid4
 
 from anyio import to_thread
 
+from ._parquet.directory import ParquetDirectory, Part
+from ._parquet.file import StagedFile, force_to_disk
 from .checks import refuse, require_count
 from .epochs import Epoch
-from .parquet_staged_file import StagedFile
-from .parquet_staging import ParquetStaging, make_folder
-from .row_groups import force_to_disk
-from .staged import Attempt, StagedRowsMissing, Token, rows_of
+from .staged import Attempt, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_MANIFEST = "_manifest.json"
 
 
 class ParquetStagedSink:
@@ -64,10 +58,9 @@ class ParquetStagedSink:
         compression: str = "zstd",
     ) -> None:
         require_count("row_group", row_group, at_least=1)
-        self._directory = Path(directory)
-        self._staging = ParquetStaging(self._directory / "_staged")
-        self._row_group = row_group
-        self._compression = compression
+        self._directory = ParquetDirectory(
+            Path(directory), "_staged", row_group, compression
+        )
         self._open: dict[str, StagedFile] = {}
 
     @classmethod
@@ -78,13 +71,8 @@ class ParquetStagedSink:
         return cls(options["directory"], compression=options.get("compression", "zstd"))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
-        """Make the run's folder: once it is gone, so is the run.
-
-        Raises:
-            OSError: The directory can't be written.
-        """
-        folder = self._staging.folder(epoch, run)
-        await to_thread.run_sync(make_folder, folder)
+        """Make the run's folder: once it is gone, so is the run."""
+        await to_thread.run_sync(self._directory.begin_run, epoch, run)
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Add the rows to the attempt's file.
@@ -95,18 +83,17 @@ class ParquetStagedSink:
             ValueError: The record batches' columns differ.
         """
         file = self._open.get(attempt.name)
-        is_new = file is None
-        if file is None:
-            folder = self._staging.folder(attempt.epoch, attempt.run)
-            if not attempt.is_announced:
-                await to_thread.run_sync(make_folder, folder)
-            path = folder / f"{attempt.name}.parquet"
-            file = StagedFile(path, self._row_group, self._compression)
-            self._open[attempt.name] = file
+        if file is not None:
+            await to_thread.run_sync(file.write, items)
+            return
+        epoch, run = attempt.epoch, attempt.run
+        if not attempt.is_announced:
+            await to_thread.run_sync(self._directory.begin_run, epoch, run)
+        file = self._directory.new_file(epoch, run, attempt.name)
+        self._open[attempt.name] = file
         await to_thread.run_sync(file.write, items)
-        if is_new:
-            # A `publish` that did not see the file has added the fence before.
-            await self._leave_if_published(attempt)
+        # A `publish` that did not see the file has added the fence before.
+        await self._leave_if_published(attempt)
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Give the file its name; a published epoch's, or a discarded run's, goes.
@@ -119,10 +106,12 @@ class ParquetStagedSink:
             await self.abandon(attempt)
             return Token(attempt, 0)
         await to_thread.run_sync(file.seal)
+        await to_thread.run_sync(force_to_disk, file.path.parent)
         if await self._leave_if_published(attempt):
             return Token(attempt, 0)
         del self._open[attempt.name]
-        return Token(attempt, file.rows, str(file.path.relative_to(self._directory)))
+        place = file.path.relative_to(self._directory.path)
+        return Token(attempt, file.rows, str(place))
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Delete the attempt's file."""
@@ -131,21 +120,18 @@ class ParquetStagedSink:
             await to_thread.run_sync(file.remove)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
-        """Make the epoch's folder appear in one rename.
-
-        Raises:
-            StagedRowsMissing: A sealed file isn't there.
-            OSError: The directory can't be written.
-        """
-        return await to_thread.run_sync(self._publish, epoch, tokens)
+        """Make the epoch's folder appear in one rename."""
+        rows_of(epoch, tokens)
+        parts = [self._part(token) for token in tokens if token.rows]
+        return await to_thread.run_sync(self._directory.publish, epoch, parts)
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Delete the run's files; what it still writes can't be sealed."""
-        await to_thread.run_sync(self._staging.remove_run, epoch, run)
+        await to_thread.run_sync(self._directory.clear_run, epoch, run)
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the epoch's folder is there."""
-        return await to_thread.run_sync((self.folder(epoch) / _MANIFEST).exists)
+        return await to_thread.run_sync(self._directory.is_published, epoch)
 
     async def close(self) -> None:
         """Delete the files that aren't sealed."""
@@ -155,51 +141,16 @@ class ParquetStagedSink:
 
     def folder(self, epoch: Epoch) -> Path:
         """Return the epoch's folder, which is there if the epoch is published."""
-        query = quote(epoch.query, safe="")
-        return self._directory / f"epoch={query}-{epoch.batch:08d}"
+        return self._directory.folder(epoch)
 
-    def _publish(self, epoch: Epoch, tokens: Sequence[Token]) -> bool:
-        rows, target = rows_of(epoch, tokens), self.folder(epoch)
-        is_new = not target.exists()
-        if is_new:
-            gathered = self._staging.folder(epoch, f"publish {uuid4().hex}")
-            try:
-                make_folder(gathered)
-                files = self._gather(epoch, tokens, gathered)
-                _write_manifest(gathered, epoch, rows, files)
-                gathered.rename(target)
-            except (OSError, StagedRowsMissing):
-                # Another process may have published the epoch, and cleaned up, since.
-                if not target.exists():
-                    raise
-                is_new = False
-            force_to_disk(self._directory)
-        self._staging.remove(epoch)
-        self._staging.remove_old()
-        return is_new
+    def _part(self, token: Token) -> Part:
+        attempt = token.attempt
+        name = f"part-{attempt.partition:06d}-{attempt.name[:8]}.parquet"
+        return Part(name, self._directory.path / token.place, token.rows)
 
     async def _leave_if_published(self, attempt: Attempt) -> bool:
         is_over = await self.is_published(attempt.epoch)
         if is_over:
             await self.abandon(attempt)
-            await to_thread.run_sync(self._staging.remove, attempt.epoch)
+            await to_thread.run_sync(self._directory.clear, attempt.epoch)
         return is_over
-
-    def _gather(self, epoch: Epoch, tokens: Sequence[Token], folder: Path) -> list[str]:
-        files = []
-        for token in (token for token in tokens if token.rows):
-            name = f"part-{token.attempt.partition:06d}-{token.attempt.name[:8]}"
-            try:
-                (self._directory / token.place).rename(folder / f"{name}.parquet")
-            except FileNotFoundError as error:
-                raise StagedRowsMissing(epoch, token.rows, 0) from error
-            files.append(f"{name}.parquet")
-        return files
-
-
-def _write_manifest(folder: Path, epoch: Epoch, rows: int, files: list[str]) -> None:
-    content = {"query": epoch.query, "batch": epoch.batch, "rows": rows, "files": files}
-    path = folder / _MANIFEST
-    path.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    force_to_disk(path)
-    force_to_disk(folder)

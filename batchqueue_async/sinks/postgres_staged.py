@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from .checks import refuse, require_name, require_seconds, require_url, seconds_of
+import asyncpg
+from anyio import to_thread
+
+from ._postgres.connections import PARTING, Connections
+from ._postgres.csv_rows import csv_rows
+from ._postgres.fences import PUBLISHED, Fences
+from ._postgres.staged_tables import StagedTables
+from ._postgres.target import find_target
+from .checks import refuse, require_name, seconds_of
 from .epochs import Epoch
-from .postgres_attempts import PostgresAttempts, name_of_run
-from .postgres_connections import PostgresConnections
-from .postgres_errors import without_values
-from .postgres_limits import Limits
-from .postgres_staged_statements import StagedStatements
-from .postgres_staged_tables import StagedTables
-from .postgres_target import find_target
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
-    import asyncpg
     import pyarrow as pa
+    from asyncpg.transaction import Transaction
+
+    from ._postgres.connections import Connection
+
+
+@dataclass
+class _Open:
+    """An attempt that has staged something, with the connection that it holds."""
+
+    connection: Connection
+    transaction: Transaction
+    columns: list[str]
+    rows: int = 0
 
 
 class PostgresStagedSink:
@@ -69,16 +83,12 @@ class PostgresStagedSink:
         timeout: float = 30.0,
         statement_timeout: float = 300.0,
     ) -> None:
-        require_url("url", url)
         require_name("table", table)
-        require_seconds("timeout", timeout)
         self._table = table
         self._on_conflict = on_conflict
-        self._limits = Limits(statement_timeout)
-        self._connections = PostgresConnections(
-            url, timeout, self._limits, self._prepare
-        )
-        self._attempts = PostgresAttempts(self._connections)
+        self._fences = Fences(PUBLISHED)
+        self._connections = Connections(url, timeout, statement_timeout, self._prepare)
+        self._open: dict[str, _Open] = {}
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -100,8 +110,7 @@ class PostgresStagedSink:
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
         async with self._connections.lent() as connection:
-            entry = (epoch.query, epoch.batch, run, name_of_run(epoch, run))
-            await connection.execute(self._sql.register, self._key, *entry)
+            await self._tables.announce(connection, epoch, run)
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Copy the rows in the attempt's transaction.
@@ -109,85 +118,118 @@ class PostgresStagedSink:
         Raises:
             BatchQueueError: The run was announced, and is over.
             TypeError: A column is of a type that can't be copied.
-            asyncpg.PostgresError: The server refuses, or is gone.
         """
-        with self._limits.told(), without_values():
-            await self._attempts.stage(attempt, items)
+        with self._connections.errors():
+            current = self._open.get(attempt.name)
+            if current is None:
+                current = await self._begin(attempt, items[0].schema.names)
+            # Off the loop: a wide batch takes a while.
+            mark = str(UUID(attempt.name))
+            source = await to_thread.run_sync(csv_rows, items, mark)
+            staging = self._tables.staging
+            async with self._connections.copying():
+                await current.connection.copy_to_table(
+                    staging.name,
+                    schema_name=staging.target.schema,
+                    columns=[staging.mark, *current.columns],
+                    source=source,
+                    format="csv",
+                )
+            current.rows += sum(batch.num_rows for batch in items)
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Commit the attempt's transaction, unless the epoch is over for it."""
-        with self._limits.told(), without_values():
-            return await self._attempts.seal(attempt)
+        current = self._open.get(attempt.name)
+        if current is None:
+            return Token(attempt, 0)
+        epoch, connection = attempt.epoch, current.connection
+        with self._connections.errors():
+            await self._tables.lock(connection, epoch, is_shared=True)
+            is_known = await self._tables.has(connection, attempt)
+            if not is_known or await self._fences.has(connection, epoch):
+                await self.abandon(attempt)
+                return Token(attempt, 0)
+            await current.transaction.commit()
+        del self._open[attempt.name]
+        self._connections.give_back(connection)
+        return Token(attempt, current.rows, "\0".join(current.columns))
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Roll the attempt's transaction back, and strike it off."""
-        await self._attempts.abandon(attempt)
+        current = self._open.pop(attempt.name, None)
+        if current is None:
+            return
+        connection = current.connection
+        try:
+            async with asyncio.timeout(PARTING):
+                await current.transaction.rollback()
+                await self._tables.strike_off(connection, attempt)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            # Rolls back, too. `publish` or `discard` strikes it off.
+            self._connections.end(connection)
+        except BaseException:
+            self._connections.end(connection)
+            raise
+        else:
+            self._connections.give_back(connection)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
-        """Move the rows and add the fence in one transaction.
-
-        Raises:
-            StagedRowsMissing: The server has lost staged rows.
-            asyncpg.PostgresError: The server refuses, or is gone.
-        """
+        """Move the rows and add the fence in one transaction."""
         rows = rows_of(epoch, tokens)
-        async with self._locked(epoch) as connection:
-            key = (epoch.query, epoch.batch)
-            is_new = not await self._tables.has_fence(connection, epoch)
+        full = [token for token in tokens if token.rows]
+        async with self._connections.transaction() as connection:
+            await self._tables.lock(connection, epoch)
+            is_new = not await self._fences.has(connection, epoch)
             if is_new:
-                await self._move(connection, epoch, [t for t in tokens if t.rows])
-                await connection.execute(self._sql.add_fence, self._key, *key, rows)
-            keys = self._tables.keys
-            over = await connection.fetch(self._sql.forget_epoch, keys, *key)
-            await connection.execute(self._sql.clean, [r["name"] for r in over])
+                await self._fences.add(connection, epoch, rows)
+            if is_new and full:
+                await self._move(connection, epoch, full)
+            await self._tables.clear(connection, epoch)
         return is_new
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Strike the run's attempts off and delete their rows."""
-        async with self._locked(epoch) as connection:
-            key = (self._tables.keys, epoch.query, epoch.batch, run)
-            over = await connection.fetch(self._sql.forget_run, *key)
-            await connection.execute(self._sql.clean, [r["name"] for r in over])
+        async with self._connections.transaction() as connection:
+            await self._tables.lock(connection, epoch)
+            await self._tables.clear(connection, epoch, run)
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
         async with self._connections.lent() as connection:
-            return await self._tables.has_fence(connection, epoch)
+            return await self._fences.has(connection, epoch)
 
     async def close(self) -> None:
         """Close the connections; the server undoes unsealed attempts."""
-        self._attempts.clear()
+        self._open.clear()
         self._connections.close()
 
-    async def _prepare(self, connection: asyncpg.Connection) -> None:
+    async def _prepare(self, connection: Connection) -> None:
         target = await find_target(connection, self._table)
+        await self._fences.prepare(connection, target)
         tables = StagedTables(target)
         await tables.prepare(connection)
-        self._key, self._tables = target.key, tables
-        self._sql = StagedStatements(target, tables.staging, self._on_conflict)
-        self._attempts.prepare(self._sql, tables)
+        self._tables = tables
 
-    @asynccontextmanager
-    async def _locked(self, epoch: Epoch) -> AsyncIterator[asyncpg.Connection]:
-        """Run a transaction that has the epoch for itself."""
-        # What others committed until the lock was there must be seen.
-        async with (
-            self._connections.lent() as connection,
-            connection.transaction(isolation="read_committed"),
-        ):
-            await connection.execute("SET LOCAL synchronous_commit = on")
-            lock = (self._sql.target.place, epoch.query, epoch.batch)
-            await connection.execute(self._sql.lock_epoch, *lock)
-            yield connection
+    async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:
+        connection = await self._connections.take()
+        try:
+            # Before the attempt's own transaction, so that a `discard` finds it.
+            await self._tables.register(connection, attempt)
+            transaction = connection.transaction(isolation="read_committed")
+            await transaction.start()
+        except BaseException:
+            self._connections.end(connection)
+            raise
+        self._open[attempt.name] = _Open(connection, transaction, columns)
+        return self._open[attempt.name]
 
     async def _move(
-        self, connection: asyncpg.Connection, epoch: Epoch, tokens: list[Token]
+        self, connection: Connection, epoch: Epoch, tokens: list[Token]
     ) -> None:
-        if not tokens:
-            return
-        names = [UUID(token.attempt.name) for token in tokens]
-        found: int = await connection.fetchval(self._sql.count, names)
-        if found != sum(token.rows for token in tokens):
-            raise StagedRowsMissing(epoch, sum(t.rows for t in tokens), found)
+        staging, rows = self._tables.staging, rows_of(epoch, tokens)
+        marks = [UUID(token.attempt.name) for token in tokens]
+        found = await staging.count(connection, marks)
+        if found != rows:
+            raise StagedRowsMissing(epoch, rows, found or 0)
         columns = tokens[0].place.split("\0")
-        await connection.execute(self._sql.publish(columns), names)
+        await staging.publish(connection, marks, columns, self._on_conflict)

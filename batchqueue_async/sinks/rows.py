@@ -43,12 +43,7 @@ class RowReader(Generic[T]):
         self._read_batch = read_batch
 
     def rows(self, items: Iterable[T]) -> list[Row]:
-        """Return the rows of the items, in their order.
-
-        Raises:
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row has too many values, or too few.
-        """
+        """Return the rows of the items, in their order."""
         rows = list(self._rows(items))
         wanted = len(self._columns)
         for row in rows:
@@ -67,7 +62,7 @@ class RowReader(Generic[T]):
             elif isinstance(item, Mapping):
                 yield self._row_of_mapping(item)
             elif is_record_batch(item):
-                yield from self._read_batch(self._select(item))
+                yield from self._read_batch(selected(item, self._columns))
             else:
                 rule = "a tuple, a list, a mapping or a record batch without to_row"
                 msg = f"an item must be {rule}, got {kind_of(item)}"
@@ -80,11 +75,13 @@ class RowReader(Generic[T]):
             refuse_item(f"a mapping of {shown(self._columns)}", item, but=but)
         return [item[column] for column in self._columns]
 
-    def _select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if set(batch.schema.names) != set(self._columns):
-            rule = f"a record batch with the columns {shown(self._columns)}"
-            refuse("an item", rule, tuple(batch.schema.names))
-        return batch.select(list(self._columns))
+
+def selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return a record batch with these columns in their order; refuse another."""
+    if set(batch.schema.names) != set(columns):
+        rule = f"a record batch with the columns {shown(tuple(columns))}"
+        refuse("an item", rule, tuple(batch.schema.names))
+    return batch.select([*columns])
 
 
 def is_record_batch(item: object) -> bool:

@@ -6,21 +6,21 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from .attempts import Attempt, Attempts
+from ._sqlite.file import SqliteFile, find_table
+from ._sqlite.values import SqliteValues
 from .checks import RESERVED, require_columns, require_name, require_seconds
+from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name
 from .epochs import Epoch
+from .renamed import renamed
 from .rows import Row, RowReader, plain_rows
-from .sqlite_fences import SqliteFences, find_table
-from .sqlite_file import SqliteFile
-from .sqlite_values import SqliteValues
 from .table_names import quoted
 
 T = TypeVar("T")
 
 
-class SqliteEpochSink(Generic[T]):
+class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
     """Writes epochs into a table of a SQLite file, which must exist.
 
     Why it is exactly once: what is written waits in a temporary table of this
@@ -34,18 +34,16 @@ class SqliteEpochSink(Generic[T]):
     (`synchronous = FULL`, whatever the file is set to), because Spark forgets the epoch
     afterwards. One small row per epoch stays.
 
-    Fences that earlier versions wrote know no table. They are kept, and count for every
-    table that shares them, with a warning in the log: better an epoch that a table gets
-    once more from its source by hand than one that is written twice. A table that is
-    filled anew from epochs of before needs `fences` of its own.
+    Fences that earlier versions wrote know no table, and count for every table that
+    shares them. A table that is filled anew from epochs of before needs its own.
 
     Items are tuples, lists or mappings; or record batches of pyarrow, whose timestamps
     become whole microseconds since 1970 (UTC); anything else with `to_row`. Values are
     what SQLite takes (int, float, str, bytes, None); a Decimal, and a date or time of
-    Python's, becomes its text, which sorts like it if it is a date. SQLite has no NaN,
-    and would keep NULL in its place without a word: such a row is refused, unless
-    `nan_as_null` says that this is wanted. Blocking calls run in threads, one at a
-    time. Close it with `close`; a queue whose handler is an `EpochWriter` does that.
+    Python's, becomes its text, which sorts like it if it is a date. A row with a NaN,
+    of which SQLite would make NULL without a word, is refused, unless `nan_as_null`
+    says that this is wanted. Blocking calls run in threads, one at a time. Close it
+    with `close`; a queue whose handler is an `EpochWriter` does that.
 
     Args:
         path: The file.
@@ -55,7 +53,7 @@ class SqliteEpochSink(Generic[T]):
         to_row: Makes a row of an item.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         fences: The table of fences, made when it is missing.
-        patience: Seconds to wait while others have the file locked.
+        timeout: Seconds to wait while others have the file locked.
         nan_as_null: Write NULL for a NaN, instead of refusing its row.
 
     Raises:
@@ -63,6 +61,7 @@ class SqliteEpochSink(Generic[T]):
         ValueError: If an argument has a wrong value.
     """
 
+    @renamed(patience="timeout")
     def __init__(  # noqa: PLR0913
         self,
         path: str | Path,
@@ -72,56 +71,54 @@ class SqliteEpochSink(Generic[T]):
         to_row: Callable[[T], Row] | None = None,
         on_conflict: str = "",
         fences: str = "batchqueue_epochs",
-        patience: float = 30.0,
+        timeout: float = 30.0,
         nan_as_null: bool = False,
     ) -> None:
         require_name("table", table)
         # SQLite knows no difference between `ID` and `id`.
         require_columns(columns, fold=str.lower)
         require_name("fences", fences)
-        require_seconds("patience", patience, above=None)
+        require_seconds("timeout", timeout, above=None)
+        super().__init__()
         self._table = table
-        self._columns = tuple(columns)
+        self._columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
         self._reader = RowReader(columns, to_row, plain_rows)
         self._values = SqliteValues(columns, nan_as_null=nan_as_null)
-        self._attempts = Attempts()
-        self._fences = SqliteFences(fences)
-        self._file = SqliteFile(Path(path), patience, self._fences.prepare)
+        self._file = SqliteFile(Path(path), timeout, fences)
 
-    async def begin(self, epoch: Epoch) -> None:
-        """Start an attempt, in a temporary table of its own.
+    async def is_committed(self, epoch: Epoch) -> bool:
+        """Return whether the fence is there."""
 
-        Raises:
-            sqlite3.Error: The table, or one of its columns, is missing.
-        """
-        await self.abort(epoch)
-        attempt = self._attempts.start(epoch)
+        def has_fence(database: sqlite3.Connection) -> bool:
+            table = find_table(database, self._table)
+            return self._file.has_fence(database, table, epoch)
+
+        return await self._file.run(has_fence)
+
+    async def close(self) -> None:
+        """Close the file; attempts that have not ended are discarded."""
+        await self._file.close()
+
+    async def _start(self, epoch: Epoch) -> NumberedWrites:
+        writes = NumberedWrites(new_name(epoch))
 
         def create(database: sqlite3.Connection) -> None:
             table = f"main.{quoted(find_table(database, self._table))}"
             # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
-            columns = ", ".join(f"{table}.{c} AS {c}" for c in self._quoted_columns)
+            columns = ", ".join(f"{table}.{c} AS {c}" for c in self._columns)
             database.execute(
-                f"CREATE TEMP TABLE {attempt.name} AS"
+                f"CREATE TEMP TABLE {writes.table} AS"
                 f" SELECT 0 AS {RESERVED}, {columns} FROM {table} LIMIT 0"
             )
 
         await self._file.run(create)
+        return writes
 
-    async def write(self, epoch: Epoch, items: list[T]) -> None:
-        """Add the items' rows to the attempt.
-
-        Raises:
-            BatchQueueError: The epoch was not begun.
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row has too many values, or too few, or one that SQLite would
-                change.
-        """
-        attempt = self._attempts.of(epoch)
-        number = attempt.next_write()
+    async def _stage(self, attempt: NumberedWrites, items: list[T]) -> None:
+        number = attempt.next_number()
         places = ", ".join("?" * len(self._columns))
-        statement = f"INSERT INTO temp.{attempt.name} VALUES (?, {places})"
+        statement = f"INSERT INTO temp.{attempt.table} VALUES (?, {places})"
 
         def insert(database: sqlite3.Connection) -> int:
             rows = self._values.plain(number, self._reader.rows(items))
@@ -140,53 +137,29 @@ class SqliteEpochSink(Generic[T]):
 
         attempt.acknowledged[number] = await self._file.run(insert)
 
-    async def commit(self, epoch: Epoch) -> None:
-        """Copy the rows into the table and add the fence, in one transaction.
+    async def _publish(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+        columns = ", ".join(self._columns)
 
-        Raises:
-            BatchQueueError: The epoch was not begun.
-            sqlite3.Error: The file cannot be written; nothing was committed.
-        """
-        attempt = self._attempts.of(epoch)
-        await self._file.run(lambda database: self._publish(database, epoch, attempt))
-        await self.abort(epoch)
+        def publish(database: sqlite3.Connection) -> None:
+            database.execute("BEGIN IMMEDIATE")
+            table = find_table(database, self._table)
+            if not self._file.has_fence(database, table, epoch):
+                self._file.add_fence(database, table, epoch, attempt.rows)
+                database.execute(
+                    f"INSERT INTO main.{quoted(table)} ({columns})"
+                    f" SELECT {columns} FROM temp.{attempt.table}"
+                    f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
+                    f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
+                    (json.dumps([*attempt.acknowledged]),),
+                )
+            database.execute("COMMIT")
+            _drop(database, attempt)
 
-    async def abort(self, epoch: Epoch) -> None:
-        """Discard what the attempt wrote."""
-        attempt = self._attempts.end(epoch)
-        if attempt is not None:
-            statement = f"DROP TABLE IF EXISTS temp.{attempt.name}"
-            await self._file.run(lambda database: database.execute(statement))
+        await self._file.run(publish)
 
-    async def is_committed(self, epoch: Epoch) -> bool:
-        """Return whether the fence is there."""
+    async def _discard(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+        await self._file.run(lambda database: _drop(database, attempt))
 
-        def has_fence(database: sqlite3.Connection) -> bool:
-            return self._fences.has(database, find_table(database, self._table), epoch)
 
-        return await self._file.run(has_fence)
-
-    async def close(self) -> None:
-        """Close the file; attempts that have not ended are discarded."""
-        await self._file.close()
-
-    def _publish(
-        self, database: sqlite3.Connection, epoch: Epoch, attempt: Attempt
-    ) -> None:
-        columns = ", ".join(self._quoted_columns)
-        database.execute("BEGIN IMMEDIATE")
-        table = find_table(database, self._table)
-        if not self._fences.has(database, table, epoch):
-            self._fences.add(database, table, epoch, attempt.rows)
-            database.execute(
-                f"INSERT INTO main.{quoted(table)} ({columns})"
-                f" SELECT {columns} FROM temp.{attempt.name}"
-                f" WHERE {RESERVED} IN (SELECT value FROM json_each(?))"
-                f" ORDER BY {RESERVED}, rowid {self._on_conflict}",
-                (json.dumps([*attempt.acknowledged]),),
-            )
-        database.execute("COMMIT")
-
-    @property
-    def _quoted_columns(self) -> list[str]:
-        return [*map(quoted, self._columns)]
+def _drop(database: sqlite3.Connection, attempt: NumberedWrites) -> None:
+    database.execute(f"DROP TABLE IF EXISTS temp.{attempt.table}")

@@ -9,6 +9,9 @@ from .epochs import Epoch
 
 logger = logging.getLogger("batchqueue_async")
 
+# In fences of the old layout, which don't know their table: they count for all.
+ANY_TABLE = ""
+
 _PART = r'("(?:[^"]|"")+"|[^".]+)'
 _SPELLED = re.compile(rf"(?:{_PART}\.)?{_PART}")
 

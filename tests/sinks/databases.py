@@ -26,7 +26,7 @@ class Sqlite:
         self.path = path
 
     def sink(self, table: str) -> SqliteEpochSink[Any]:
-        return SqliteEpochSink(self.path, table, COLUMNS, patience=5.0)
+        return SqliteEpochSink(self.path, table, COLUMNS, timeout=5.0)
 
     async def run(self, statement: str) -> list[Any]:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as database:

@@ -41,7 +41,7 @@ class SqliteStore:
             database.execute("CREATE TABLE items (id INTEGER, name TEXT)")
 
     def sink(self) -> EpochSink[Any]:
-        return SqliteEpochSink(self.path, "items", COLUMNS, patience=5.0)
+        return SqliteEpochSink(self.path, "items", COLUMNS, timeout=5.0)
 
     async def rows(self) -> list[Row]:
         return sorted(self.ask("SELECT id, name FROM items"))

@@ -176,7 +176,7 @@ async def test_the_loop_runs_while_much_is_written(
 
 def test_wrong_arguments_are_refused() -> None:
     wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
-        (TypeError, "dsn must be a str, got None", {"dsn": None}),
+        (TypeError, "url must be a str, got None", {"url": None}),
         (ValueError, "table must be a name, got ''", {"table": ""}),
         (TypeError, "columns must be a list or tuple", {"columns": "id"}),
         (ValueError, "connections must be >= 1, got 0", {"connections": 0}),
@@ -184,5 +184,5 @@ def test_wrong_arguments_are_refused() -> None:
     for error, says, arguments in wrong:
         with pytest.raises(error, match=says):
             PostgresEpochSink(
-                **{"dsn": "d", "table": "t", "columns": ("a",), **arguments}
+                **{"url": "d", "table": "t", "columns": ("a",), **arguments}
             )

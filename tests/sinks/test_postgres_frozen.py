@@ -12,12 +12,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from batchqueue_async.sinks import (
-    Epoch,
-    postgres_attempts,
-    postgres_limits,
-    postgres_pool,
-)
+from batchqueue_async.sinks import Epoch, postgres_staged
+from batchqueue_async.sinks._postgres import connections
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.databases import Postgres, deliver, ids
@@ -38,7 +34,7 @@ LIMIT = 1.0
 @pytest.fixture(autouse=True)
 def short_parting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait half a second, not five, for what a server does at once if it works."""
-    for module in (postgres_limits, postgres_pool, postgres_attempts):
+    for module in (connections, postgres_staged):
         monkeypatch.setattr(module, "PARTING", 0.5)
 
 
@@ -222,7 +218,7 @@ async def test_a_server_that_is_frozen_as_a_whole_is_given_up(
         await connection.execute("CREATE TABLE t (id BIGINT, name TEXT, word TEXT)")
     sinks: list[Any] = [
         PostgresEpochSink(
-            own_server.dsn, "t", COLUMNS, patience=LIMIT, statement_timeout=LIMIT
+            own_server.dsn, "t", COLUMNS, timeout=LIMIT, statement_timeout=LIMIT
         ),
         PostgresStagedSink(own_server.dsn, "t", timeout=LIMIT, statement_timeout=LIMIT),
     ]

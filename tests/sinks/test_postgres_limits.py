@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from batchqueue_async.sinks.postgres import PostgresEpochSink
-from batchqueue_async.sinks.postgres_limits import Limits
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.stores import COLUMNS
 
@@ -15,18 +14,25 @@ from tests.sinks.stores import COLUMNS
 def test_limits_are_checked_when_they_are_given(wrong: Any, name: str) -> None:  # noqa: ANN401
     with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
         PostgresStagedSink("url", "t", **{name: wrong})
-    other = {"timeout": "patience"}.get(name, name)
-    with pytest.raises((TypeError, ValueError), match=f"^{other} must be"):
-        PostgresEpochSink("dsn", "t", COLUMNS, **{other: wrong})
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must be"):
+        PostgresEpochSink("url", "t", COLUMNS, **{name: wrong})
+
+
+def milliseconds(sink: PostgresStagedSink) -> str:
+    return sink._connections.milliseconds
 
 
 def test_options_are_texts_of_numbers() -> None:
     options = {"url": "postgresql://", "table": "t", "statement_timeout": "60"}
-    assert PostgresStagedSink.from_options(options)._limits.milliseconds == "60000"
+    assert milliseconds(PostgresStagedSink.from_options(options)) == "60000"
     with pytest.raises(ValueError, match="statement_timeout must be a number of sec"):
         PostgresStagedSink.from_options({**options, "statement_timeout": "soon"})
 
 
 def test_the_server_takes_no_limit_for_none() -> None:
-    assert Limits(0.000_1).milliseconds == "1"
-    assert int(Limits(1e9).milliseconds) == 2**31 - 1
+    short, long = (
+        PostgresStagedSink("url", "t", statement_timeout=seconds)
+        for seconds in (0.000_1, 1e9)
+    )
+    assert milliseconds(short) == "1"
+    assert int(milliseconds(long)) == 2**31 - 1

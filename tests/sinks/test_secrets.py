@@ -64,7 +64,7 @@ WRONG: dict[str, Any] = {
 @pytest.mark.parametrize("dsn", WRONG.values(), ids=WRONG)
 def test_a_dsn_of_another_type_is_not_told(dsn: Any) -> None:  # noqa: ANN401
     makers: list[tuple[str, Callable[[], object]]] = [
-        ("dsn", lambda: PostgresEpochSink(dsn, "t", ("id",))),
+        ("url", lambda: PostgresEpochSink(dsn, "t", ("id",))),
         ("url", lambda: PostgresStagedSink(dsn, "t")),
         ("url", lambda: PostgresStagedSink.from_options({"url": dsn, "table": "t"})),
     ]
@@ -94,7 +94,7 @@ async def test_a_dsn_that_leads_nowhere_is_not_told(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     sinks: list[Any] = [
-        PostgresEpochSink(dsn, "t", ("id",), patience=1.0),
+        PostgresEpochSink(dsn, "t", ("id",), timeout=1.0),
         PostgresStagedSink(dsn, "t", timeout=1.0),
     ]
     for sink in sinks:

@@ -105,7 +105,7 @@ async def test_what_is_missing_is_found_at_the_beginning(
 
 async def test_others_may_read_and_write_until_the_commit(tmp_path: Path) -> None:
     path = created(tmp_path / "db", "id INTEGER")
-    sink = SqliteEpochSink[Any](path, "items", ("id",), patience=0.1)
+    sink = SqliteEpochSink[Any](path, "items", ("id",), timeout=0.1)
     await sink.begin(FIRST)
     await sink.write(FIRST, [(1,)])
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:

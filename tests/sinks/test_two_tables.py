@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks._parquet import directory
 from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
@@ -323,6 +325,22 @@ async def test_a_staged_table_has_one_fence_however_it_is_spelled(
     assert await ids_of_staged(postgres, "t") == [0]
 
 
+async def test_an_epoch_counts_for_the_other_kind_of_sink(postgres: Postgres) -> None:
+    """A query goes on with `format("batchqueue")` after `foreachBatch`, or back."""
+    for table in ("a", "b"):
+        columns = "id BIGINT, name TEXT, word TEXT"
+        await postgres.run(f"CREATE TABLE {table} ({columns})")
+    await deliver(postgres.sink("a"), EPOCH, 1)
+    await publish(postgres, "a", 2)
+    await publish(postgres, "b", 3)
+    await deliver(postgres.sink("b"), EPOCH, 4)
+    own = type(postgres.sink("b"))(postgres.dsn, "b", COLUMNS, fences="of_b")
+    await deliver(own, EPOCH, 5)
+
+    assert await ids_of_staged(postgres, "a") == [1]
+    assert await ids_of_staged(postgres, "b") == [3, 5]
+
+
 @pytest.mark.parametrize(
     "noted,where", [("t", "app"), ("t", "public"), ("public.t", "public")]
 )
@@ -382,10 +400,10 @@ async def test_an_attempt_that_is_driven_out_never_appears_by_half(
     await late.begin(FIRST)
     await late.write(FIRST, [(1, "late")])
     (staged,) = (tmp_path / "out" / "_staging").iterdir()
-    finish = late._attempts[FIRST]._write_manifest
+    finish = directory.write_manifest
 
-    def meddled(epoch: Epoch) -> None:
-        finish(epoch)
+    def meddled(folder: Path, epoch: Epoch, parts: Sequence[directory.Part]) -> None:
+        finish(folder, epoch, parts)
         # Half of what the new one's `begin` does to it.
         real = os.unlink
 
@@ -397,10 +415,10 @@ async def test_an_attempt_that_is_driven_out_never_appears_by_half(
             raise OSError
 
         monkeypatch.setattr(os, "unlink", unlink_once)
-        new._begin(FIRST)
+        new._directory.clear(FIRST)
         monkeypatch.setattr(os, "unlink", real)
 
-    monkeypatch.setattr(late._attempts[FIRST], "_write_manifest", meddled)
+    monkeypatch.setattr(directory, "write_manifest", meddled)
     with contextlib.suppress(OSError):
         await late.commit(FIRST)
 

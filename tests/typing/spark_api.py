@@ -145,10 +145,10 @@ def sinks() -> None:
         to_row=to_row,
         on_conflict="ON CONFLICT DO NOTHING",
         fences="epochs",
-        patience=1.0,
+        timeout=1.0,
     )
     postgres: EpochSink[Sale] = PostgresEpochSink(
-        "postgresql://", "s.sales", columns, to_row=to_row, connections=4, patience=1
+        "postgresql://", "s.sales", columns, to_row=to_row, connections=4, timeout=1
     )
     parquet: EpochSink[Sale] = ParquetEpochSink(
         "sales", schema=pa.schema([]), to_row=to_row, row_group=10, compression="zstd"

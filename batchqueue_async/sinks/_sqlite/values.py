@@ -8,7 +8,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import NoReturn, cast
 
-from .rows import Row
+from ..rows import Row
 
 
 class SqliteValues:
@@ -24,11 +24,7 @@ class SqliteValues:
         self._plain = _plain_or_null if nan_as_null else _plain
 
     def plain(self, number: int, rows: Iterable[Row]) -> list[Row]:
-        """Return the rows, `number` as the first value of each.
-
-        Raises:
-            ValueError: A value is one that SQLite would change.
-        """
+        """Return the rows, `number` as the first value of each."""
         plain, row = self._plain, cast("Row", ())
         made: list[Row] = []
         try:

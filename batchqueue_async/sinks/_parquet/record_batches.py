@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from batchqueue_async._wording import kind_of, shown
+from batchqueue_async._wording import kind_of
 
-from .checks import refuse
-from .rows import Row, RowReader
+from ..checks import refuse
+from ..rows import Row, RowReader, selected
 
 T = TypeVar("T")
 
@@ -35,12 +35,7 @@ class RecordBatchReader(Generic[T]):
         self._to_row = to_row
 
     def batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
-        """Return the items' rows in their order.
-
-        Raises:
-            TypeError: An item is nothing that a row can be made of.
-            ValueError: A row does not fit the schema.
-        """
+        """Return the items' rows in their order."""
         rows: list[Any] = []
         for item in items:
             if self._to_row is None and isinstance(item, pa.RecordBatch):
@@ -68,10 +63,7 @@ class RecordBatchReader(Generic[T]):
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    if set(batch.schema.names) != set(schema.names):
-        rule = f"a record batch with the columns {shown(tuple(schema.names))}"
-        refuse("an item", rule, tuple(batch.schema.names))
-    columns = batch.select(schema.names).columns
+    columns = selected(batch, schema.names).columns
     for field, column in zip(schema, columns, strict=True):
         if column.null_count and not field.nullable:
             refuse(f"column {field.name}", "without nulls", "null")

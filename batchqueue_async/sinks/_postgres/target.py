@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from .table_names import as_sql_reads, quoted
+from ..table_names import as_sql_reads, quoted
 
 if TYPE_CHECKING:
-    import asyncpg
-    from asyncpg.pool import PoolConnectionProxy
-
-    Connection: TypeAlias = (
-        asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
-    )
+    from .connections import Connection
 
 _WHERE_IS = """
     SELECT nspname::text AS schema, relname::text AS name
@@ -31,12 +26,10 @@ class Target:
     Attributes:
         schema: Its schema.
         name: Its name in it.
-        was_qualified: Whether whoever named it named the schema, too.
     """
 
     schema: str
     name: str
-    was_qualified: bool = True
 
     @property
     def place(self) -> str:
@@ -52,13 +45,15 @@ class Target:
         """
         return quoted(self.name) if "." in self.name else self.name
 
+    @property
+    def keys(self) -> list[str]:
+        """All that ever stood for the table there, the key of today first."""
+        is_plain = self.key == self.name
+        return [self.key, *([f"{self.schema}.{self.name}"] if is_plain else ())]
+
     def beside(self, name: str) -> str:
         """Return the place of another table in the same schema."""
         return f"{quoted(self.schema)}.{quoted(name)}"
-
-    def __str__(self) -> str:
-        """Return the full name."""
-        return self.place
 
 
 async def find_target(connection: Connection, table: str) -> Target:
@@ -66,9 +61,6 @@ async def find_target(connection: Connection, table: str) -> Target:
 
     The name is taken as it is, `schema.table` or `table`; and if there is no such
     table, as SQL reads it, with double quotes.
-
-    Raises:
-        asyncpg.PostgresError: There is none, or its schema may not be used.
     """
     schema, _, name = table.rpartition(".")
     spellings: list[tuple[str | None, str]] = [(schema or None, name)]
@@ -77,8 +69,7 @@ async def find_target(connection: Connection, table: str) -> Target:
     for spelling in spellings:
         found = await connection.fetchrow(_WHERE_IS, _place(*spelling))
         if found is not None:
-            is_qualified = spelling[0] is not None
-            return Target(found["schema"], found["name"], is_qualified)
+            return Target(found["schema"], found["name"])
     # Raises what the server calls it.
     await connection.execute(f"SELECT FROM {_place(*spellings[-1])} LIMIT 0")
     return await find_target(connection, table)  # it was made in this moment

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.csv
 
-from .checks import refuse
+from ..checks import refuse
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _NESTED: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -22,9 +22,6 @@ def csv_rows(batches: list[pa.RecordBatch], key: str) -> io.BytesIO:
     """Return the rows as CSV, `key` as the first value of each.
 
     A null is an empty value, an empty text is one in quotes, as COPY expects them.
-
-    Raises:
-        TypeError: A column is of a type that CSV has no form for.
     """
     output = io.BytesIO()
     for batch in batches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -11,7 +11,7 @@ import asyncpg
 
 from batchqueue_async._wording import kind_of
 
-from .rows import Row
+from ..rows import Row
 
 # SQLSTATE classes: data exceptions, broken constraints and check options, and what a
 # trigger raises. Their details are rows.
@@ -41,20 +41,6 @@ def refuse_row(
         f" {', '.join(told[:_MOST_TOLD])}{more}"
     )
     raise TypeError(msg) if issubclass(error, TypeError) else ValueError(msg)
-
-
-class Remembering:
-    """Rows on their way, of which the last one is known when it turns out bad."""
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self.last: Row = ()
-        self._rows = rows
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the rows."""
-        for row in self._rows:
-            self.last = row
-            yield row
 
 
 def _redact(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer

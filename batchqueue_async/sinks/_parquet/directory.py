@@ -1,0 +1,172 @@
+"""A directory of published epochs, and the folders where others wait beside them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+from uuid import uuid4
+
+from ..epoch_attempts import prefix
+from ..epochs import Epoch
+from ..staged import StagedRowsMissing
+from .file import StagedFile, force_to_disk
+
+_MANIFEST = "_manifest.json"
+# Seconds after which what nobody has written to died with its driver.
+_KEPT = 7 * 24 * 3600.0
+# Of folders that are being deleted; who deletes them may die meanwhile.
+_OVER = "over-"
+_MOST_TRIES = 100
+
+
+class Part(NamedTuple):
+    """A file of an epoch: its name there, where it waits, and how many rows it has."""
+
+    name: str
+    path: Path
+    rows: int
+
+
+class ParquetDirectory:
+    """Files wait in a folder for each epoch, and in it one for each run.
+
+    What ends is renamed before it is deleted: who holds one of its files open can't
+    give it its name any more, and who comes later finds no folder.
+
+    Args:
+        path: Where the epochs' folders are.
+        staging: The name of the folder for what waits. It starts with an underscore,
+            so readers pass over it.
+        row_group: How many rows of a file are kept in memory, and written at a time.
+        compression: As pyarrow's `ParquetWriter` takes it.
+    """
+
+    def __init__(
+        self, path: Path, staging: str, row_group: int, compression: str
+    ) -> None:
+        self.path = path
+        self._staging = path / staging
+        self._row_group = row_group
+        self._compression = compression
+
+    def folder(self, epoch: Epoch) -> Path:
+        """Return the epoch's folder, which is there if the epoch is published."""
+        query = quote(epoch.query, safe="")
+        return self.path / f"epoch={query}-{epoch.batch:08d}"
+
+    def is_published(self, epoch: Epoch) -> bool:
+        """Return whether the epoch's folder is there."""
+        return (self.folder(epoch) / _MANIFEST).exists()
+
+    def begin_run(self, epoch: Epoch, run: str) -> None:
+        """Make the run's folder: once it is gone, so is the run."""
+        _make_folder(self._run_folder(epoch, run))
+
+    def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
+        """Return what writes a file into the run's folder, which must be there."""
+        path = self._run_folder(epoch, run) / f"{name}.parquet"
+        return StagedFile(path, self._row_group, self._compression)
+
+    def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
+        """Make the epoch's folder appear in one rename; return False if it is there.
+
+        Raises:
+            StagedRowsMissing: A sealed file isn't there.
+            OSError: The directory can't be written.
+        """
+        target = self.folder(epoch)
+        is_new = not target.exists()
+        if is_new:
+            try:
+                self._gathered(epoch, parts).rename(target)
+            except (OSError, StagedRowsMissing):
+                # Another process may have published the epoch, and cleaned up, since.
+                if not target.exists():
+                    raise
+                is_new = False
+            force_to_disk(self.path)
+        self.clear(epoch)
+        self._clear_old()
+        return is_new
+
+    def clear(self, epoch: Epoch) -> None:
+        """Delete what waits for the epoch, of whatever run."""
+        # The folders of earlier versions' attempts are of longer names.
+        for folder in self._staging.glob(f"{prefix(epoch)}*"):
+            self._delete(folder)
+
+    def clear_run(self, epoch: Epoch, run: str) -> None:
+        """Delete what one run has waiting for the epoch, and nothing of another's."""
+        folder = self._run_folder(epoch, run)
+        self._delete(folder)
+        with suppress(OSError):  # others are at work in it, or it was never made
+            folder.parent.rmdir()
+
+    def _clear_old(self) -> None:
+        """Delete what died with its driver: nobody has written to it for 7 days."""
+        oldest = time.time() - _KEPT
+        with suppress(OSError):
+            for folder in list(self._staging.iterdir()):
+                if folder.name.startswith(_OVER) or all(
+                    changed < oldest for changed in _changes(folder)
+                ):
+                    self._delete(folder)
+
+    def _run_folder(self, epoch: Epoch, run: str) -> Path:
+        return self._staging / prefix(epoch) / quote(run, safe="")
+
+    def _gathered(self, epoch: Epoch, parts: Sequence[Part]) -> Path:
+        folder = self._run_folder(epoch, f"publish {uuid4().hex}")
+        _make_folder(folder)
+        for part in parts:
+            try:
+                part.path.rename(folder / part.name)
+            except FileNotFoundError as error:
+                raise StagedRowsMissing(epoch, part.rows, 0) from error
+        write_manifest(folder, epoch, parts)
+        return folder
+
+    def _delete(self, folder: Path) -> None:
+        over = self._staging / f"{_OVER}{uuid4().hex}"
+        try:
+            folder.rename(over)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(over, ignore_errors=True)
+
+
+def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
+    """Write what an epoch consists of, and force it to the disk."""
+    content = {
+        "query": epoch.query,
+        "batch": epoch.batch,
+        "rows": sum(part.rows for part in parts),
+        "files": [part.name for part in parts],
+    }
+    path = folder / _MANIFEST
+    path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    force_to_disk(path)
+    force_to_disk(folder)
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder and those above it, while others may remove empty ones."""
+    for _ in range(_MOST_TRIES):
+        # Not found: somebody was quicker between one folder and the next.
+        with suppress(FileNotFoundError):
+            path.mkdir(parents=True, exist_ok=True)
+            return
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def _changes(folder: Path) -> Iterator[float]:
+    """When the folder and whatever is in it were last written to."""
+    yield folder.stat().st_mtime
+    for path in folder.rglob("*"):
+        yield path.stat().st_mtime

@@ -1,0 +1,97 @@
+"""The file that one attempt writes, before anybody publishes it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class StagedFile:
+    """Writes record batches to a hidden file, which gets its name when it is sealed.
+
+    For threads: a call that was cancelled leaves its own at work, and the next waits.
+
+    Args:
+        path: The name of the sealed file, in a folder that is there.
+        row_group: How many rows are kept in memory, and written at a time.
+        compression: As pyarrow's `ParquetWriter` takes it.
+    """
+
+    def __init__(self, path: Path, row_group: int, compression: str) -> None:
+        self.path = path
+        self.rows = 0
+        self._unsealed = path.with_name(f".{path.name}")
+        self._row_group = row_group
+        self._compression = compression
+        self._lock = threading.Lock()
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._is_made = False
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Add rows; they are written when a row group is full.
+
+        Raises:
+            FileNotFoundError: Somebody has removed the folder: the run is over.
+        """
+        with self._lock:
+            if not self._is_made:
+                self._unsealed.touch(exist_ok=False)
+                self._is_made = True
+            for batch in batches:
+                self._waiting.append(batch)
+                self._waiting_rows += batch.num_rows
+                self.rows += batch.num_rows
+                if self._waiting_rows >= self._row_group:
+                    self._write_out()
+
+    def seal(self) -> None:
+        """Finish the file, force it to the disk, and give it its name, if it has rows.
+
+        The name is on the disk once the folder's list of names is.
+
+        Raises:
+            FileNotFoundError: Somebody has removed it: the run is over.
+        """
+        with self._lock:
+            if not self.rows:
+                return
+            self._write_out()
+            if self._writer is not None:
+                self._writer.close()
+            force_to_disk(self._unsealed)
+            self._unsealed.replace(self.path)
+
+    def remove(self) -> None:
+        """Delete it, sealed or not."""
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+            self._unsealed.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+
+    def _write_out(self) -> None:
+        batches, self._waiting, self._waiting_rows = self._waiting, [], 0
+        if not batches:
+            return
+        table = pa.Table.from_batches(batches)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._unsealed, table.schema, compression=self._compression
+            )
+        self._writer.write_table(table, self._row_group)
+
+
+def force_to_disk(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,221 @@
+"""Connections to a PostgreSQL server, none of which waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from typing import TYPE_CHECKING, TypeAlias
+
+import asyncpg
+
+from ..checks import require_count, require_seconds, require_url
+from .errors import without_values
+
+if TYPE_CHECKING:
+    from asyncpg.transaction import Transaction
+
+    Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
+
+# Seconds for what a server that works does at once: to undo, to say that it is there.
+PARTING = 5.0
+# Seconds without use after which a server may be gone, and nobody was told.
+_IDLE = 1.0
+# Milliseconds that the server can count, three weeks.
+_MOST = 2**31 - 1
+
+
+class Connections:
+    """Makes connections and keeps those that were given back, without a task behind it.
+
+    The server itself ends a statement that takes too long, and undoes it. If it does
+    not, because it stands still or is out of reach, the client stops waiting a moment
+    later.
+
+    It belongs to the loop that uses it first.
+
+    Args:
+        url: The server and the database.
+        timeout: Seconds until a connection that is not made fails.
+        statement_timeout: Seconds that a statement may take.
+        prepare: Awaited with the first connection, before it is handed out.
+        connections: How many are lent at a time; None for no bound.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        timeout: float,
+        statement_timeout: float,
+        prepare: Callable[[Connection], Awaitable[None]],
+        connections: int | None = None,
+    ) -> None:
+        require_url("url", url)
+        require_seconds("timeout", timeout)
+        require_seconds("statement_timeout", statement_timeout)
+        self._url = url
+        self._timeout = timeout
+        self._statement_timeout = statement_timeout
+        self._answer = statement_timeout + PARTING / 2
+        self._prepare = prepare
+        self._is_prepared = False
+        self._bound: AbstractAsyncContextManager[None] = nullcontext()
+        if connections is not None:
+            require_count("connections", connections, at_least=1)
+            self._bound = asyncio.Semaphore(connections)
+        # With the time since when each is idle.
+        self._idle: list[tuple[Connection, float]] = []
+        self._taken: list[Connection] = []
+
+    @property
+    def milliseconds(self) -> str:
+        """A statement's limit as the server takes it, which takes 0 for none."""
+        return str(min(max(1, round(self._statement_timeout * 1000)), _MOST))
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """Lend one for a `with` block, and keep it afterwards.
+
+        If the block raises, or is cancelled, the connection is ended: nobody knows what
+        it was in the middle of.
+        """
+        async with self._bound:
+            connection = await self.take()
+            try:
+                with self.errors():
+                    yield connection
+            except BaseException:
+                self.end(connection)
+                raise
+            self.give_back(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Lend one in a transaction that waits for the disk; an error undoes it."""
+        async with self.lent() as connection:
+            # What others commit while this one waits for a lock must be seen.
+            transaction = connection.transaction(isolation="read_committed")
+            await transaction.start()
+            try:
+                # A client that stands still would hold its locks for ever.
+                await connection.execute(
+                    "SET LOCAL synchronous_commit = on; SET LOCAL"
+                    f" idle_in_transaction_session_timeout = {self.milliseconds}"
+                )
+                yield connection
+            except BaseException:
+                # The connection's end undoes it, too, but stops no statement at work.
+                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    await undo(transaction)
+                raise
+            await transaction.commit()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Let what went wrong tell what it is about, and no values of rows."""
+        try:
+            with without_values():
+                yield
+        except TimeoutError as error:
+            if not error.args:
+                told = (
+                    f"the server did not answer within {self._statement_timeout:g} s"
+                    " (statement_timeout); whether it did what was asked is unknown"
+                )
+                error.args = (told,)
+            raise
+
+    def copying(self) -> asyncio.Timeout:
+        """Bound a COPY, of which asyncpg watches the answer, not the way there."""
+        return asyncio.timeout(self._answer)
+
+    async def take(self) -> Connection:
+        """Return a connection that works; the caller gives it back, or ends it."""
+        while self._idle:
+            connection, since = self._idle.pop()
+            self._taken.append(connection)
+            if await self._works(connection, since):
+                return connection
+        connection = await self._connect()
+        self._taken.append(connection)
+        try:
+            with self.errors():
+                # Who needs the disk says so; staged rows are counted before their use.
+                await connection.execute(
+                    "SET synchronous_commit = off;"
+                    f" SET statement_timeout = {self.milliseconds}"
+                )
+                if not self._is_prepared:
+                    await self._prepare(connection)
+                    self._is_prepared = True
+        except BaseException:
+            self.end(connection)
+            raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep it for the next one; after `close` there is nothing to keep it for."""
+        if connection in self._taken:
+            self._taken.remove(connection)
+            self._idle.append((connection, asyncio.get_running_loop().time()))
+
+    def end(self, connection: Connection) -> None:
+        """End one that was taken; the server undoes what is open."""
+        connection.terminate()
+        if connection in self._taken:
+            self._taken.remove(connection)
+
+    def close(self) -> None:
+        """End all of them; the server undoes what is open. The next call opens others.
+
+        Those at work are ended, too.
+        """
+        for connection in (*(each for each, _ in self._idle), *self._taken):
+            connection.terminate()
+        self._idle.clear()
+        self._taken.clear()
+        self._is_prepared = False
+
+    async def _connect(self) -> Connection:
+        why = ""
+        try:
+            return await asyncpg.connect(
+                self._url, timeout=self._timeout, command_timeout=self._answer
+            )
+        except ValueError as error:
+            why = type(error).__name__
+        # Not in the `except`: the error quotes the URL.
+        msg = (
+            "url must be a URL that asyncpg takes, postgresql://..., got one that it"
+            f" refuses with a {why}; characters like /, @, : and # in a password must"
+            " be percent-encoded"
+        )
+        raise ValueError(msg)
+
+    async def _works(self, connection: Connection, since: float) -> bool:
+        if connection.is_closed():
+            self.end(connection)
+            return False
+        if asyncio.get_running_loop().time() < since + _IDLE:
+            return True
+        try:
+            await connection.execute("SELECT 1", timeout=PARTING)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self.end(connection)
+            return False
+        except BaseException:
+            self.end(connection)
+            raise
+        return True
+
+
+async def undo(transaction: Transaction) -> None:
+    """Roll back, if the server still works."""
+    async with asyncio.timeout(PARTING):
+        await transaction.rollback()

@@ -1,0 +1,173 @@
+"""The tables in which attempts of many processes wait beside their target."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from batchqueue_async import BatchQueueError
+
+from ..epochs import Epoch
+from ..staged import Attempt
+from .staging import Staging
+from .target import LONGEST_NAME, Target
+
+if TYPE_CHECKING:
+    from .connections import Connection
+
+_KEY = "batchqueue_attempt"
+_SUFFIX = "_staged"
+_ATTEMPTS = "batchqueue_attempts"
+_HAS_COLUMN = """
+    SELECT bool_or(attname = $2) FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+# Attempts that nobody published or discarded in this time died with their driver.
+_KEPT = "INTERVAL '7 days'"
+
+
+class StagedTables:
+    """A staging table, and the register of those who write to it.
+
+    An attempt registers before its first row. Who ends an epoch or a run strikes off
+    what is registered, so that an attempt that seals too late finds itself missing.
+
+    Args:
+        target: The table that is filled.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._register = target.beside(_ATTEMPTS)
+        name = f"{target.name}{_SUFFIX}"
+        if len(name.encode()) > LONGEST_NAME:
+            name = _other_name(target.name)
+        self.staging = Staging(target, name, _KEY)
+
+    async def prepare(self, connection: Connection) -> None:
+        """Make what is missing."""
+        is_staging = await self._is_staging(connection)
+        if is_staging is False:
+            # A table of somebody else's, whose name ends like that.
+            self.staging = Staging(self._target, _other_name(self._target.name), _KEY)
+            is_staging = await self._is_staging(connection)
+        if is_staging is None:
+            await self._create(connection)
+        elif not is_staging:
+            msg = f"table {self.staging.place} is no staging table"
+            raise BatchQueueError(msg)
+
+    async def lock(
+        self, connection: Connection, epoch: Epoch, *, is_shared: bool = False
+    ) -> None:
+        """Lock the epoch until the transaction ends.
+
+        Sealing shares it; publishing and discarding have it for themselves.
+        """
+        lock = f"pg_advisory_xact_lock{'_shared' if is_shared else ''}"
+        await connection.execute(
+            f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
+            self._target.place,
+            *astuple(epoch),
+        )
+
+    async def announce(self, connection: Connection, epoch: Epoch, run: str) -> None:
+        """Register a run, by a name among those of attempts."""
+        await self._add(connection, epoch, run, _name_of_run(epoch, run))
+
+    async def register(self, connection: Connection, attempt: Attempt) -> None:
+        """Register an attempt, in a transaction of its own."""
+        epoch, run, name = attempt.epoch, attempt.run, UUID(attempt.name)
+        if not attempt.is_announced:
+            await self._add(connection, epoch, run, name)
+            return
+        async with connection.transaction(isolation="read_committed"):
+            # The lock comes first: what an end of the run has committed must be seen.
+            await self.lock(connection, epoch, is_shared=True)
+            if not await self._has(connection, _name_of_run(epoch, run)):
+                msg = f"{attempt} comes too late: its run was published or discarded"
+                raise BatchQueueError(msg)
+            await self._add(connection, epoch, run, name)
+
+    async def has(self, connection: Connection, attempt: Attempt) -> bool:
+        """Return whether the attempt is registered still."""
+        return await self._has(connection, UUID(attempt.name))
+
+    async def strike_off(self, connection: Connection, attempt: Attempt) -> None:
+        """Forget an attempt that has left no row."""
+        await connection.execute(
+            f"DELETE FROM {self._register} WHERE name = $1", UUID(attempt.name)
+        )
+
+    async def clear(
+        self, connection: Connection, epoch: Epoch, run: str | None = None
+    ) -> None:
+        """Forget the epoch's attempts, or one run's, and delete their rows.
+
+        With the epoch goes what died with its driver, of whatever epoch.
+        """
+        old = f" OR target = ANY($1::TEXT[]) AND started_at < now() - {_KEPT}"
+        chosen, which = (old, []) if run is None else (" AND run = $4", [run])
+        over = await connection.fetch(
+            f"DELETE FROM {self._register} WHERE target = ANY($1::TEXT[])"
+            f" AND query = $2 AND batch = $3{chosen} RETURNING name",
+            self._target.keys,
+            *astuple(epoch),
+            *which,
+        )
+        await connection.execute(
+            f"DELETE FROM {self.staging.place} WHERE {_KEY} = ANY($1)",
+            [record["name"] for record in over],
+        )
+
+    async def _add(
+        self, connection: Connection, epoch: Epoch, run: str, name: UUID
+    ) -> None:
+        await connection.execute(
+            f"INSERT INTO {self._register} (target, query, batch, run, name)"
+            " VALUES ($1, $2, $3, $4, $5)",
+            self._target.key,
+            *astuple(epoch),
+            run,
+            name,
+        )
+
+    async def _has(self, connection: Connection, name: UUID) -> bool:
+        query = f"SELECT 1 FROM {self._register} WHERE name = $1"
+        return await connection.fetchval(query, name) is not None
+
+    async def _is_staging(self, connection: Connection) -> bool | None:
+        place = self.staging.place
+        found: bool | None = await connection.fetchval(_HAS_COLUMN, place, _KEY)
+        return found
+
+    async def _create(self, connection: Connection) -> None:
+        async with connection.transaction():
+            # Two that make them at once would collide in the catalogue.
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
+            )
+            await connection.execute(f"""
+                CREATE TABLE IF NOT EXISTS {self._register} (
+                    name UUID PRIMARY KEY, target TEXT NOT NULL, query TEXT NOT NULL,
+                    batch BIGINT NOT NULL, run TEXT NOT NULL,
+                    started_at TIMESTAMPTZ NOT NULL DEFAULT now());
+                CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
+                    ON {self._register} (target, query, batch)""")
+            if await self._is_staging(connection) is None:
+                await self.staging.create(connection, "NULL::UUID", "*")
+                index = f"CREATE INDEX ON {self.staging.place} ({_KEY})"
+                await connection.execute(index)
+
+
+def _name_of_run(epoch: Epoch, run: str) -> UUID:
+    return uuid5(NAMESPACE_OID, f"{epoch.query}\0{epoch.batch}\0{run}")
+
+
+def _other_name(table: str) -> str:
+    """Return a name for the staging table where the plain one is too long, or taken."""
+    digest = hashlib.sha256(table.encode()).hexdigest()[:12]
+    room = LONGEST_NAME - len(_SUFFIX) - len(digest) - 1
+    start = table.encode()[:room].decode(errors="ignore")
+    return f"{start}_{digest}{_SUFFIX}"

@@ -1,0 +1,74 @@
+"""Rows that wait in a table beside their target, and their way into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from ..table_names import quoted
+from .target import Target
+
+if TYPE_CHECKING:
+    from .connections import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A staging table: unlogged, so that a server that crashes empties it.
+
+    Attributes:
+        target: Where its rows go.
+        name: Its name, in the target's schema.
+        mark: The column that says what brought a row: an attempt, or one of its writes.
+    """
+
+    target: Target
+    name: str
+    mark: str
+
+    @property
+    def place(self) -> str:
+        """The name as SQL takes it."""
+        return self.target.beside(self.name)
+
+    async def create(self, connection: Connection, mark: str, columns: str) -> None:
+        """Make it, with columns like the target's and an example of a mark."""
+        await connection.execute(
+            f"CREATE UNLOGGED TABLE {self.place} AS SELECT {mark} AS {self.mark},"
+            f" {columns} FROM {self.target.place} WITH NO DATA"
+        )
+
+    async def drop(self, connection: Connection) -> None:
+        """Remove it, with its rows."""
+        await connection.execute(f"DROP TABLE IF EXISTS {self.place}")
+
+    async def count(self, connection: Connection, marks: Sequence[Any]) -> int | None:
+        """Return how many rows have one of these marks; None if the table is gone."""
+        query = f"SELECT count(*) {self._marked}"
+        try:
+            found: int = await connection.fetchval(query, marks)
+        except asyncpg.UndefinedTableError:
+            return None
+        return found
+
+    async def publish(
+        self,
+        connection: Connection,
+        marks: Sequence[Any],
+        columns: Sequence[str],
+        on_conflict: str,
+    ) -> None:
+        """Copy what has one of these marks into the target."""
+        names = ", ".join(map(quoted, columns))
+        await connection.execute(
+            f"INSERT INTO {self.target.place} ({names})"
+            f" SELECT {names} {self._marked} {on_conflict}",
+            marks,
+        )
+
+    @property
+    def _marked(self) -> str:
+        return f"FROM {self.place} WHERE {self.mark} = ANY($1)"

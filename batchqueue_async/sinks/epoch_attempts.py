@@ -1,0 +1,134 @@
+"""Attempts at epochs, from `begin` to `commit` or `abort`: the same for every store."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from batchqueue_async import BatchQueueError
+
+from .epochs import Epoch
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class StagingEpochSink(ABC, Generic[T, A]):
+    """An `EpochSink` whose rows wait somewhere until they are published.
+
+    A store says how, in the words of `StagedSink`: `_stage`, `_publish`, `_discard`.
+    All methods also raise what the store does when it is gone, refuses or is slow:
+    `sqlite3.Error`, `asyncpg.PostgresError`, `OSError`, `TimeoutError`.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: dict[Epoch, A] = {}
+
+    async def begin(self, epoch: Epoch) -> None:
+        """Start an attempt; what earlier ones left is discarded."""
+        await self.abort(epoch)
+        self._attempts[epoch] = await self._start(epoch)
+
+    async def write(self, epoch: Epoch, items: list[T]) -> None:
+        """Add the items' rows to the attempt.
+
+        Raises:
+            BatchQueueError: The epoch was not begun, or can't be committed any more.
+            TypeError: An item is nothing that a row can be made of.
+            ValueError: A row has too many values, or too few, or wrong ones.
+        """
+        await self._stage(self._attempt(epoch), items)
+
+    async def commit(self, epoch: Epoch) -> None:
+        """Make the rows and the fence visible in one transaction.
+
+        Raises:
+            BatchQueueError: The epoch was not begun, or has lost rows.
+        """
+        await self._publish(epoch, self._attempt(epoch))
+        del self._attempts[epoch]
+
+    async def abort(self, epoch: Epoch) -> None:
+        """Discard what the attempt wrote."""
+        attempt = self._attempts.pop(epoch, None)
+        if attempt is not None:
+            await self._discard(epoch, attempt)
+
+    @abstractmethod
+    async def is_committed(self, epoch: Epoch) -> bool:
+        """Return whether the fence is there."""
+
+    @abstractmethod
+    async def _start(self, epoch: Epoch) -> A:
+        """Make a place for rows; remove those that died with their process."""
+
+    @abstractmethod
+    async def _stage(self, attempt: A, items: list[T]) -> None:
+        """Add rows that nobody sees."""
+
+    @abstractmethod
+    async def _publish(self, epoch: Epoch, attempt: A) -> None:
+        """Make them visible with the fence, unless it is there; remove the place."""
+
+    @abstractmethod
+    async def _discard(self, epoch: Epoch, attempt: A) -> None:
+        """Remove the place and what is in it."""
+
+    def _attempt(self, epoch: Epoch) -> A:
+        if epoch not in self._attempts:
+            msg = f"{epoch} is not open: `begin` comes first, once for each attempt"
+            raise BatchQueueError(msg)
+        return self._attempts[epoch]
+
+
+@dataclass(slots=True)
+class NumberedWrites:
+    """An attempt with a staging table of its own, and its writes.
+
+    A write counts when it has returned. One that failed, or was cancelled in the
+    middle, may have left rows behind; they carry a number that is not acknowledged, and
+    are left out.
+
+    Attributes:
+        table: The staging table's name; starts with the epoch's `prefix`.
+        acknowledged: How many rows each write added, by its number.
+    """
+
+    table: str
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    _last: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows the epoch has so far."""
+        return sum(self.acknowledged.values())
+
+    def next_number(self) -> int:
+        """Return the number of a new write."""
+        self._last += 1
+        return self._last
+
+
+def prefix(epoch: Epoch, target: str = "") -> str:
+    """Return what the names of all attempts at an epoch start with.
+
+    A digest: it has one length, and no character that a name must not have.
+
+    Args:
+        epoch: The epoch.
+        target: What it goes to, where attempts for several targets lie side by side:
+            those for another one have other names.
+    """
+    of_target = f"\0{target}" if target else ""
+    text = f"{epoch.query}\0{epoch.batch}{of_target}"
+    # A query's name may be half a surrogate: it needs no meaning, only to differ.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"epoch_{digest[:16]}_"
+
+
+def new_name(epoch: Epoch, target: str = "") -> str:
+    """Return a name for a new attempt."""
+    return f"{prefix(epoch, target)}{uuid.uuid4().hex[:12]}"
