@@ -46,6 +46,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if pytest_asyncio.is_async_test(item):
             item.fixturenames.insert(0, "_no_task_survives")
+        if item.get_closest_marker("spark") is not None:
+            _be_patient(item)
+
+
+def _be_patient(item: pytest.Item) -> None:
+    # A timeout that strikes between a question to the JVM and its answer makes every
+    # later test take that answer for its own.
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(200))
 
 
 @pytest.fixture(autouse=True, scope="module")
