@@ -19,7 +19,7 @@ help: ## Show this list.
 demo: .venv/.demo-installed ## Run a year of real flights through Spark and the queue.
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: .venv/.dev-installed ## Run the tests.
+test: .venv/.dev-installed ## Run the tests; THOROUGH=1 for all that CI runs.
 	@$(BIN)/python -m tests $(ARGS)
 
 lint: .venv/.dev-installed ## Check style, types and the layers between packages.

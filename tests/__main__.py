@@ -1,37 +1,89 @@
-"""Runs the whole suite as two processes, since most of it waits: `make test`.
+"""Runs the whole suite in parts, two at a time, since most of it waits: `make test`.
 
-What needs a JVM runs beside all the rest, and is shown after it. With arguments it is
-one process: `make test ARGS="-k linger"`.
+Each part is a process with its own Spark session, if it needs one. What takes long is
+left to CI: `THOROUGH=1 make test` does that, too. With arguments it is one process:
+`make test ARGS="-k linger"`.
 """
 
 import subprocess
 import sys
-import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.thorough import IS_THOROUGH
+
 HERE = Path(__file__).parent
-WITH_JVM = [HERE / "spark", HERE / "examples", HERE / "test_java_runtime.py"]
 PYTEST = [sys.executable, "-m", "pytest"]
+AT_ONCE = 2
+# The longest first: so both processes end at about the same time.
+PARTS = {
+    "spark": ["spark", "test_java_runtime.py"],
+    "engine": ["engine"],
+    "examples": ["examples"],
+    "bridge": ["bridge"],
+    "properties": ["properties"],
+}
+REST = "all the rest"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a part ended, and what it said."""
+
+    part: str
+    status: int
+    output: str
+
+    @property
+    def summary(self) -> str:
+        """The last line of it."""
+        counts = self.output.rstrip().rpartition("\n")[2].strip("= ")
+        return f"{self.part + ':':<14}{counts}"
 
 
 def main() -> int:
     """Return 0 if all tests passed."""
     if sys.argv[1:]:
         return subprocess.call([*PYTEST, *sys.argv[1:]])
-    with tempfile.TemporaryFile() as output:
-        # A cache of its own: else the two would forget each other's failures.
-        beside = [*PYTEST, "-o", "cache_dir=.pytest_cache/jvm", *map(str, WITH_JVM)]
-        process = subprocess.Popen(beside, stdout=output, stderr=subprocess.STDOUT)
+    began = time.monotonic()
+    ended = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        parts = [pool.submit(run, part) for part in [*PARTS, REST]]
         try:
-            rest = subprocess.call(
-                [*PYTEST, *(f"--ignore={each}" for each in WITH_JVM)]
-            )
+            for future in as_completed(parts):
+                ended.append(future.result())
+                print(ended[-1].output, flush=True)  # noqa: T201  # a program
         finally:
-            # After a Ctrl-C: it has got one, too, and tidies up.
-            process.wait()
-            output.seek(0)
-            sys.stdout.write(output.read().decode("utf-8", "replace"))
-    return rest or process.returncode
+            # After a Ctrl-C: those that run have got one, too, and tidy up.
+            pool.shutdown(cancel_futures=True)
+    for each in ended:
+        print(each.summary)  # noqa: T201
+    print(f"{time.monotonic() - began:.0f} s in all")  # noqa: T201
+    return max(each.status for each in ended)
+
+
+def run(part: str) -> Ended:
+    """Run one part; nothing is in none of them."""
+    if part == REST:
+        others = [name for names in PARTS.values() for name in names]
+        which = [f"--ignore={HERE / name}" for name in others]
+    else:
+        which = [str(HERE / name) for name in PARTS[part]]
+    if not IS_THOROUGH:
+        which += ["-m", "not slow"]
+    # A cache of its own: else they would forget each other's failures.
+    cache = f"cache_dir=.pytest_cache/{part.replace(' ', '-')}"
+    done = subprocess.run(
+        [*PYTEST, "-o", cache, *which],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return Ended(part, done.returncode, done.stdout)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,17 @@ import pytest_asyncio
 
 from tests.support.leaks import surviving_tasks, surviving_threads
 from tests.support.real_loops import LoopFactory, real_loops
+from tests.support.thorough import examples
 from tests.support.virtual_loop import VirtualTimeLoop
 
 pytest.register_assert_rewrite("tests.support.oracle")
 pytest_plugins = ["tests.support.postgres", "tests.support.spark"]
 
 # What one example takes depends on the machine; `timeout` bounds the whole test.
-hypothesis.settings.register_profile("no deadline", hypothesis.settings(deadline=None))
-hypothesis.settings.load_profile("no deadline")
+hypothesis.settings.register_profile(
+    "tests", hypothesis.settings(deadline=None, max_examples=examples(100))
+)
+hypothesis.settings.load_profile("tests")
 
 test_failed = pytest.StashKey[bool]()
 
@@ -43,10 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if pytest_asyncio.is_async_test(item):
             item.fixturenames.insert(0, "_no_task_survives")
+        if item.get_closest_marker("spark") is not None:
+            _be_patient(item)
 
 
-def pytest_collection_finish() -> None:
-    """Keep the garbage collections of `asyncio_errors` cheap."""
+def _be_patient(item: pytest.Item) -> None:
+    # A timeout that strikes between a question to the JVM and its answer makes every
+    # later test take that answer for its own.
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(200))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cheap_collections() -> None:
+    """Spare those of `asyncio_errors` what was there before the module's tests."""
     gc.collect()
     gc.freeze()
 

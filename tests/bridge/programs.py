@@ -52,11 +52,16 @@ def _runs(python: str) -> bool:
     )
 
 
-PYTHONS = [Path(sys.executable), *_others()]
+_OTHERS = _others()
+PYTHONS = [Path(sys.executable), *_OTHERS]
 each_python = pytest.mark.parametrize(
     "python",
     [
-        pytest.param(each, id=f"{each.parent.parent.name}-{each.name}")
+        pytest.param(
+            each,
+            id=f"{each.parent.parent.name}-{each.name}",
+            marks=[pytest.mark.slow] if each in _OTHERS else [],
+        )
         for each in PYTHONS
     ],
 )

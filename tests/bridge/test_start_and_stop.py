@@ -196,32 +196,6 @@ def test_the_patience_is_a_setting(loop_kind: str) -> None:
         assert calls[1].result(10) is None
 
 
-def test_a_busy_machine_is_not_a_dead_loop(loop_kind: str) -> None:
-    """Computing threads keep the loop, and those who wait for it, from their turns."""
-    assert loop_kind
-    is_over = threading.Event()
-
-    def compute() -> None:
-        number = 0
-        while not is_over.is_set():
-            for _ in range(1000):
-                number = (number * 3 + 1) % 1_000_003
-
-    async def consume(_: list[int]) -> None: ...
-
-    with LoopThread(patience=0.2) as loop_thread:
-        config = BatchQueueConfig[int](buffer_size=1, consumer=consume)
-        queue = loop_thread.open("q", config)
-        busy = [in_background(compute) for _ in range(40)]
-        waiting = [in_background(queue.produce_many, [n, n]) for n in range(3)]
-        try:
-            assert answers(waiting, patience=40) == [2, 2, 2]
-        finally:
-            is_over.set()
-        for each in busy:
-            each.result(10)
-
-
 @pytest.mark.real_time
 async def test_of_all_who_wait_for_a_loop_one_looks_often() -> None:
     """Each looking ten times a second took a quarter of a processor for 500 threads."""

@@ -5,6 +5,7 @@ partition p.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -40,17 +41,26 @@ TWO = PartitionPolicy.fixed(2)
 
 
 class Planned:
-    """Returns one plan after the other, then None for ever; raises exceptions."""
+    """Returns one plan after the other, then None for ever; raises exceptions.
 
-    def __init__(self, *plans: object, measure: str = "items") -> None:
+    With `on_demand` a plan waits until the test waits for its round: what a test
+    prepares takes longer than an interval on a busy machine.
+    """
+
+    def __init__(
+        self, *plans: object, measure: str = "items", on_demand: bool = False
+    ) -> None:
         self.measure = measure
         self.asked: list[Asked] = []
         self._plans = list(plans)
         self._was_asked = asyncio.Event()
+        self._wanted = 0 if on_demand else math.inf
 
     def assign(
         self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
     ) -> Any:  # noqa: ANN401  # wrong plans, too
+        if len(self.asked) >= self._wanted:
+            return None
         self.asked.append(Asked(loads, owners, drain_tasks))
         self._was_asked.set()
         plan = self._plans.pop(0) if self._plans else None
@@ -60,6 +70,7 @@ class Planned:
 
     async def round(self, number: int) -> Asked:
         """Wait until it has been asked so often; returns what it was asked then."""
+        self._wanted = max(self._wanted, number)
         while len(self.asked) < number:
             self._was_asked.clear()
             await self._was_asked.wait()

@@ -59,7 +59,7 @@ async def handoff(
     """
     gate = asyncio.Event()
     moving, staying = Recording(gate=gate), Recording()
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, interval=interval, **settings)
     async with queue:
         register(queue, {int: moving, str: staying})
@@ -99,7 +99,7 @@ async def test_items_wait_in_their_partition_until_the_new_owner_may_take() -> N
 async def test_items_that_waited_before_the_handoff_are_handled_after_it() -> None:
     gate = asyncio.Event()
     handler = Recording(gate=gate)
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     async with rebalanced(balancer, interval=0.1) as queue:
         register(queue, {int: handler, str: Recording()})
         assert await queue.produce(0)
@@ -145,7 +145,7 @@ async def test_a_producer_cancelled_in_a_handoff_leaves_nothing_behind() -> None
 async def test_an_old_owner_that_naps_does_not_delay_the_handoff() -> None:
     """Its nap could last for ten hours; the handoff takes no time at all."""
     napping = Recording()
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     loop = asyncio.get_running_loop()
     async with rebalanced(balancer, idle=IdleBackoff(36_000, 36_000)) as queue:
         register(queue, {int: napping, str: Recording()})
@@ -158,7 +158,7 @@ async def test_an_old_owner_that_naps_does_not_delay_the_handoff() -> None:
 
 async def test_an_old_owner_without_work_hands_over_what_waits_for_company() -> None:
     """With linger it has items, and naps: the new owner goes on lingering."""
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     handler = Recording()
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -181,7 +181,7 @@ async def test_all_revocations_of_a_round_are_awaited_together() -> None:
         each: Recording(delay=delay)
         for each, delay in zip(TYPES, (0.2, 0.5, 0.3, 0.4), strict=True)
     }
-    balancer = Planned([1, 2, 3, 0])
+    balancer = Planned([1, 2, 3, 0], on_demand=True)
     loop = asyncio.get_running_loop()
     queue = rebalanced(balancer, drain_tasks=4, partitions=fixed(4))
     async with queue:
@@ -203,7 +203,7 @@ async def test_the_old_owner_works_on_with_what_it_keeps() -> None:
     gate = asyncio.Event()
     slow, quick = Recording(), Recording()
     moving = Recording(gate=gate)
-    balancer = Planned([1, 1, 0])
+    balancer = Planned([1, 1, 0], on_demand=True)
     async with rebalanced(balancer, interval=0.1, partitions=fixed(3)) as queue:
         register(queue, {int: moving, str: quick, bytes: slow})
         assert await queue.produce(0)
@@ -471,7 +471,7 @@ async def test_a_handler_may_shut_its_queue_down_in_a_handoff() -> None:
             assert await queue.shutdown() == []
 
     gate = asyncio.Event()
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, interval=0.05)
     async with queue:
         register(queue, {int: consume, str: Recording()})
@@ -489,7 +489,7 @@ async def test_an_idle_handler_in_a_handoff_is_called_by_nobody() -> None:
     idling = Recording()
     gate = asyncio.Event()
     slow = Recording(gate=gate)
-    balancer = Planned([1, 1, 0])
+    balancer = Planned([1, 1, 0], on_demand=True)
     queue = rebalanced(
         balancer,
         partitions=fixed(3),
@@ -532,7 +532,7 @@ async def test_a_cycle_longer_than_an_interval_calls_its_moves_off() -> None:
 async def test_what_was_called_off_can_move_in_a_later_round() -> None:
     gate = asyncio.Event()
     handler = Recording(gate=gate)
-    balancer = Planned([1, 1], [1, 1], [0, 1], [1, 1])
+    balancer = Planned([1, 1], [1, 1], [0, 1], [1, 1], on_demand=True)
     async with rebalanced(balancer, interval=0.05) as queue:
         register(queue, {int: handler, str: Recording()})
         assert await queue.produce(0)
@@ -551,7 +551,7 @@ async def test_what_was_called_off_can_move_in_a_later_round() -> None:
 async def test_one_endless_cycle_calls_off_no_other_move() -> None:
     gate = asyncio.Event()
     stuck, free = Recording(gate=gate), Recording()
-    balancer = Planned([2, 2, 2])
+    balancer = Planned([2, 2, 2], on_demand=True)
     queue = rebalanced(balancer, drain_tasks=3, partitions=fixed(3), interval=0.05)
     async with queue:
         register(queue, {int: stuck, str: free, bytes: Recording()})
@@ -567,7 +567,7 @@ async def test_a_move_does_not_wait_for_another_moves_old_owner() -> None:
     """Up to an interval, by default ten seconds, in which nobody serves it."""
     gate = asyncio.Event()
     stuck, free = Recording(gate=gate), Recording()
-    balancer = Planned([2, 2, 2])
+    balancer = Planned([2, 2, 2], on_demand=True)
     queue = rebalanced(balancer, drain_tasks=3, partitions=fixed(3), interval=0.2)
     async with queue:
         register(queue, {int: stuck, str: free, bytes: Recording()})
@@ -601,7 +601,7 @@ async def test_a_batch_that_waits_for_its_retry_holds_the_handoff() -> None:
         if len(attempts) == 1:
             raise ValueError
 
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, retry=retry(2, wait=0.5))
     async with queue:
         register(queue, {int: consume, str: Recording()})
@@ -669,7 +669,7 @@ async def test_a_batch_that_fails_first_in_a_handoff_holds_it_on() -> None:
         if len(seen) == 1:
             raise ValueError
 
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, retry=retry(2, wait=0.5))
     async with queue:
         register(queue, {int: consume, str: Recording()})
@@ -693,7 +693,7 @@ async def test_the_halves_of_a_batch_hold_the_handoff() -> None:
             raise ValueError
         received.extend(batch)
 
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, retry=retry(2, wait=0.5, split=True))
     async with queue:
         register(queue, {int: consume, str: Recording()})
@@ -725,7 +725,7 @@ async def test_a_handler_that_cannot_be_stopped_holds_the_handoff() -> None:
                 continue
         running -= 1
 
-    balancer = Planned([1, 1], None, [1, 1])
+    balancer = Planned([1, 1], None, [1, 1], on_demand=True)
     queue = rebalanced(balancer, handler_timeout=0.1, on_error=lambda *_: None)
     async with queue:
         register(queue, {int: stubborn, str: Recording()})
@@ -762,7 +762,7 @@ async def test_a_partition_is_not_given_to_a_handler_that_waits_for_room_in_it()
 
     gate = asyncio.Event()
     target = Recording(gate=gate)
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, interval=0.1, buffer_size=1)
     async with queue:
         register(queue, {int: target, str: producing})
@@ -797,7 +797,7 @@ async def test_an_old_owners_handler_is_refused_in_a_handoff_as_before_it() -> N
                 refused.append(True)
 
     gate = asyncio.Event()
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, interval=0.1, buffer_size=2)
     async with queue:
         register(queue, {int: consume, str: Recording()})
@@ -826,7 +826,7 @@ async def test_a_handler_that_waits_for_another_moving_partition_gets_room() -> 
 
     gate = asyncio.Event()
     target = Recording()
-    balancer = Planned([1, 2, 2])
+    balancer = Planned([1, 2, 2], on_demand=True)
     queue = rebalanced(
         balancer, drain_tasks=3, partitions=fixed(3), interval=0.5, buffer_size=1
     )
@@ -856,7 +856,7 @@ async def test_a_partition_is_not_given_to_a_handler_that_waits_for_it_in_flush(
 
     gate = asyncio.Event()
     target = Recording(gate=gate)
-    balancer = Planned([1, 1])
+    balancer = Planned([1, 1], on_demand=True)
     queue = rebalanced(balancer, interval=0.1)
     async with queue:
         register(queue, {int: target, str: flushing})

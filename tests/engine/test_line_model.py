@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from batchqueue_async import BatchQueue, BatchQueueConfig, WhenFull
 from tests.engine.stepping_loop import SteppingLoop
 from tests.support.oracle import check_accounts, check_settled
+from tests.support.thorough import examples
 
 
 class Producer:
@@ -261,12 +262,13 @@ class DropOldestMachine(QueueMachine):
 
 
 @pytest.mark.parametrize(
-    "machine, examples",
+    "machine, number",
     [(QueueMachine, 200), (DropNewestMachine, 40), (DropOldestMachine, 40)],
 )
 def test_a_queue_keeps_its_promises_in_any_order_of_steps(
-    machine: type[QueueMachine], examples: int
+    machine: type[QueueMachine], number: int
 ) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=50)
+        machine,
+        settings=settings(max_examples=examples(number), stateful_step_count=50),
     )

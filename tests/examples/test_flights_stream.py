@@ -58,6 +58,7 @@ def said(process: subprocess.Popen[str]) -> Iterator[int]:
             yield int(found[1])
 
 
+@pytest.mark.slow
 def test_two_kills_and_another_master_change_nothing(folder: Path) -> None:
     first = kill_after(started(folder, "--master", "local[2]"), 3)
     assert first == [0, 1, 2]
@@ -79,6 +80,7 @@ def test_two_kills_and_another_master_change_nothing(folder: Path) -> None:
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.slow  # It looks at what the test above has left.
 def test_each_event_was_counted_once(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "flights.db")) as database:
         counts = dict(

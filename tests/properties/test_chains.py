@@ -13,8 +13,9 @@ import pytest
 from tests.properties.chains import Chains
 from tests.properties.profile import EXAMPLES
 from tests.support.shuffled_loop import ShuffledLoop
+from tests.support.thorough import examples
 
-SEEDS = EXAMPLES or 240
+SEEDS = EXAMPLES or examples(240)
 
 
 def play(seed: int, *, cyclic: bool) -> Chains:

@@ -68,6 +68,7 @@ def test_a_bug_that_nobody_meets_says_so() -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug, machine, finding",
     [

@@ -15,8 +15,10 @@ from tests.properties.mixed_scenario import mixed_scenario
 from tests.properties.profile import EXAMPLES
 from tests.support.planted import PLANTED
 from tests.support.shuffled_loop import ShuffledLoop
+from tests.support.thorough import examples
 
-SEEDS = EXAMPLES or 300
+ENOUGH = 300
+SEEDS = EXAMPLES or examples(ENOUGH)
 
 
 def play_all(seeds: Iterable[int]) -> None:
@@ -39,6 +41,7 @@ def test_no_schedule_loses_doubles_or_reorders(part: int) -> None:
     play_all(range(part, SEEDS, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
     [
@@ -54,7 +57,7 @@ def test_schedules_find_planted(
     bug: str, asyncio_errors: list[logging.LogRecord]
 ) -> None:
     with PLANTED[bug](), pytest.raises((AssertionError, TimeoutError)):
-        play_all(range(SEEDS))
+        play_all(range(EXAMPLES or ENOUGH))
     for _ in range(3):
         gc.collect()  # again, for what a finalizer has held
     asyncio_errors.clear()  # of tasks that nobody waits for any more

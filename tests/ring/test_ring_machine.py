@@ -28,6 +28,7 @@ from batchqueue_async.ring import (
 )
 from tests.engine.stepping_loop import SteppingLoop
 from tests.ring.events import Event
+from tests.support.thorough import examples
 
 
 class RingMachine(RuleBasedStateMachine):
@@ -204,5 +205,7 @@ class RingMachine(RuleBasedStateMachine):
         assert not sequencer._queue._granted
 
 
-RingMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
+RingMachine.TestCase.settings = settings(
+    max_examples=examples(120), stateful_step_count=40
+)
 TestRingMachine = RingMachine.TestCase

@@ -12,16 +12,26 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 def real_loops() -> dict[str, LoopFactory]:
     """asyncio's own loop and, where it is installed, uvloop."""
-    loops: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
+    loops: dict[str, LoopFactory] = {"asyncio": _AsyncioLoop}
     if importlib.util.find_spec("uvloop") is not None:
         loops["uvloop"] = _new_uvloop
     return loops
 
 
+class _AsyncioLoop(asyncio.SelectorEventLoop):
+    def get_debug(self) -> bool:
+        """As in `VirtualTimeLoop`."""
+        return False
+
+
 def _new_uvloop() -> asyncio.AbstractEventLoop:
     import uvloop  # noqa: PLC0415  # not to be had on Windows
 
-    loop = uvloop.new_event_loop()
+    class Loop(uvloop.Loop):
+        def set_debug(self, enabled: bool) -> None:  # noqa: FBT001  # asyncio's
+            """Stay without: its checks take a stack each, asyncio's loop does them."""
+
+    loop = Loop()
     loop.set_exception_handler(_stop_at_timeout)
     return loop
 

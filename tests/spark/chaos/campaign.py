@@ -14,7 +14,7 @@ from tests.spark.chaos.feeder import Feeder
 from tests.spark.chaos.job import Job
 from tests.spark.chaos.killing import Machines
 from tests.spark.chaos.stream import Outcome, Start, Stream
-from tests.support.cluster import Cluster, running_cluster
+from tests.support.cluster import running_cluster
 from tests.support.postgres import find_binaries, server
 
 Tell = Callable[[str], None]
@@ -46,13 +46,11 @@ def divide(
     return parts
 
 
-def run(
-    parts: Sequence[Part], seed: int, tell: Tell, cluster: Cluster | None = None
-) -> Generator[Outcome]:
-    """Give each fault's outcome as soon as it is known; a cluster may be lent."""
+def run(parts: Sequence[Part], seed: int, tell: Tell) -> Generator[Outcome]:
+    """Give each fault's outcome as soon as it is known."""
     chance = random.Random(seed)
     # In this order: what still runs writes into the folder.
-    with scratch() as home, machines(chance, cluster) as running:
+    with scratch() as home, machines(chance) as running:
         for number, part in enumerate(parts):
             tell(f"{part.way}, {part.source}: starting")
             yield from run_part(running, part, home / str(number), tell)
@@ -88,7 +86,7 @@ def run_part(
 
 
 @contextlib.contextmanager
-def machines(chance: random.Random, cluster: Cluster | None) -> Iterator[Machines]:
+def machines(chance: random.Random) -> Iterator[Machines]:
     """A cluster and a database server; nothing of its own is left afterwards."""
     binaries = find_binaries()
     if binaries is None:
@@ -96,7 +94,7 @@ def machines(chance: random.Random, cluster: Cluster | None) -> Iterator[Machine
         raise RuntimeError(msg)
     with (
         server(binaries) as database_server,
-        contextlib.nullcontext(cluster) if cluster else running_cluster() as used,
+        running_cluster() as used,
         Database(database_server.dsn) as database,
     ):
         yield Machines(used, database_server, database, chance)

@@ -12,7 +12,12 @@ import pytest
 
 from tests.support.cluster import Cluster
 
-pytestmark = [pytest.mark.real_time, pytest.mark.spark, pytest.mark.timeout(150)]
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.spark,
+    pytest.mark.slow,  # Each starts JVMs of its own.
+    pytest.mark.timeout(300),
+]
 
 WANTED = {
     "rows": 100,
@@ -29,7 +34,7 @@ def run(master: str, folder: Path, environment: dict[str, str]) -> dict[str, Any
     done = subprocess.run(
         [*command, master, str(folder)],
         env=environment,
-        timeout=110,
+        timeout=250,
         capture_output=True,
         text=True,
         check=False,
