@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from batchqueue_async import BatchQueueError
-from batchqueue_async._threads import vigil
+from batchqueue_async._threads import watchdog
 
 PATIENCE = 0.5
 LONG = 100.0
@@ -48,14 +48,14 @@ def seconds_until_dead(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, *, answers_after: float = LONG
 ) -> float:
     """Have a thread wait for the loop, which answers at first, and then so often."""
-    monkeypatch.setattr(vigil, "time", machine)
-    waiting = vigil.Vigil(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
-    waiting.keep(machine.nap, None)
+    monkeypatch.setattr(watchdog, "time", machine)
+    waiting = watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
+    waiting.wait(machine.nap, None)
     machine.answer()
     began = answered = machine.monotonic()
     try:
         while machine.monotonic() < began + LONG:
-            waiting.keep(machine.nap, None)
+            waiting.wait(machine.nap, None)
             if machine.monotonic() > answered + answers_after:
                 machine.answer()
                 answered = machine.monotonic()
