@@ -128,8 +128,8 @@ class DrainTask(Generic[T]):
         empty_cycles, now = 0, self._clock()
         waiting: list[Partition[T]] | None = None
         while True:
-            if self._permit is not None:
-                await self._permit.acquire()
+            if self._permit is not None or self._turn.is_over():
+                await self._admitted()
                 waiting = None
             started = now = max(now, self._clock())
             if waiting is None:
@@ -156,6 +156,13 @@ class DrainTask(Generic[T]):
                 now = await self.nap.sleep(until)
                 waiting = None
             empty_cycles += not found
+
+    async def _admitted(self) -> None:
+        """Wait until it may work: nothing is taken before, so no handoff is held up."""
+        if self._permit is not None:
+            await self._permit.acquire()
+        if self._turn.is_over():
+            await self._turn.next()
 
     def _nap_until(
         self,
@@ -236,15 +243,17 @@ class DrainTask(Generic[T]):
         for due in self._due(waiting, now):
             items += in_flight.take(due, self._max_batch, now)
             if in_flight.open:
+                # With many partitions: not the first part of what this cycle takes.
+                if found and self._turn.is_over():
+                    await self._turn.next()
                 found = True
                 if called is not None:
                     called.update(in_flight.registrations())
                 await in_flight.deliver()
             if in_flight.is_stopped:
-                break
+                self.cycles += found
+                return found, items
         self.cycles += found
-        if in_flight.is_stopped:
-            return found, items
         if self._parts.repeated_failures.owed_at <= now:
             self._parts.repeated_failures.tell(now)
         if handlers.has_retired and (retired := handlers.take_retired()):

@@ -136,11 +136,7 @@ class InFlight(Generic[T]):
 
     @coroutine
     def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
-        while self.open:
-            if self._turn.is_over() and not self.is_stopped:
-                yield from self._turn.next()
-            if self.is_stopped:
-                break
+        while self.open and not self.is_stopped:
             batch = self.open[-1]
             registration = batch.registration
             is_stuck = registration is not None and registration.lock.stuck
@@ -166,6 +162,9 @@ class InFlight(Generic[T]):
             if self.task.cancelling():
                 # By a handler, of the task it ran in.
                 yield from absorb_cancellation()
+            # After the last one the cycle's end sees to it.
+            if self.open and self._turn.is_over():
+                yield from self._turn.next()
 
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
