@@ -114,7 +114,9 @@ class DrainTask(Generic[T]):
                 try:
                     # An eager task gets here before those who start it know of it:
                     # handlers that produce, or shut the queue down, come after.
-                    await asyncio.sleep(pause)
+                    if pause:
+                        await asyncio.sleep(pause)
+                    await self._turn.next()
                     await self._drain()
                 except asyncio.CancelledError:
                     if self.taken.is_stopped or is_doomed():
@@ -134,6 +136,9 @@ class DrainTask(Generic[T]):
         while True:
             if self._permit is not None:
                 await self._permit.acquire()
+            # Before anything is taken: who stands in line does not hold up a handoff.
+            if self._turn.is_over():
+                await self._turn.next()
             started = now = max(now, self._loop.time())
             self.is_in_cycle = True
             try:
@@ -245,15 +250,17 @@ class DrainTask(Generic[T]):
         for due in self._due(now):
             items += taken.take(due, self._share.grouping(), self._max_batch, now)
             if taken.is_open:
+                # With many partitions: not the first part of what this cycle takes.
+                if found and self._turn.is_over():
+                    await self._turn.next()
                 found = True
                 if called is not None:
                     called.update(taken.registrations())
                 await taken.deliver()
             if taken.is_stopped:
-                break
+                self.cycles += found
+                return found, items
         self.cycles += found
-        if self.taken.is_stopped:
-            return found, items
         if self._repeats.owed_at <= now:
             self._repeats.tell(now)
         if retired := self._share.take_retired():

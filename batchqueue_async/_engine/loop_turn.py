@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from types import coroutine
 from typing import Any
 
 from batchqueue_async._engine.sleeper import Sleeper
@@ -62,19 +63,22 @@ class LoopTurn:
         self._users -= 1
 
     def is_over(self) -> bool:
-        """Whether the caller has to await `next` before it calls a handler."""
+        """Whether the caller has to await `next` before it calls another handler."""
         return self._clock() - self._began >= SLICE
 
+    @coroutine
     def next(self) -> Generator[Any, None, None]:
         """Wait until the caller may call a handler, in a later turn."""
         if self._users <= 1:
             # As in `asyncio.sleep(0)`, without the price of one coroutine more.
             yield
-            self.resumes()
+        if self._users <= 1:
+            self._began = self._clock()
         else:
+            # Also a lone one, if others have come meanwhile.
             place = Sleeper(self._loop)
             self._line.append(place)
-            self.yields()
+            self._ask()
             yield from place
 
     def yields(self) -> None:

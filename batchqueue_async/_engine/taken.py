@@ -134,11 +134,7 @@ class Taken(Generic[T]):
 
     @coroutine
     def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
-        while self._open:
-            if self._turn.is_over() and not self.is_stopped:
-                yield from self._turn.next()
-            if self.is_stopped:
-                break
+        while self._open and not self.is_stopped:
             batch = self._open[-1]
             registration = batch.registration
             is_stuck = registration is not None and registration.gate.stuck
@@ -158,6 +154,9 @@ class Taken(Generic[T]):
             if self.task.cancelling():
                 # By a handler, of the task it ran in.
                 yield from absorb_cancellation()
+            # After the last one the cycle's end sees to it.
+            if self._open and self._turn.is_over():
+                yield from self._turn.next()
 
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
