@@ -164,6 +164,19 @@ async def test_no_verb_waits_for_a_frozen_server(table: Postgres, verb: str) -> 
         await sink.close()
 
 
+async def test_a_connection_that_lay_idle_is_asked_first(
+    table: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network may forget a connection without a word: then there is another."""
+    monkeypatch.setattr(connections, "_IDLE", 0.0)
+    sink = epoch_sink(table, statement_timeout=30.0)
+    assert not await sink.is_committed(FIRST)
+    async with asyncio.timeout(FOR_EVER):
+        with frozen(await backends(table)):
+            await deliver(sink, FIRST, 1)
+    assert await ids(table, "t") == [1]
+
+
 async def test_a_staged_epoch_survives_a_frozen_server(table: Postgres) -> None:
     sink = PostgresStagedSink(table.dsn, "t", statement_timeout=LIMIT)
     lost = attempt()

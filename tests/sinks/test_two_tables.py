@@ -116,7 +116,8 @@ async def test_an_old_fence_counts_and_is_kept(
 
     assert await ids(database, "a") == [1, 2]
     assert await ids(database, "b") == [3]
-    assert caplog.records == []
+    # On a loaded machine asyncio has things to say, too.
+    assert [r for r in caplog.records if r.name == "batchqueue_async"] == []
     known = "SELECT query, batch, rows FROM batchqueue_epochs ORDER BY batch"
     assert await database.run(known) == [
         ("query", 0, 1),
