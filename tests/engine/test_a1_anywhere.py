@@ -60,9 +60,9 @@ class Scene:
         for item_type, items in self.received.items():
             own = [item for item in items if item != -1]
             order = [item for item in sent if type(item) is item_type]
-            assert (
-                own == order if not dropped else own == order[len(order) - len(own) :]
-            )
+            # What is dropped is the oldest.
+            assert own == order[len(order) - len(own) :]
+            assert dropped or own == order
 
 
 async def at_each_point(
