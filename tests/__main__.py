@@ -66,6 +66,7 @@ def main() -> int:
 
 def run(part: str) -> Ended:
     """Run one part; nothing is in none of them."""
+    print(f"{part} has started", flush=True)  # noqa: T201
     if part == REST:
         others = [name for names in PARTS.values() for name in names]
         which = [f"--ignore={HERE / name}" for name in others]
