@@ -1,13 +1,14 @@
-"""A1, C1, D2, F5: a `__del__`, a signal handler or a thread comes in between."""
+"""A1, C1, D2, F5: a `__del__` or a thread comes in between, inside of one step.
+
+What a signal handler may do is in `test_a1_anywhere.py`.
+"""
 
 import asyncio
 from unittest.mock import Mock
 
 import pytest
 
-from batchqueue_async import BatchQueue
 from batchqueue_async._engine.draining.batch import Grouping
-from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.draining.schedule import Gathering, Nap, Schedule
 from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
 from batchqueue_async._engine.partitions.ages import Ages
@@ -110,38 +111,6 @@ def test_items_may_come_while_the_oldest_ones_age_is_looked_up() -> None:
     ages.note(1)
     with before_each_line_of(Ages.oldest, act=lambda: ages.note(2)):
         assert ages.oldest(0, 5.0) == 5.0
-
-
-async def test_an_arrival_between_the_look_and_the_nap_is_not_slept_over() -> None:
-    """Without `on_idle` there is no timer that would find it."""
-    for at in range(10 * MOST_LINES):
-        handled: list[int] = []
-
-        async def consume(batch: list[int], handled: list[int] = handled) -> None:
-            handled.extend(batch)
-
-        async with BatchQueue[int]("q") as queue:
-            queue.add_handler(int, consume)
-            await asyncio.sleep(1.0)
-            meddler = Once(at, lambda put=queue.produce_nowait: put(1))  # type: ignore[misc]
-            steps = (
-                DrainTask._drain,
-                DrainTask._gather_until,
-                Schedule.waiting,
-                Schedule.nap_until,
-                Schedule.gather_until,
-                Nap.sleep,
-                Nap.end_by,
-            )
-            with before_each_line_of(*steps, act=meddler):
-                await queue.produce(0)
-                await turns()
-            await asyncio.sleep(1.0)
-            # The other one is first if it comes while the wake-up is under way.
-            assert sorted(handled) == [0, *[1] * meddler.has_acted]
-        if not meddler.has_acted:
-            return
-    pytest.fail("it never came to an end")
 
 
 @pytest.mark.parametrize("at", range(4))

@@ -5,7 +5,7 @@
 
 import os
 
-IS_THOROUGH = bool(os.environ.get("THOROUGH"))
+IS_THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
 
 
 def examples(many: int) -> int:
