@@ -60,9 +60,9 @@ class ClaimQueue:
 
     def remove(self, claim: WaitingClaim) -> None:
         """Its producer runs: what it was granted is final, and it waits no longer."""
-        for claims in (self.waiting, self._granted):
-            if claim in claims:
-                claims.remove(claim)
+        claims = self.waiting if claim.high is None else self._granted
+        if claim in claims:
+            claims.remove(claim)
 
     def give_back(self, claim: WaitingClaim, claimed: int) -> bool:
         """Take a grant back; returns False if it is final, or would leave a hole.

@@ -47,14 +47,8 @@ class HandlerGroup(Generic[E]):
         nodes = self._consumers.add(handlers, self._nodes, max_batch, rewind)
         return HandlerGroup(self._consumers, nodes)
 
-    def then(
-        self,
-        *handlers: HandlerLike[E],
-        max_batch: int | None = None,
-        rewind: Rewind | None = None,
-    ) -> HandlerGroup[E]:
-        """Add handlers as `handle_events_with` does: it reads better in a chain."""
-        return self.handle_events_with(*handlers, max_batch=max_batch, rewind=rewind)
+    then = handle_events_with
+    """The same; it reads better in a chain."""
 
     def handle_events_with_worker_pool(
         self, *handlers: HandlerLike[E]

@@ -55,6 +55,7 @@ class EventProcessor(ABC, Generic[E]):
         self.rewind = Rewind()
         self.failed = 0
         self._ring = ring
+        self._sequencer = ring.sequencer
         self._rewound = 0
         self._is_lost = False
 
@@ -74,9 +75,8 @@ class EventProcessor(ABC, Generic[E]):
         if self._is_lost:
             return []
         self._is_lost = True
-        sequencer = self._ring.sequencer
-        left = self._left_up_to(sequencer.settled)
-        return [each for each in left if each not in sequencer.abandoned]
+        left = self._left_up_to(self._sequencer.settled)
+        return [each for each in left if each not in self._sequencer.abandoned]
 
     def lose(
         self, left: Iterable[int], error: RingError
@@ -84,7 +84,7 @@ class EventProcessor(ABC, Generic[E]):
         """Call the exception handler with lost events; gives what it returns."""
         if self.on_error in (log_and_continue, halt):
             return  # They would do nothing but log.
-        filled = [each for each in left if each <= self._ring.sequencer.published]
+        filled = [each for each in left if each <= self._sequencer.published]
         if self.handler.on_event is not None:
             for sequence in filled:
                 yield self.on_error(error, sequence, self._ring[sequence])
@@ -113,13 +113,13 @@ class EventProcessor(ABC, Generic[E]):
         That is less than `last` if the handler raised: the event that failed; or
         `first - 1` after a rewind; or the one before it, and the ring is halted.
         """
-        skipped = self._skipped(first, last) if self._ring.sequencer.abandoned else ()
+        skipped = self._skipped(first, last) if self._sequencer.abandoned else ()
         size = last - first + 1 - len(skipped)
         if not size:
             return last
         if self.handler.on_batch_start is not None:
             await self._call(self.handler.on_batch_start, size)
-        call = HandlerCall(self._ring.sequencer, self.sequence)
+        call = HandlerCall(self._sequencer, self.sequence)
         try:
             if self.handler.on_event is not None:
                 return await self._deliver_events(first, last, skipped)
@@ -170,7 +170,7 @@ class EventProcessor(ABC, Generic[E]):
         if hook is None:
             return
         at = self.sequence.value
-        call = HandlerCall(self._ring.sequencer, self.sequence)
+        call = HandlerCall(self._sequencer, self.sequence)
         try:
             await _finish(hook(*args))
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
@@ -206,7 +206,7 @@ class EventProcessor(ABC, Generic[E]):
         return True
 
     def _skipped(self, first: int, last: int) -> list[int]:
-        abandoned = self._ring.sequencer.abandoned
+        abandoned = self._sequencer.abandoned
         return sorted(each for each in abandoned if first <= each <= last)
 
 

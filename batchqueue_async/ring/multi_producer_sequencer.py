@@ -15,13 +15,6 @@ class MultiProducerSequencer(Sequencer):
 
     Each slot stores the number of the lap in which it was published: what the last lap
     left there never counts. Consumers go as far as there is no gap.
-
-    Args:
-        capacity: Events that the ring holds; a power of two.
-        wait: How consumers wait; by default `BlockingWait`.
-
-    Raises:
-        InvalidArgument: The capacity is no power of two.
     """
 
     __slots__ = ("_early", "_laps", "_mask", "_shift")

@@ -12,13 +12,6 @@ class SingleProducerSequencer(Sequencer):
 
     It is meant for one producer, which publishes in the order of its claims. Should a
     later claim be published first, consumers see it when those before it have come.
-
-    Args:
-        capacity: Events that the ring holds; a power of two.
-        wait: How consumers wait; by default `BlockingWait`.
-
-    Raises:
-        InvalidArgument: The capacity is no power of two.
     """
 
     __slots__ = ("_early",)
