@@ -20,6 +20,7 @@ from batchqueue_async import (
     PartitionPolicy,
 )
 from batchqueue_async._engine.runtime.loop_turn import SLICE, LoopTurn
+from tests.engine.sharing import sharing
 from tests.engine.until import turns, until_soon
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
@@ -116,12 +117,16 @@ async def test_many_busy_queues_take_no_longer_than_one(queues: int) -> None:
     assert max(calls.values()) == 3
 
 
-async def test_nor_do_many_drain_tasks_of_one_queue() -> None:
+@pytest.mark.parametrize("partitions, drain_tasks", [(40, 40), (40, 3), (400, 1)])
+async def test_nor_does_one_queue_of_many_parts(
+    partitions: int, drain_tasks: int
+) -> None:
     calls: Counter[int] = Counter()
     clock = Clock()
+    types = [type(f"P{n}", (), {}) for n in range(partitions)]
     config = BatchQueueConfig[Any](
-        partitions=PartitionPolicy.fixed(len(TYPES)),
-        drain_tasks=DrainTaskPolicy.fixed(len(TYPES)),
+        partitions=PartitionPolicy.fixed(partitions),
+        drain_tasks=DrainTaskPolicy.fixed(drain_tasks),
     )
     async with Turns() as seen, BatchQueue("q", config) as queue:
 
@@ -129,12 +134,29 @@ async def test_nor_do_many_drain_tasks_of_one_queue() -> None:
             calls[seen.now] += 1
             clock.pass_time()
 
-        for each in TYPES:
+        for each in types:
             queue.add_handler(each, consume)
         for _ in range(3):
-            await queue.produce_many([each() for each in TYPES])
+            await queue.produce_many([each() for each in types])
             await queue.flush()
-    assert calls.total() == 3 * len(TYPES)
+    assert calls.total() == 3 * partitions
+    assert max(calls.values()) == 3
+
+
+@pytest.mark.parametrize("permits", [1, 2, 5])
+async def test_nor_do_queues_that_share_drain_tasks(permits: int) -> None:
+    calls: Counter[int] = Counter()
+    clock = Clock()
+    async with Turns() as seen:
+
+        def consume(_: list[Any]) -> None:
+            calls[seen.now] += 1
+            clock.pass_time()
+
+        async with sharing(permits, *[consume] * 6, max_batch=1) as queues:
+            for queue in queues:
+                await queue.produce_many([0] * 20)
+    assert calls.total() == 6 * 20
     assert max(calls.values()) == 3
 
 
