@@ -5,34 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-_ATTRIBUTE = "_batchqueue_async_at_close"
+
+class _Close:
+    """Stands for a loop's `close` as long as somebody wants to be called."""
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self._close = close
+        self.calls: list[Callable[[], None]] = []
+
+    def __call__(self) -> None:
+        self._close()
+        while self.calls:
+            self.calls.pop()()
 
 
 def call_at_close(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     """Have `call` called, once, as soon as the loop is closed."""
-    calls: list[Callable[[], None]] | None = getattr(loop, _ATTRIBUTE, None)
-    if calls is None:
-        calls = []
-        setattr(loop, _ATTRIBUTE, calls)
-        vars(loop)["close"] = _closing(loop.close, calls)
-    calls.append(call)
+    close = loop.close
+    if not isinstance(close, _Close):
+        # As an attribute: a use of `vars(loop)` makes each of its attributes slower.
+        loop.close = close = _Close(close)  # type: ignore[method-assign]
+    close.calls.append(call)
 
 
 def forget_at_close(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     """Do not call it after all."""
-    calls = getattr(loop, _ATTRIBUTE, [])
-    if call in calls:
-        calls.remove(call)
-    if not calls and vars(loop).pop(_ATTRIBUTE, None) is not None:
-        vars(loop).pop("close", None)
-
-
-def _closing(
-    close: Callable[[], None], calls: list[Callable[[], None]]
-) -> Callable[[], None]:
-    def close_and_call() -> None:
-        close()
-        while calls:
-            calls.pop()()
-
-    return close_and_call
+    close = loop.close
+    if isinstance(close, _Close):
+        if call in close.calls:
+            close.calls.remove(call)
+        if not close.calls:
+            del loop.close
