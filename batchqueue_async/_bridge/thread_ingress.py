@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -62,18 +61,15 @@ class ThreadWaiter(Waiter):
         self._signal.clear()
 
 
-class ThreadTally(Tally):
-    """The same for a thread, where Ctrl-C may strike after any call of a C function.
+class ThreadTally:
+    """How many items of one thread's bulk call are accepted, whatever ends it.
 
-    So there is none between the acceptance and its being noted; of who waits in line,
-    the waiter knows.
+    Ctrl-C may strike after any call of a C function. So there is none between the
+    acceptance and its being noted; of who waits in line, the waiter knows.
     """
 
-    __slots__ = ("waiter",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiter: ThreadWaiter | None = None
+    count = 0
+    waiter: ThreadWaiter | None = None
 
     @property
     def accepted(self) -> int:
