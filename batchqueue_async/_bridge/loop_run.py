@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.at_exit import refuse_inherited
-from batchqueue_async._bridge.draining import Draining
 from batchqueue_async._bridge.loop_call import call_on_loop
+from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.cancellation import uncancel
@@ -42,7 +42,7 @@ class LoopRun:
         patience: Seconds after which the loop counts as dead, for who waits for it.
     """
 
-    draining: Draining
+    draining: LoopShutdown
     _loop: asyncio.AbstractEventLoop
 
     def __init__(
@@ -184,7 +184,7 @@ class LoopRun:
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 self._loop = runner.get_loop()
-                self.draining = Draining(self._loop)
+                self.draining = LoopShutdown(self._loop)
                 at_exit.remember(self)
                 self._serve()
         except BaseException as error:  # noqa: BLE001 - `start` raises it

@@ -244,7 +244,9 @@ class SyncBatchQueue(Generic[T]):
         self._refuse_own_thread()
         refuse_fork(self._parts)
         state = self._parts.state
-        if state is State.CLOSED or (self._loop.is_closed() and state.is_shut_down):
+        if state is State.CLOSED or (
+            self._loop.is_closed() and state.has_begun_to_close
+        ):
             return []
         return self._on_loop(partial(self._queue.shutdown, timeout))
 

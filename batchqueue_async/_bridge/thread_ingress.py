@@ -122,7 +122,7 @@ class ThreadIngress(Generic[T]):
 
     def _refuse_dead(self) -> None:
         refuse_fork(self.parts)
-        if self.loop.is_closed() and not self.parts.state.is_shut_down:
+        if self.loop.is_closed() and not self.parts.state.has_begun_to_close:
             msg = f"the loop of queue {self.parts.name!r} is closed"
             raise BatchQueueError(msg)
 
@@ -232,7 +232,7 @@ class ThreadIngress(Generic[T]):
         until: float | None,
         patience: float,
     ) -> int:
-        wait = self.parts.detector.room(partition, waiter)
+        wait = self.parts.detector.wait_for_room(partition, waiter)
         failure: BatchQueueError | None = None
         try:
             self._wait_in_line(partition, waiter, wait, until, patience)
@@ -281,7 +281,7 @@ class ThreadIngress(Generic[T]):
                 wait.check()
 
     def _refuse_dead_loop(self, partition: Partition[T]) -> None:
-        if partition.is_closed and not self.parts.state.is_shut_down:
+        if partition.is_closed and not self.parts.state.has_begun_to_close:
             msg = f"the loop of queue {self.parts.name!r} has ended"
             raise BatchQueueError(msg)
 

@@ -92,7 +92,7 @@ class Intake(Generic[T]):
         """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
         waiter = LoopWaiter(loop, len(chunk), partition)
         partition.wait_in_line(waiter)
-        wait = self._parts.detector.room(partition, waiter)
+        wait = self._parts.detector.wait_for_room(partition, waiter)
         assert wait is not None
         try:
             async with wait:

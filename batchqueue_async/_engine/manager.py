@@ -11,7 +11,7 @@ from typing import Any, Self
 from batchqueue_async._engine.draining.capacity import Capacities
 from batchqueue_async._engine.handlers.deadlock_detector import AllEndWait
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
-from batchqueue_async._engine.manager_shutdown import ManagerClosing
+from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.log import logger
@@ -46,7 +46,7 @@ class BatchQueueManager:
         # Their shutdown has begun, and is not complete or has leftovers for somebody.
         self._ending: dict[int, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
-        self._closing: ManagerClosing | None = None
+        self._closing: ManagerShutdown | None = None
         self._capacities = Capacities()
 
     async def __aenter__(self) -> Self:
@@ -202,17 +202,18 @@ class BatchQueueManager:
                     closing.task.result()
                     lists = {} if tells else closing.take_lists()
                     break
-            # By a stranger, who does not mean who waits here.
+            # Other code has cancelled the closing task, not its caller: begin again.
         if tells:
-            # Whose lists came back, because nobody who wanted them was left.
+            # Leftovers went back to their queues, since each caller of `shutdown_all`
+            # was cancelled.
             for queue in list(self._ending.values()):
                 if _has_leftovers(queue):
                     await queue.close(0.0)
         return lists
 
-    def _current_closing(self) -> ManagerClosing:
+    def _current_closing(self) -> ManagerShutdown:
         if self._closing is None or self._closing.task.done():
-            self._closing = ManagerClosing(
+            self._closing = ManagerShutdown(
                 self._next_to_end, lambda: list(self._ending.values())
             )
         return self._closing

@@ -16,7 +16,7 @@ from batchqueue_async._engine.runtime.call_context import outside
 from batchqueue_async._engine.runtime.log import logger
 
 
-class ManagerClosing:
+class ManagerShutdown:
     """One run, which all share who ask for it while it is under way.
 
     Args:

@@ -19,7 +19,8 @@ from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks import QueueTasks
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
-from batchqueue_async._engine.partitions.ownership import Loads, Ownership
+from batchqueue_async._engine.partitions.loads import Loads
+from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures

@@ -290,7 +290,7 @@ class BatchQueue(Generic[T]):
         if self._parts.config.consumer is not None:
             msg = f"queue {self._parts.name!r} has a consumer, so it takes no handlers"
             raise BatchQueueError(msg)
-        if self._parts.state.is_over:
+        if self._parts.state.refuses_items:
             msg = f"queue {self._parts.name!r} is shut down, so it takes no handlers"
             raise BatchQueueError(msg)
 

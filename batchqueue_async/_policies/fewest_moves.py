@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-from .assignment import best_assignment
+from .hungarian import best_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

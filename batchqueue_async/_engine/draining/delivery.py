@@ -47,7 +47,7 @@ class Delivery(Generic[T]):
         config = parts.config
         self._retry = config.retry
         self._timeout = config.handler_timeout
-        # Who asks what a handler costs; nobody else has to pay for looking.
+        # Handlers are timed only where rebalancing weighs seconds.
         rebalancing = config.rebalancing
         self._is_timed = rebalancing is not None and rebalancing.measure == "seconds"
         self._on_error = config.on_error
@@ -66,7 +66,7 @@ class Delivery(Generic[T]):
         permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has come back without the permit.
         if (permit and not permit.is_held) or not lock.try_acquire(slot):
-            await detector.acquire(lock, slot, drain_task)
+            await detector.enter_handler(lock, slot, drain_task)
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
@@ -256,7 +256,7 @@ class Delivery(Generic[T]):
     def settle_unhandled(self, batch: Batch[T]) -> None:
         """Nobody handles its items: say so, and count them."""
         for item_type in {id(each): each for each in map(type, batch.items)}.values():
-            if self._is_news(item_type):
+            if self._is_first_report_of(item_type):
                 logger.error(
                     "%s: no handler for items of type %s; they count as unhandled",
                     self._parts.name,
@@ -265,7 +265,7 @@ class Delivery(Generic[T]):
         self._note("unhandled", batch.items)
         batch.settle("unhandled")
 
-    def _is_news(self, item_type: type) -> bool:
+    def _is_first_report_of(self, item_type: type) -> bool:
         """Whether it has not been reported yet; from now on it has."""
         if self._reported is None:
             self._reported = {}

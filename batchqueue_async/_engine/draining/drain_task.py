@@ -111,53 +111,54 @@ class DrainTask(Generic[T]):
                     # An eager task gets here before those who start it know of it:
                     # handlers that produce, or shut the queue down, come after.
                     await asyncio.sleep(pause)
-                    await self._drain()
+                    await self._run_cycles()
                 except asyncio.CancelledError:
                     if self.in_flight.is_stopped or is_cancelled_for_good():
                         raise
                     # What was taken is still known, so draining just goes on.
                     uncancel()
                     pause = 0.0
-                except Exception:  # noqa: BLE001 - nor was there memory for each step
+                except Exception:  # noqa: BLE001 - a MemoryError, anywhere in a cycle
                     self._log_going_on()
                     pause = _RECOVERY
         finally:
             self._turn.leave()
 
-    async def _drain(self) -> None:
+    async def _run_cycles(self) -> None:
         empty_cycles, now = 0, self._clock()
         waiting: list[Partition[T]] | None = None
         while True:
             if self._permit is not None or self._turn.is_over():
-                await self._admitted()
+                await self._wait_for_permit_and_turn()
                 waiting = None
             started = now = max(now, self._clock())
             if waiting is None:
-                waiting = self._look()
+                waiting = self._waiting_now()
             self.is_in_cycle = True
             try:
                 found, items = await self._cycle(waiting, now)
             finally:
-                # Cut short, it goes on in the next one, before any handoff.
+                # A cancelled cycle with batches left is not ended: handoffs wait until
+                # the next one has delivered them.
                 if not self.in_flight.open:
                     self._end_cycle()
                 if self._permit is not None:
                     self._permit.lend()
-            if self._is_over():
+            if self._finish_if_done():
                 return
             if found:
                 empty_cycles = 0
                 self._gathering.delivered(items, started)
-                waiting = await self._after(items)
+                waiting = await self._yield_to_loop(items)
             else:
-                waiting = self._look()
+                waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
                 now = await self.nap.sleep(until)
                 waiting = None
             empty_cycles += not found
 
-    async def _admitted(self) -> None:
+    async def _wait_for_permit_and_turn(self) -> None:
         """Wait until it may work: nothing is taken before, so no handoff is held up."""
         if self._permit is not None:
             await self._permit.acquire()
@@ -179,9 +180,9 @@ class DrainTask(Generic[T]):
             have_hooks = self._parts.handlers.have_hooks
             if waiting or have_hooks or self._phase is Phase.DRAINING:
                 return self._gather_until(waiting, started, now)
-        return self._schedule.nap_until(
-            waiting, self.in_flight.retries.dues(), empty_cycles, now
-        )
+        retries = self.in_flight.retries
+        dues = retries.dues() if retries.batches else ()
+        return self._schedule.nap_until(waiting, dues, empty_cycles, now)
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
@@ -199,7 +200,7 @@ class DrainTask(Generic[T]):
             return False
         return self.is_paused or self._phase is not Phase.STOPPED
 
-    def drain(self) -> None:
+    def finish_when_empty(self) -> None:
         """End when nothing is left: the queue closes."""
         if self._phase is Phase.RUNNING:
             self._phase = Phase.DRAINING
@@ -295,22 +296,22 @@ class DrainTask(Generic[T]):
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries) or bool(self._schedule.waiting())
 
-    async def _after(self, items: int) -> list[Partition[T]]:
+    async def _yield_to_loop(self, items: int) -> list[Partition[T]]:
         """Give the loop its turn after a cycle; returns what waits by then.
 
         Producers that were waiting for room use it. A lone item's cycle ends in a nap,
         which is a turn, too.
         """
         if items <= 1:
-            waiting = self._look()
+            waiting = self._waiting_now()
             if not waiting:
                 return waiting
         self._turn.yields()
         await asyncio.sleep(0)
         self._turn.resumes()
-        return self._look()
+        return self._waiting_now()
 
-    def _look(self) -> list[Partition[T]]:
+    def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""
         self.nap.has_news = False
         return self._schedule.waiting()
@@ -324,7 +325,7 @@ class DrainTask(Generic[T]):
         until = self._schedule.gather_until(waiting, started, now)
         return until if until > now else _NO_NAP
 
-    def _is_over(self) -> bool:
+    def _finish_if_done(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""
         if not self.in_flight.is_stopped:
             if self._phase is Phase.RUNNING or self.in_flight.retries:

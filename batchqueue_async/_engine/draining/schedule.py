@@ -68,15 +68,16 @@ class Schedule(Generic[T]):
             self._hooked = [
                 each
                 for each in handlers
-                if each.has_hooks and self._parts.hooks.calls(self._drain_task, each)
+                if each.has_hooks
+                and self._parts.hooks.owns_hooks_of(self._drain_task, each)
             ]
         return self._hooked
 
     def has_items(self) -> bool:
         """Whether anything waits in its partitions, be it held back or not."""
-        return any(partition.items for partition in self._look())
+        return any(partition.items for partition in self._owned_now())
 
-    def _look(self) -> list[Partition[T]]:
+    def _owned_now(self) -> list[Partition[T]]:
         ownership = self._parts.ownership
         if ownership.version != self._seen:
             self._seen = ownership.version
@@ -112,7 +113,9 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        return [each for each in self._look() if each.items and each.pausing is None]
+        return [
+            each for each in self._owned_now() if each.items and each.pausing is None
+        ]
 
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float

@@ -48,9 +48,7 @@ class DeadlockDetector:
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
         self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
-        self._at_lock: (
-            dict[int | None, tuple[HandlerLock, asyncio.Future[None]]] | None
-        ) = None
+        self._at_lock: dict[int | None, _PlaceInLine] | None = None
 
     @property
     def rooms(self) -> dict[tuple[HandlerCall, Partition[Any]], RoomWait]:
@@ -71,17 +69,19 @@ class DeadlockDetector:
         """Whether a handler of this queue calls."""
         return handler_call(self) is not None
 
-    def room(self, partition: Partition[Any], waiter: Producer) -> RoomWait | None:
+    def wait_for_room(
+        self, partition: Partition[Any], waiter: Producer
+    ) -> RoomWait | None:
         """Return the caller's wait for room in this queue, if a handler calls."""
         call = current_call()
         return None if call is None else RoomWait(call, self, partition, waiter)
 
-    def flush(self, watcher: Watcher) -> FlushWait | None:
+    def wait_for_flush(self, watcher: Watcher) -> FlushWait | None:
         """Return the caller's wait for a flush of this queue, if a handler calls."""
         call = current_call()
         return None if call is None else FlushWait(call, self, watcher)
 
-    def end(self, has_ended: Callable[[], bool]) -> EndWait | None:
+    def wait_for_end(self, has_ended: Callable[[], bool]) -> EndWait | None:
         """Return the caller's wait for the end of this queue, if a handler calls."""
         call = current_call()
         return None if call is None else EndWait(call, self, has_ended)
@@ -100,7 +100,7 @@ class DeadlockDetector:
         node = DrainTaskNode(self, drain_task)
         return find((node,), lambda each: each.needs(partition)) is None
 
-    async def acquire(
+    async def enter_handler(
         self, lock: HandlerLock, slot: Hashable, drain_task: int | None = None
     ) -> None:
         """Enter a handler, once those who are before have left it.
@@ -139,7 +139,8 @@ class DeadlockDetector:
     ) -> Iterable[Wait]:
         """Return the waits of calls that keep one in the line out of the handler.
 
-        Whoever has been let in is alone: then it is his own.
+        With nobody ahead in the line that call holds the lock alone, so only its own
+        waits count.
         """
         slots = lock.slots_ahead_of(answer) or (EXCLUSIVE,)
         return self.waits_of(

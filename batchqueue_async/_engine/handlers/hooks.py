@@ -39,7 +39,7 @@ class Hooks:
             asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
         ] = {}
 
-    def calls(self, drain_task: int, registration: Registration) -> bool:
+    def owns_hooks_of(self, drain_task: int, registration: Registration) -> bool:
         """Whether the drain task calls this handler's hooks: it owns its home."""
         if registration.item_type is None:
             return True
@@ -193,7 +193,9 @@ class Hooks:
             if result is not None:
                 await finish(hook, result, None)
 
-        await self._parts.detector.acquire(registration.lock, EXCLUSIVE, drain_task)
+        await self._parts.detector.enter_handler(
+            registration.lock, EXCLUSIVE, drain_task
+        )
         call = HandlerCall(
             self._parts.detector, drain_task, registration.lock, EXCLUSIVE
         )

@@ -48,7 +48,7 @@ class Flush(Generic[T]):
         require_own_loop(self._parts)
         async with asyncio.timeout(timeout):
             settling = _Settling()
-            self._wait = self._parts.detector.flush(settling)
+            self._wait = self._parts.detector.wait_for_flush(settling)
             if self._wait is None:
                 await self._run(settling)
             else:

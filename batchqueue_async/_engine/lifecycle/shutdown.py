@@ -63,14 +63,14 @@ class Shutdown(Generic[T]):
             return []
         self._callers += 1
         try:
-            await self._ended()
+            await self._wait_for_end()
         except BaseException:
             self._callers -= 1
             self._say_unfetched()
             raise
         self._callers -= 1
         left = self.leftovers.take()
-        self._tell_closed()
+        self._tell_manager()
         return left
 
     def shorten_deadline(self, timeout: float) -> None:
@@ -93,13 +93,13 @@ class Shutdown(Generic[T]):
                 # It had ended before, and nobody had come for the list.
                 self._keep_leftovers(left)
                 await self._tell_leftovers()
-                self._tell_closed()
+                self._tell_manager()
 
     def give_back(self, left: list[T]) -> None:
         """Take leftovers again: who got them from `shutdown` has no use for them."""
         self._keep_leftovers(left)
         self._say_unfetched()
-        self._tell_closed()
+        self._tell_manager()
 
     def resume(self) -> None:
         """Begin again what was cancelled: the loop lives on."""
@@ -133,7 +133,7 @@ class Shutdown(Generic[T]):
         closing.end_now()
         left = await closing.run()
         self.leftovers.items += left
-        await self._end()
+        await self._release()
         return len(self.leftovers.items)
 
     def end_after_loop(self) -> int | None:
@@ -174,7 +174,7 @@ class Shutdown(Generic[T]):
             parts.layout.close()
             # First: an eager task may come to its end inside of `create_task`.
             parts.tasks.drain()
-            body = self._close(closing)
+            body = self._run(closing)
             task = outside(asyncio.get_running_loop().create_task, body)
             task.add_done_callback(self._task_ended)
             self._task = task
@@ -186,16 +186,16 @@ class Shutdown(Generic[T]):
             # By a stranger; a shutdown goes on. Else the registry sees to it.
             self.resume()
 
-    async def _ended(self) -> None:
-        wait = self._parts.detector.end(lambda: self._parts.state.has_ended)
+    async def _wait_for_end(self) -> None:
+        wait = self._parts.detector.wait_for_end(lambda: self._parts.state.has_ended)
         if wait is None:
-            await self._closed(None)
+            await self._wait_for_closing(None)
             return
         async with wait:
             wait.begin()
-            await self._closed(wait)
+            await self._wait_for_closing(wait)
 
-    async def _closed(self, wait: EndWait | None) -> None:
+    async def _wait_for_closing(self, wait: EndWait | None) -> None:
         """Wait for the end.
 
         Args:
@@ -222,23 +222,23 @@ class Shutdown(Generic[T]):
         if task is not None and not task.cancelled():
             task.result()
 
-    async def _close(self, closing: Closing[T]) -> None:
+    async def _run(self, closing: Closing[T]) -> None:
         left = await closing.run()
         self.leftovers.items += left
         if self._tells_leftovers:
             await self._tell_leftovers()
-        await self._end()
+        await self._release()
         self._say_unfetched()
-        self._tell_closed()
+        self._tell_manager()
 
-    async def _end(self) -> None:
+    async def _release(self) -> None:
         parts = self._parts
         await parts.tasks.ended()
         parts.repeated_failures.tell(math.inf)
         parts.handlers.detach()
         if parts.state is State.CLOSING:
             parts.state = State.CLOSED
-        # Once, although a cancelled closing is begun again.
+        # This may run twice, after a cancellation: leave the capacity only once.
         permit, parts.detector.permit = parts.detector.permit, None
         if permit is not None:
             permit.capacity.leave()
@@ -270,7 +270,7 @@ class Shutdown(Generic[T]):
                 self._parts.name,
             )
 
-    def _tell_closed(self) -> None:
+    def _tell_manager(self) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""
         if not self._parts.state.has_ended:
             return

@@ -23,14 +23,14 @@ class State(Enum):
     INHERITED = "inherited by a forked child"
 
     @property
-    def is_over(self) -> bool:
+    def refuses_items(self) -> bool:
         """Whether shutdown has begun, or the queue is not this process's."""
         return self not in (State.NEW, State.RUNNING)
 
     @property
-    def is_shut_down(self) -> bool:
+    def has_begun_to_close(self) -> bool:
         """Whether shutdown has begun; not where the loop ended without one."""
-        return self.is_over and self is not State.LOST
+        return self.refuses_items and self is not State.LOST
 
     @property
     def has_ended(self) -> bool:

@@ -69,7 +69,7 @@ class QueueTasks(Generic[T]):
             self.rebalancer.stop()
             cancel_for_good(self.rebalancing)
         for drain_task in self.drain_tasks:
-            drain_task.drain()
+            drain_task.finish_when_empty()
         self.revive()
         self.wake()
 
@@ -153,7 +153,7 @@ class QueueTasks(Generic[T]):
 
 
 def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:
-    # With an error its work is left undone: it would come again.
+    # A task that ended with an exception is not run again: it would raise again.
     return ended.cancelled() or ended.exception() is None
 
 

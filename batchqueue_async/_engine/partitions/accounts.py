@@ -17,7 +17,7 @@ class Watcher(Protocol):
     """Somebody who waits until all items up to a position are settled."""
 
     def reached(self) -> None:
-        """It is so."""
+        """Called once: all items up to the position are settled."""
 
 
 class Accounts:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Larger is no partition's number, and could be an account's.
+# A larger number may be user data, so the error names its type only.
 _TELLING = 100_000
 
 

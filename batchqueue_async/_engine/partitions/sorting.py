@@ -93,8 +93,8 @@ class Sorter(Generic[T]):
     def suits(self, chunk: Sequence[T]) -> bool:
         """Whether sorting is cheaper than placing the items one by one.
 
-        Measured: it is from about five items per partition on. In use, and yet called,
-        is it from a `__del__`, in the middle of another chunk.
+        Measured: it is from about five items per partition on. It is in use only where
+        a `__del__` or a signal handler calls in the middle of another chunk.
         """
         return not self._is_in_use and len(chunk) >= 5 * len(self._bins)
 

@@ -98,7 +98,7 @@ _inside: ContextVar[HandlerCall | None] = ContextVar("inside_handler", default=N
 
 
 def mark() -> object:
-    """Return what is the same for all that one call runs, and else is another thing."""
+    """Return a token of the handler call that runs here; None outside of any."""
     return _inside.get()
 
 

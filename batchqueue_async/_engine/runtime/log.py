@@ -8,7 +8,7 @@ import traceback
 from typing import Any
 
 
-class Shielded(logging.LoggerAdapter[logging.Logger]):
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose calls never raise.
 
     `logging` itself prints what goes wrong in its own handlers. A handler of somebody
@@ -25,4 +25,4 @@ class Shielded(logging.LoggerAdapter[logging.Logger]):
                 traceback.print_exc()
 
 
-logger = Shielded(logging.getLogger("batchqueue_async"))
+logger = SafeLogger(logging.getLogger("batchqueue_async"))

@@ -22,7 +22,7 @@ from batchqueue_async._threads.event import ThreadEvent
 _GRACE = 2.0
 
 
-class Draining:
+class LoopShutdown:
     """Shuts the loop's queues down, the last started first, by one deadline.
 
     Also those that were not opened through its `LoopThread`.
