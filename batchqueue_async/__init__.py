@@ -21,6 +21,7 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
+from batchqueue_async._policies.answers import PartialFailure, RetryAfter
 from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
     CostBalancer,
@@ -71,12 +72,14 @@ __all__ = [
     "InvalidSelection",
     "LoopThread",
     "OmittedItem",
+    "PartialFailure",
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",
     "Rebalancing",
     "RebalancingRound",
     "Retry",
+    "RetryAfter",
     "SharedDrainTasks",
     "SyncBatchQueue",
     "ThroughputBalancer",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .answers import PartialFailure, RetryAfter
 from .backoff import doubled
 from .validation import (
     refuse,
@@ -31,6 +32,9 @@ class Retry(Value):
         retry_on: Exceptions worth another attempt; any other fails at once.
         split: Halve a batch that failed for good, until what fails is isolated and
             every other item is handled.
+        split_on: Exceptions by which a batch is halved at once, without another
+            attempt as a whole. Of a class here and one in `retry_on` the one that is
+            nearer to the error counts; named in both, it is retried first.
     """
 
     attempts: int = 1
@@ -39,6 +43,7 @@ class Retry(Value):
     deadline: float | None = None
     retry_on: tuple[type[Exception], ...] = (Exception,)
     split: bool = False
+    split_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
         require_int("attempts", self.attempts, at_least=1)
@@ -48,10 +53,27 @@ class Retry(Value):
             refuse("wait_max", f">= wait_initial ({self.wait_initial})", self.wait_max)
         if self.deadline is not None:
             require_positive("deadline", self.deadline)
-        if not _are_exceptions(self.retry_on):
-            rule = "a tuple of Exception classes"
-            refuse("retry_on", rule, self.retry_on, TypeError)
+        _require_exceptions("retry_on", self.retry_on)
         require_instance("split", self.split, bool, "a bool")
+        _require_exceptions("split_on", self.split_on)
+
+    def retries(self, error: BaseException) -> bool:
+        """Return whether another attempt as a whole is worth it after this error."""
+        if isinstance(error, PartialFailure | RetryAfter):
+            return True
+        if not isinstance(error, self.retry_on):
+            return False
+        return not isinstance(error, self.split_on) or _distance(
+            error, self.retry_on
+        ) <= _distance(error, self.split_on)
+
+    def splits(self, error: BaseException) -> bool:
+        """Return whether a batch is halved that gets no other attempt after this."""
+        if isinstance(error, PartialFailure | RetryAfter):
+            return False
+        return isinstance(error, self.split_on) or (
+            self.split and isinstance(error, self.retry_on)
+        )
 
     def wait_before(self, attempt: int, random: float) -> float:
         """Return the seconds to wait before an attempt: exponential, fully jittered.
@@ -64,8 +86,16 @@ class Retry(Value):
         return random * doubled(self.wait_initial, attempt - 2, self.wait_max)
 
 
-def _are_exceptions(value: object) -> bool:
+def _require_exceptions(field: str, value: object) -> None:
     # Not BaseException: a retried cancellation would keep a queue from closing.
-    return isinstance(value, tuple) and all(
+    are_exceptions = isinstance(value, tuple) and all(
         isinstance(each, type) and issubclass(each, Exception) for each in value
     )
+    if not are_exceptions:
+        refuse(field, "a tuple of Exception classes", value, TypeError)
+
+
+def _distance(error: BaseException, classes: tuple[type[Exception], ...]) -> int:
+    """Return how far the nearest of its bases is that is among the classes."""
+    bases = type(error).__mro__
+    return next(place for place, base in enumerate(bases) if base in classes)

@@ -11,7 +11,9 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     DrainTaskPolicy,
+    PartialFailure,
     PartitionPolicy,
+    Retry,
     in_thread,
     round_robin,
 )
@@ -191,3 +193,20 @@ def test_an_async_handler_is_refused() -> None:
 
     with pytest.raises(TypeError):
         in_thread(consume)
+
+
+async def test_it_may_say_which_items_failed() -> None:
+    batches: list[list[int]] = []
+
+    def consume(batch: list[int]) -> None:
+        batches.append(batch)
+        if len(batch) == 3:
+            raise PartialFailure([1])
+
+    config = BatchQueueConfig[int](
+        consumer=in_thread(consume), retry=Retry(attempts=2, wait_initial=0)
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many(range(3))
+    assert batches == [[0, 1, 2], [1]]
+    assert check_settled(queue).handled == 3

@@ -51,6 +51,17 @@ def test_the_exporter_slows_its_producer_down() -> None:
     assert float(taken[1]) >= 0.46
 
 
+def test_only_what_failed_is_sent_again() -> None:
+    assert run("bulk.py").splitlines() == [
+        "a bulk of 1000",
+        "a bulk of 3",
+        "a bulk of 1",
+        "given up: [500], since 1 item failed, at 0",
+        "999 handled, 1 failed",
+        "999 documents are stored",
+    ]
+
+
 def test_threads_get_a_receipt() -> None:
     output = run("from_threads.py")
 

@@ -1,11 +1,12 @@
 """Items of several kinds, and handlers whose calls end when a test says so."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from batchqueue_async import PartialFailure
 from batchqueue_async._engine.runtime.call_context import current_call
 
 
@@ -78,6 +79,9 @@ class Witness(Protocol):
     def succeeded(self, call: Call) -> None:
         """It has handled it."""
 
+    def succeeded_but(self, call: Call, failed: Collection[int]) -> None:
+        """It has handled it, but for these positions."""
+
     def left(self, call: Call) -> None:
         """The call has ended, one way or the other."""
 
@@ -111,6 +115,9 @@ class GatedHandler:
             if call.cancels_itself and self._cancel_own_task():
                 return
             self._witness.succeeded(call)
+        except PartialFailure as answer:
+            self._witness.succeeded_but(call, answer.failed)
+            raise
         finally:
             self._consuming -= 1
             self._witness.left(call)

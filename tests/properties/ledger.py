@@ -6,7 +6,7 @@ handlers and `on_error` get, they say themselves. Nothing is asked of the engine
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from batchqueue_async._engine.partitions.accounts import Accounts
@@ -33,6 +33,10 @@ class Ledger:
         self.errored: set[int] = set()
         self.returned: set[int] = set()
         self._perhaps: set[int] = set()
+        self._owed: set[int] = set()
+        """What failed while other items of its batch were handled..."""
+        self._told: set[int] = set()
+        """...and those, which counts also where the call was to end."""
         self._homes: dict[type, int] = {}
         self._newest: defaultdict[int, int] = defaultdict(lambda: -1)
         self._owners: dict[int, int | None] = {}
@@ -51,7 +55,7 @@ class Ledger:
         """The items that wait, or that a handler has and has not ended with."""
         waiting = [item for each in self.partitions for item in each.items]
         taken = [item for call in self.calls for item in call.batch]
-        numbers = {item.number for item in (*waiting, *taken)}
+        numbers = {item.number for item in (*waiting, *taken)} | self._owed
         return numbers - self.succeeded_items - self.errored - self.returned
 
     def observe(self, owner_of: Callable[[int], int | None]) -> None:
@@ -128,6 +132,7 @@ class Ledger:
             is_next = numbers.index(item.number) > numbers.index(delivered[-1])
             self.demand(is_next, f"B1: {item} was delivered after {delivered[-1]}")
         ended = self.succeeded_items | self.errored | {i.number for i in call.batch}
+        ended |= self._told
         behind = [n for n in delivered if n not in ended]
         self.demand(not behind, f"B1: {item} was delivered while {behind} are not done")
         delivered.append(item.number)
@@ -141,7 +146,16 @@ class Ledger:
         )
 
     def succeeded(self, call: Call) -> None:
+        self._succeeded(call, {item.number for item in call.batch})
+
+    def succeeded_but(self, call: Call, failed: Collection[int]) -> None:
         numbers = {item.number for item in call.batch}
+        owed = {call.batch[place].number for place in failed}
+        self._owed |= owed
+        self._told |= numbers - owed
+        self._succeeded(call, numbers - owed)
+
+    def _succeeded(self, call: Call, numbers: set[int]) -> None:
         if call.was_cancelled:
             # After its time: handled, failed or returned, that depends.
             self._perhaps |= numbers

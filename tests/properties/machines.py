@@ -7,6 +7,7 @@ from hypothesis.stateful import precondition, rule
 
 from batchqueue_async import (
     DrainTaskPolicy,
+    PartialFailure,
     PartitionPolicy,
     Retry,
     SharedDrainTasks,
@@ -75,6 +76,27 @@ class RetryingMachine(QueueMachine):
         super().end_a_call(which, fails=fails)
 
 
+class PartialMachine(QueueMachine):
+    """Handlers that tell which items failed, of batches from several partitions."""
+
+    has_handlers = False
+
+    def build(self, setup: Setup) -> Stage:
+        often = replace(
+            setup,
+            buffer_size=4,
+            retry=replace(setup.retry, attempts=3, wait_initial=0.01),
+        )
+        return Stage(often, has_consumer=True, partitions=PartitionPolicy.fixed(3))
+
+    @precondition(lambda self: self.stage.ledger.calls)
+    @rule(which=st.integers(0, 3), failed=st.sets(st.integers(0, 5)))
+    def answer_in_part(self, which: int, failed: set[int]) -> None:
+        calls = self.stage.ledger.calls
+        call = calls[which % len(calls)]
+        call.end(PartialFailure(failed & set(range(len(call.batch)))))
+
+
 class SharedMachine(QueueMachine):
     """A drain task that must have a permit for each of its cycles."""
 
@@ -123,6 +145,7 @@ MACHINES: tuple[type[QueueMachine], ...] = (
     SelectorMachine,
     ConsumerMachine,
     RetryingMachine,
+    PartialMachine,
     SharedMachine,
     DropNewestMachine,
     DropOldestMachine,

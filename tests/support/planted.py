@@ -163,6 +163,9 @@ def _never_watch(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
     return False
 
 
+_plant("handled part is not booked", Accounts, "settle_some")(_nothing)
+
+
 # Owners and handoffs.
 
 

@@ -26,12 +26,14 @@ from batchqueue_async import (
     Failure,
     IdleBackoff,
     LoopThread,
+    PartialFailure,
     PartitionPolicy,
     PartitionSelector,
     PartitionStats,
     Rebalancing,
     RebalancingRound,
     Retry,
+    RetryAfter,
     SharedDrainTasks,
     SyncBatchQueue,
     ThroughputBalancer,
@@ -177,6 +179,7 @@ def configs() -> None:
             deadline=None,
             retry_on=(OSError,),
             split=True,
+            split_on=(KeyError,),
         ),
         handler_timeout=30,
         on_error=async_on_error,
@@ -297,6 +300,18 @@ def errors(error: DeliveryError) -> None:
     base: type[BatchQueueError]
     for base in (ConfigConflict, DuplicateQueue, WouldDeadlock, DeliveryError):
         use(base)
+
+
+def answers() -> None:
+    partly = PartialFailure({2, 0}, retry_after=1)
+    assert_type(partly.failed, tuple[int, ...])
+    assert_type(partly.retry_after, float | None)
+    use(PartialFailure(n for n in range(3)), PartialFailure([]))
+    assert_type(RetryAfter(30).seconds, float)
+
+    PartialFailure(["first"])  # type: ignore[list-item]
+    PartialFailure([0], 1.0)  # type: ignore[call-arg]
+    RetryAfter("30")  # type: ignore[arg-type]
 
 
 def a_sync_handler_may_return_an_awaitable(batch: list[Metric]) -> Awaitable[None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from weakref import ref
 
 from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.partial import settle_handled
 from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.user_call import (
@@ -21,6 +22,7 @@ from batchqueue_async._engine.handlers.user_call import (
 )
 from batchqueue_async._engine.runtime.call_context import HandlerCall
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._policies.answers import least_wait
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
@@ -92,7 +94,8 @@ class Delivery(Generic[T]):
                 self._outlive(left, batch, registration, drain_task)
         if error is None:
             batch.settle("handled")
-        return error
+            return None
+        return settle_handled(batch, error)
 
     async def fail(
         self, batch: Batch[T], error: BaseException, drain_task: int
@@ -155,22 +158,29 @@ class Delivery(Generic[T]):
 
     def _rest_of(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
         retry = self._retry
-        if isinstance(error, Unstoppable) or not isinstance(error, retry.retry_on):
+        if isinstance(error, Unstoppable):
             return []
-        if batch.attempts < retry.attempts:
+        is_retried = retry.retries(error)
+        if is_retried and batch.attempts < retry.attempts:
             import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
 
             wait = retry.wait_before(batch.attempts + 1, random.random())
-            batch.due = asyncio.get_running_loop().time() + wait
+            now = asyncio.get_running_loop().time()
+            batch.due = now + max(wait, least_wait(error))
             if batch.give_up_at is None or batch.due <= batch.give_up_at:
                 return [batch]
-        if retry.split and len(batch) > 1:
-            halves = list(batch.pieces((len(batch) + 1) // 2))
-            for half in halves:
+        if not retry.splits(error) or len(batch) == 1:
+            return []
+        halves = batch.pieces((len(batch) + 1) // 2)
+        for half in halves:
+            if is_retried:
                 # The whole batch has had the other attempts.
                 half.attempts = retry.attempts - 1
-            return halves
-        return []
+            else:
+                # What was no attempt for the whole batch is none for its halves.
+                half.attempts = batch.attempts - 1
+                half.give_up_at = batch.give_up_at
+        return halves
 
     async def _give_up(
         self,

@@ -18,6 +18,7 @@ from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
 )
+from batchqueue_async._policies.answers import PartialFailure
 from batchqueue_async._wording import shown
 
 # How long a cancelled handler may take to clean up before it counts as unstoppable.
@@ -136,13 +137,13 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     try:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
-        if _has_returned(task):
+        if _has_answered(task):
             # In this very turn: what it did counts, then the cancellation does.
             _cancel_current_task()
             return
         task.cancel()
         await _outlast(task, until, message)
-        if _has_returned(task):
+        if _has_answered(task):
             # It has handled its batch, as one without a timeout may at the deadline.
             return
         raise
@@ -153,6 +154,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     task.cancel()
     if await _outlast(task, until, message):
         raise asyncio.CancelledError
+    _raise_partial_failure(task)
     raise TimeoutError(message)
 
 
@@ -197,10 +199,24 @@ async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
     return None
 
 
-def _has_returned(task: asyncio.Future[BaseException | None]) -> bool:
+def _has_answered(task: asyncio.Future[BaseException | None]) -> bool:
+    """Whether it returned before the cancellation struck, or in spite of it.
+
+    Raises:
+        PartialFailure: That was its answer.
+    """
+    _raise_partial_failure(task)
     if not task.done() or task.cancelled() or task.exception() is not None:
         return False
     return task.result() is None
+
+
+def _raise_partial_failure(task: asyncio.Future[Any]) -> None:
+    # What it says to have handled must not be handed to anybody again.
+    if task.done() and not task.cancelled():
+        error = task.exception()
+        if isinstance(error, PartialFailure):
+            raise error
 
 
 def _cancel_current_task() -> None:

@@ -87,6 +87,19 @@ class Accounts:
         if self.watchers is not None:
             self.tell_watchers()
 
+    def settle_some(self, handled: int, first: int, rest: int) -> None:
+        """Of a share some items were handled; the others are from `rest` on."""
+        self.in_flight -= handled
+        self.handled += handled
+        unsettled = self._unsettled
+        place = bisect_left(unsettled, first)
+        # In place, so that no lack of memory can strike halfway.
+        while place + 1 < len(unsettled) and unsettled[place + 1] < rest:
+            unsettled[place] = unsettled[place + 1]
+            place += 1
+        unsettled[place] = rest
+        self.tell_watchers()
+
     def return_waiting(self, count: int) -> None:
         """Items ended while they waited: they were left at the deadline."""
         self.taken_out += count
