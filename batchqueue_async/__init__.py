@@ -42,6 +42,7 @@ from batchqueue_async._policies.errors import (
     WouldDeadlock,
 )
 from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
+from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.selectors import (
@@ -70,6 +71,7 @@ __all__ = [
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
+    "Offer",
     "OmittedItem",
     "PartitionPolicy",
     "PartitionSelector",
