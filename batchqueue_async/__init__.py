@@ -43,6 +43,7 @@ from batchqueue_async._policies.errors import (
     WouldDeadlock,
 )
 from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
+from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.selectors import (
@@ -71,6 +72,7 @@ __all__ = [
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
+    "Offer",
     "OmittedItem",
     "PartialFailure",
     "PartitionPolicy",

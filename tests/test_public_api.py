@@ -25,6 +25,7 @@ PROMISED = {
     "ErrorHandler",
     "IdleBackoff",
     "LoopThread",
+    "Offer",
     "PartialFailure",
     "PartitionPolicy",
     "PartitionSelector",

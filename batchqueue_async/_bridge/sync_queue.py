@@ -20,6 +20,7 @@ from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.validation import require_positive, require_timeout
 from batchqueue_async._threads.guard import PAUSE
 from batchqueue_async._threads.watchdog import PATIENCE
@@ -32,8 +33,9 @@ Ts = TypeVarTuple("Ts")
 class SyncBatchQueue(Generic[T]):
     """A running queue as other threads see it; one object may serve many threads.
 
-    It is made on the queue's loop and handed to them. None of its methods may be called
-    on the loop's own thread: they block it. A wait ends with `BatchQueueError` when the
+    It is made on the queue's loop and handed to them. On the loop's own thread `offer`,
+    `produce` with `timeout=0` and `stats` may be called; the others would block it, and
+    raise `BatchQueueError`. A wait ends with `BatchQueueError` when the
     loop is closed, or has not run for `patience` seconds.
 
     In a forked child they raise `BatchQueueError`: the queue is the parent's.
@@ -80,14 +82,20 @@ class SyncBatchQueue(Generic[T]):
         False (`DROP_NEWEST`) or displaces the oldest item (`DROP_OLDEST`). Returns
         False after `timeout` seconds, and once shutdown has begun.
 
+        With `timeout=0` it never waits, so that it may be called on the loop's own
+        thread, too; `offer` says why it was refused.
+
         Raises:
-            BatchQueueError: On the loop's own thread, or the loop is dead.
+            BatchQueueError: On the loop's own thread with another timeout, or the loop
+                is dead.
             WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         if timeout is not None:
             require_timeout("timeout", timeout)
         if _get_running_loop() is self._loop:
+            if timeout == 0:
+                return bool(self._queue.offer(item))
             self._refuse_own_thread()
         partition = self._sole or self._routes.get(type(item))
         if partition is not None:
@@ -108,7 +116,15 @@ class SyncBatchQueue(Generic[T]):
             return self._ingress.put_one(partition, item, timeout, self._patience)
         if self._choose is not None:
             return self._produce_chosen(self._choose, item, timeout)
-        return self._ingress.put((item,), timeout, self._patience) == 1
+        return self._ingress.put_chunk((item,), timeout, self._patience) == 1
+
+    def offer(self, item: T) -> Offer:
+        """Accept an item if that needs no waiting, on any thread: `BatchQueue.offer`.
+
+        Raises:
+            BatchQueueError: In a forked child.
+        """
+        return self._queue.offer(item)
 
     def _produce_chosen(
         self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None
@@ -155,7 +171,7 @@ class SyncBatchQueue(Generic[T]):
             until = None if timeout is None else time.monotonic() + timeout
             for chunk in chunks(items):
                 left = None if until is None else max(0.0, until - time.monotonic())
-                placed = self._ingress.put(chunk, left, self._patience, tally)
+                placed = self._ingress.put_chunk(chunk, left, self._patience, tally)
                 if placed < len(chunk):
                     break
         except BaseException as error:

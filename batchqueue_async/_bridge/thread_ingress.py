@@ -11,10 +11,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
+from batchqueue_async._engine.lifecycle import thread_access
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
+from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -28,9 +30,6 @@ from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.watchdog import LoopWatchdog
 
 T = TypeVar("T")
-
-# Nested calls that waking a loop takes at most, with asyncio's debug mode.
-_STACK_TO_TELL = 24
 
 
 class ThreadWaiter(Waiter):
@@ -76,16 +75,15 @@ class ThreadTally:
         return self.count + (0 if self.waiter is None else self.waiter.accepted)
 
 
-class ThreadIngress(Generic[T]):
+class ThreadIngress(Announcer[T]):
     """One queue's way in for other threads; all its bridges share it."""
 
+    guard: Guard
+
     def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, Guard())
         self.parts = parts
-        self.loop = loop
-        self.guard = Guard()
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
-        self._news: list[Partition[T]] = []
-        self._is_posted = False
         parts.layout.share(self.guard)
         abandon_after_fork(self)
 
@@ -93,7 +91,7 @@ class ThreadIngress(Generic[T]):
         """Free the guard, in a forked child: whoever held it may not exist here."""
         self.guard.free()
 
-    def put(
+    def put_chunk(
         self,
         chunk: Sequence[T],
         timeout: float | None,
@@ -134,25 +132,7 @@ class ThreadIngress(Generic[T]):
         patience: float,
         tally: ThreadTally | None,
     ) -> int:
-        # The loop could look in between, so it is told after the acceptance. Telling it
-        # takes more room on the stack: without that room nothing is accepted.
-        if not self._is_posted:
-            _need_stack(_STACK_TO_TELL)
-        placed: int | None = None
-        try:
-            placed = partition.offer(run)
-            if tally is not None:
-                tally.count += placed
-            if placed:
-                self.post(partition)
-        except BaseException as error:
-            # Ctrl-C: what was accepted before it is still to be handled. Should this
-            # fail, too, then the next producer does not get by without telling.
-            partition.guarded_limit = 0
-            if tally is not None and placed is None:
-                tally.count += getattr(error, "accepted", 0)
-            self.post(partition)
-            raise
+        placed = self.put(partition, run, tally)
         if placed < len(run) and self._may_wait(until):
             waiter = ThreadWaiter(run[placed:])
             tally = tally or ThreadTally()
@@ -164,23 +144,6 @@ class ThreadIngress(Generic[T]):
             partition.reject(len(run) - placed)
         return placed
 
-    def post(self, partition: Partition[T]) -> None:
-        """Tell the loop; it is woken once, however much comes before it looks."""
-        calls = False
-        try:
-            with self.guard:
-                self._news.append(partition)
-                if not self._is_posted:
-                    calls = self._is_posted = True
-            # Without the guard: the system call lets other threads run.
-            if calls:
-                self._wake_loop()
-        except BaseException:
-            # After a Ctrl-C in between, whoever posts next calls.
-            if calls:
-                self._is_posted = False
-            raise
-
     def recover_guard(self) -> None:
         """Let go of the guard after a Ctrl-C in the middle of `SyncBatchQueue.produce`.
 
@@ -190,21 +153,6 @@ class ThreadIngress(Generic[T]):
         is_nested = any(each.is_changing for each in self.parts.partitions)
         if self.guard.levels > is_nested:
             self.guard.lock.release()
-
-    def _wake_loop(self) -> None:
-        # By hand: `contextlib.suppress` is three calls more on a lone item's way.
-        try:  # noqa: SIM105
-            self.loop.call_soon_threadsafe(self._deliver_news)
-        except RuntimeError:
-            # A loop that closes in this very moment is found out by who waits.
-            pass
-
-    def _deliver_news(self) -> None:
-        with self.guard:
-            news, self._news = self._news, []
-            self._is_posted = False
-        for partition in dict.fromkeys(news):
-            partition.notify()
 
     def watchdog(self, patience: float) -> LoopWatchdog:
         """Return what watches over the loop while a thread waits."""
@@ -310,12 +258,6 @@ class ThreadIngress(Generic[T]):
                 watchdog.wait(waiter.wait, left)
 
 
-def _need_stack(frames: int) -> None:
-    """Raise `RecursionError` now rather than within so many nested calls."""
-    if frames:
-        _need_stack(frames - 1)
-
-
 def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
     """Return the queue's ingress; the first call, on the queue's loop, makes it.
 
@@ -326,7 +268,15 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
     if not admits(parts):
         msg = f"queue {parts.name!r} is shut down"
         raise BatchQueueError(msg)
-    if parts.ingress is None:
-        parts.ingress = ThreadIngress(parts, asyncio.get_running_loop())
+    _open(parts)
     assert isinstance(parts.ingress, ThreadIngress)
     return parts.ingress
+
+
+def _open(parts: Parts[Any]) -> None:
+    if parts.ingress is None:
+        parts.ingress = ThreadIngress(parts, asyncio.get_running_loop())
+
+
+# For queues that are to be open to threads from their start on.
+thread_access.opened_by(_open)

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
+from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally
+from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
     have_one_type,
@@ -26,6 +29,7 @@ from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, put_in_
 from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
+from batchqueue_async._policies.offering import Offer
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
@@ -36,7 +40,7 @@ T = TypeVar("T")
 class Intake(Generic[T]):
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
-    __slots__ = ("_parts", "_placement", "_sole", "_sorter", "_waits")
+    __slots__ = ("_announcer", "_parts", "_placement", "_sole", "_sorter", "_waits")
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
@@ -47,6 +51,8 @@ class Intake(Generic[T]):
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
         self._waits = parts.config.when_full is WhenFull.WAIT
+        # Of a queue without a bridge, from the first `offer` on.
+        self._announcer: Announcer[T] | None = None
 
     @property
     def chunk_length(self) -> int:
@@ -62,6 +68,35 @@ class Intake(Generic[T]):
         if partition.is_shared and partition.append(item):
             return None
         return None if self._try_offer(partition, item) else partition
+
+    def offer(self, item: T) -> Offer:
+        """Accept the item if there is room at once, wherever the caller is."""
+        announcer = self._offered_to()
+        if announcer is None:
+            self.refuse((item,))
+            return Offer.CLOSED
+        partition = self._sole or self._placement.partition_of(item)
+        if partition.append(item) or announcer.put(partition, (item,)):
+            return Offer.ACCEPTED
+        partition.reject(1)
+        # It never opens again, so this is as true as it was at the refusal.
+        return Offer.CLOSED if partition.is_closed else Offer.FULL
+
+    def _offered_to(self) -> Announcer[T] | None:
+        """Return who tells the loop; None if nothing is accepted any more."""
+        parts = self._parts
+        if parts.ingress is None:
+            # Nobody but the loop's own thread: whoever else calls is refused here.
+            if not admits(parts):
+                return None
+            if self._announcer is None:
+                assert parts.loop is not None
+                self._announcer = Announcer(parts.loop, UNGUARDED)
+            return self._announcer
+        refuse_fork(parts)
+        if parts.state.refuses_items or parts.ingress.loop.is_closed():
+            return None
+        return parts.ingress
 
     async def put_rest(
         self, partition: Partition[T], chunk: Sequence[T], placed: Tally

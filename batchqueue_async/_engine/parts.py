@@ -7,8 +7,7 @@ type only.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import Delivery
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -18,6 +17,7 @@ from batchqueue_async._engine.lifecycle.layout import Layout
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks import QueueTasks
+from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads
 from batchqueue_async._engine.partitions.ownership import Ownership
@@ -27,14 +27,6 @@ from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
 from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")
-
-
-class Ingress(Protocol):
-    """The way in for other threads."""
-
-    @property
-    def guard(self) -> AbstractContextManager[Any]:
-        """Held for each change of a partition, on whatever thread."""
 
 
 class Parts(Generic[T]):
@@ -68,7 +60,7 @@ class Parts(Generic[T]):
         # The one it was started on.
         self.loop: asyncio.AbstractEventLoop | None = None
         # The bridge's, from the first `SyncBatchQueue` on.
-        self.ingress: Ingress | None = None
+        self.ingress: Announcer[T] | None = None
         self.partitions: list[Partition[T]] = []
         self.ownership = Ownership(self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)

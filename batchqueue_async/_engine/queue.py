@@ -20,6 +20,7 @@ from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.validation import require_instance, require_timeout
 
 S = TypeVar("S")
@@ -177,6 +178,24 @@ class BatchQueue(Generic[T]):
         if full is not None:
             full.reject(1)
         return full is None
+
+    def offer(self, item: T) -> Offer:
+        """Accept an item if that needs no waiting, wherever the caller is.
+
+        On the loop and, once there is a `SyncBatchQueue` or with the config's
+        `threads`, on any thread; there also in `logging` handlers, signal handlers and
+        `__del__`, which run in the middle of anything. A full partition refuses it, or
+        displaces the oldest item (`DROP_OLDEST`).
+
+        Returns:
+            Whether it was accepted, as a truth value; `Offer.FULL` or `Offer.CLOSED`
+            say why not, as of the same moment.
+
+        Raises:
+            BatchQueueError: Not started; in a forked child; or on another thread, and
+                the queue is not open to threads.
+        """
+        return self._intake.offer(item)
 
     async def produce_many(self, items: Iterable[T]) -> int:
         """Accept the items in order; returns how many were accepted.

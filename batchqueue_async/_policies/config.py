@@ -47,6 +47,8 @@ class BatchQueueConfig(Value, Generic[T]):
         on_error: Gets every batch that finally failed; without it that is logged.
         shutdown_timeout: Seconds until leaving `async with`, or `close`, cancels
             running handlers and gives up what is left; None for never.
+        threads: Whether other threads may `offer` from the start on; else they may once
+            there is a `SyncBatchQueue`. The loop's own producers then take a lock.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -68,6 +70,7 @@ class BatchQueueConfig(Value, Generic[T]):
     handler_timeout: float | None = None
     on_error: ErrorHandler[T] | None = None
     shutdown_timeout: float | None = 30.0
+    threads: bool = False
 
     def __post_init__(self) -> None:
         self._check_partitions()
@@ -105,3 +108,4 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.on_error is not None:
             require_callable("on_error", self.on_error)
         require_timeout("shutdown_timeout", self.shutdown_timeout)
+        require_instance("threads", self.threads, bool, "a bool")

@@ -23,7 +23,7 @@ Bridge = SyncBatchQueue[Any]
 
 BLOCKING: dict[str, Callable[[Bridge], object]] = {
     "produce": lambda bridge: bridge.produce(1),
-    "produce without waiting": lambda bridge: bridge.produce(1, timeout=0),
+    "produce for a moment": lambda bridge: bridge.produce(1, timeout=1e-9),
     "produce_many": lambda bridge: bridge.produce_many([1, 2]),
     "produce_many of nothing": lambda bridge: bridge.produce_many([]),
     "flush": lambda bridge: bridge.flush(),

@@ -45,6 +45,7 @@ def test_the_defaults() -> None:
         "handler_timeout": None,
         "on_error": None,
         "shutdown_timeout": 30.0,
+        "threads": False,
     }
 
 

@@ -26,6 +26,7 @@ from batchqueue_async import (
     Failure,
     IdleBackoff,
     LoopThread,
+    Offer,
     PartialFailure,
     PartitionPolicy,
     PartitionSelector,
@@ -211,6 +212,8 @@ async def queues(config: BatchQueueConfig[Metric]) -> None:
     assert_type(await queue.start(), None)
     assert_type(await queue.produce(Latency()), bool)
     assert_type(queue.produce_nowait(Metric()), bool)
+    assert_type(queue.offer(Latency()), Offer)
+    queue.offer(1)  # type: ignore[arg-type]
     assert_type(await queue.produce_many([Latency(), Metric()]), int)
     assert_type(await queue.produce_many(Metric() for _ in range(3)), int)
     assert_type(await queue.flush(), None)
@@ -274,6 +277,7 @@ def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None
     bridge.call(asks, "1")  # type: ignore[arg-type]
     assert_type(bridge.produce(Latency()), bool)
     assert_type(bridge.produce(Metric(), timeout=1.0), bool)
+    assert_type(bridge.offer(Metric()), Offer)
     assert_type(bridge.produce_many(iter([Metric()]), timeout=None), int)
     assert_type(bridge.flush(timeout=1), None)
     assert_type(bridge.stats(), BatchQueueStats)

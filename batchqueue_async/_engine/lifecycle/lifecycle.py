@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchqueue_async._engine.draining.capacity import Capacities, Permit
+from batchqueue_async._engine.lifecycle import thread_access
 from batchqueue_async._engine.lifecycle.shutdown import Shutdown
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
@@ -62,6 +63,8 @@ class Lifecycle(Generic[T]):
         abandon_after_fork(self)
         parts.tasks.start()
         parts.layout.open(self._time_here)
+        if parts.config.threads:
+            thread_access.open_to_threads(parts)
         await LoopRegistry.of(parts.loop).register(self)
         parts.handlers.attach(self)
 

@@ -1,0 +1,102 @@
+"""Tells the loop what came in behind its back: from a thread, or in between.
+
+In between: a signal handler or a `__del__` runs on the loop's own thread in the middle
+of anything, also while the loop sleeps in its selector. So it accepts as a thread does,
+and tells drain tasks in a callback, where nothing is half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from batchqueue_async._engine.partitions.partition import Partition
+
+T = TypeVar("T")
+
+# Nested calls that waking a loop takes at most, with asyncio's debug mode.
+_STACK_TO_TELL = 24
+
+
+class Counted(Protocol):
+    """What knows how many items of a bulk call are in."""
+
+    count: int
+
+
+class Announcer(Generic[T]):
+    """Wakes one loop, once for all that comes before it looks."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, guard: AbstractContextManager[Any]
+    ) -> None:
+        self.loop = loop
+        self.guard = guard
+        self._news: list[Partition[T]] = []
+        self._is_posted = False
+
+    def put(
+        self, partition: Partition[T], run: Sequence[T], tally: Counted | None = None
+    ) -> int:
+        """Accept what there is room for, and tell the loop; returns how many."""
+        # The loop could look in between, so it is told after the acceptance. Telling it
+        # takes more room on the stack: without that room nothing is accepted.
+        if not self._is_posted:
+            _need_stack(_STACK_TO_TELL)
+        placed: int | None = None
+        try:
+            placed = partition.offer(run)
+            if tally is not None:
+                tally.count += placed
+            if placed:
+                self.post(partition)
+        except BaseException as error:
+            # Ctrl-C: what was accepted before it is still to be handled. Should this
+            # fail, too, then the next producer does not get by without telling.
+            partition.limit = partition.guarded_limit = 0
+            if tally is not None and placed is None:
+                tally.count += getattr(error, "accepted", 0)
+            self.post(partition)
+            raise
+        return placed
+
+    def post(self, partition: Partition[T]) -> None:
+        """Tell the loop; it is woken once, however much comes before it looks."""
+        calls = False
+        try:
+            with self.guard:
+                self._news.append(partition)
+                if not self._is_posted:
+                    calls = self._is_posted = True
+            # Without the guard: the system call lets other threads run.
+            if calls:
+                self._wake_loop()
+        except BaseException:
+            # After a Ctrl-C in between, whoever posts next calls.
+            if calls:
+                self._is_posted = False
+            raise
+
+    def _wake_loop(self) -> None:
+        # By hand: `contextlib.suppress` is three calls more on a lone item's way.
+        try:  # noqa: SIM105
+            self.loop.call_soon_threadsafe(self._deliver_news)
+        except RuntimeError:
+            # A loop that closes in this very moment is found out by who waits.
+            pass
+
+    def _deliver_news(self) -> None:
+        with self.guard:
+            # First: what a signal handler posts from here on calls once more.
+            self._is_posted = False
+            news, self._news = self._news, []
+        for partition in dict.fromkeys(news):
+            partition.notify()
+
+
+def _need_stack(frames: int) -> None:
+    """Raise `RecursionError` now rather than within so many nested calls."""
+    if frames:
+        _need_stack(frames - 1)
