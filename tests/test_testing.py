@@ -1,6 +1,7 @@
 """What the library has for its users' tests; the loop: tests/test_virtual_time.py."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -53,10 +54,11 @@ def test_unmarked():
 
 def pytest_run(directory: Path, *arguments: str) -> str:
     (directory / "test_it.py").write_text(SUITE, "utf-8")
-    plain = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:cacheprovider")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--strict-markers", *plain, *arguments],
+        [sys.executable, "-m", "pytest", "-q", "--strict-markers", *arguments],
         cwd=directory,
+        # As in an environment that has pytest and nothing else.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

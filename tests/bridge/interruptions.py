@@ -39,6 +39,9 @@ class Interruption:
         return self.where is not None
 
     def __enter__(self) -> Self:
+        # From 3.12 on `settrace` looks whether any frame has asked for its opcodes
+        # yet: asked later, the first frames would not tell.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._called)
         return self
 
