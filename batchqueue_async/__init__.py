@@ -11,6 +11,7 @@ Imports point upwards in this list only. Every public name is exported here, onc
 
 from batchqueue_async._bridge.in_thread import in_thread
 from batchqueue_async._bridge.loop_thread import LoopThread
+from batchqueue_async._bridge.process_queue import close_process_queues, process_queue
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue
@@ -89,7 +90,9 @@ __all__ = [
     "WouldDeadlock",
     "by_key",
     "by_type",
+    "close_process_queues",
     "drain_on_signals",
     "in_thread",
+    "process_queue",
     "round_robin",
 ]

@@ -40,8 +40,10 @@ PROMISED = {
     "WouldDeadlock",
     "by_key",
     "by_type",
+    "close_process_queues",
     "drain_on_signals",
     "in_thread",
+    "process_queue",
     "round_robin",
 }
 """What the design fixes; more may be exported, nothing of it may be missing."""

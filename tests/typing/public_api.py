@@ -42,8 +42,10 @@ from batchqueue_async import (
     WouldDeadlock,
     by_key,
     by_type,
+    close_process_queues,
     drain_on_signals,
     in_thread,
+    process_queue,
     round_robin,
 )
 
@@ -291,6 +293,14 @@ def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None
         assert_type(loop_thread.open("anything"), SyncBatchQueue[Any])
 
     bridge.produce("text")  # type: ignore[arg-type]
+    assert_type(process_queue(opens_metrics), SyncBatchQueue[Metric])
+    process_queue(opens_metrics, make_loop_thread=lambda: LoopThread(patience=2.0))
+    assert_type(close_process_queues(), None)
+    assert_type(close_process_queues([opens_metrics]), None)
+
+
+def opens_metrics(loop_thread: LoopThread) -> SyncBatchQueue[Metric]:
+    return loop_thread.open("metrics", None, {Metric: AsyncHandler()})
 
 
 # --- errors
