@@ -242,10 +242,11 @@ def test_closing_drains_and_the_next_call_opens_anew() -> None:
     first = process_queue(open_numbers)
     assert first.produce_many(range(100)) == 100
     close_process_queues([open_feeder])
-    assert first.is_running
+    states = [first.is_running]
     close_process_queues()
     assert handled == list(range(100))
-    assert not first.is_running
+    states.append(first.is_running)
+    assert states == [True, False]
     second = process_queue(open_numbers)
     assert second is not first
     second.shutdown()
