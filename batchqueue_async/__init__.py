@@ -12,6 +12,11 @@ Imports point upwards in this list only. Every public name is exported here, onc
 from batchqueue_async._bridge.in_thread import in_thread
 from batchqueue_async._bridge.loop_thread import LoopThread
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.handler_stats import (
+    Cuts,
+    HandlerStats,
+    Histogram,
+)
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.signals import drain_on_signals
@@ -42,7 +47,7 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
-from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
+from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler, RetryHook
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.selectors import (
@@ -61,6 +66,7 @@ __all__ = [
     "BatchQueueStats",
     "ConfigConflict",
     "CostBalancer",
+    "Cuts",
     "DeliveryError",
     "DrainBalancer",
     "DrainTaskPolicy",
@@ -68,6 +74,8 @@ __all__ = [
     "DuplicateQueue",
     "ErrorHandler",
     "Failure",
+    "HandlerStats",
+    "Histogram",
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
@@ -80,6 +88,7 @@ __all__ = [
     "RebalancingRound",
     "Retry",
     "RetryAfter",
+    "RetryHook",
     "SharedDrainTasks",
     "SyncBatchQueue",
     "ThroughputBalancer",
