@@ -52,22 +52,20 @@ def test_the_exporter_slows_its_producer_down() -> None:
 
 
 def test_only_what_failed_is_sent_again() -> None:
-    assert run("bulk.py").splitlines() == [
+    lines = run("bulk.py").splitlines()
+    logged = [line for line in lines if line.startswith("documents: ")]
+
+    assert [line for line in lines if line not in logged] == [
         "a bulk of 1000",
-        (
-            "documents: 3 items failed in main.<locals>.send with PartialFailure('3 items "
-            "failed, at 250, 500, 750'); attempt 2 of 3 in 0.05 s"
-        ),
         "a bulk of 3",
         "a bulk of 1",
         "given up: [500], since 1 item failed, at 0",
-        (
-            "documents: items are tried again in main.<locals>.send ... 1 more time in the "
-            "last second (1 items), such as PartialFailure('1 item failed, at 1')"
-        ),
         "999 handled, 1 failed",
         "999 documents are stored",
     ]
+    assert len(logged) == 2
+    assert logged[0].endswith("; attempt 2 of 3 in 0.05 s")
+    assert "items are tried again in main.<locals>.send ... 1 more time" in logged[1]
 
 
 def test_threads_get_a_receipt() -> None:
