@@ -13,6 +13,11 @@ from batchqueue_async._bridge.in_thread import in_thread
 from batchqueue_async._bridge.loop_thread import LoopThread
 from batchqueue_async._bridge.process_queue import close_process_queues, process_queue
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.handler_stats import (
+    Cuts,
+    HandlerStats,
+    Histogram,
+)
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.signals import drain_on_signals
@@ -43,7 +48,7 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
-from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
+from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler, RetryHook
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
@@ -63,6 +68,7 @@ __all__ = [
     "BatchQueueStats",
     "ConfigConflict",
     "CostBalancer",
+    "Cuts",
     "DeliveryError",
     "DrainBalancer",
     "DrainTaskPolicy",
@@ -70,6 +76,8 @@ __all__ = [
     "DuplicateQueue",
     "ErrorHandler",
     "Failure",
+    "HandlerStats",
+    "Histogram",
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
@@ -83,6 +91,7 @@ __all__ = [
     "RebalancingRound",
     "Retry",
     "RetryAfter",
+    "RetryHook",
     "SharedDrainTasks",
     "SyncBatchQueue",
     "ThroughputBalancer",

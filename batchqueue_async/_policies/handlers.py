@@ -69,6 +69,23 @@ class ErrorHandler(Protocol[T]):
         """Deal with the batch; sync or async. Raising here is logged."""
 
 
+class RetryHook(Protocol[T]):
+    """A callable that is told of every batch that will be tried again."""
+
+    def __call__(
+        self, batch: list[T], error: BaseException, attempt: int, wait: float, /
+    ) -> Awaitable[None] | None:
+        """Take note; sync or async. Raising here is logged, and changes nothing.
+
+        Args:
+            batch: The items that will be tried again: of a batch that failed in part,
+                those that failed.
+            error: What the handler raised.
+            attempt: The attempt that failed; 1 is the first.
+            wait: Seconds until the next one may start.
+        """
+
+
 BatchFunction: TypeAlias = Callable[[list[T]], Awaitable[None] | None]
 """A plain callable that takes a batch, sync or async."""
 

@@ -52,7 +52,10 @@ def test_the_exporter_slows_its_producer_down() -> None:
 
 
 def test_only_what_failed_is_sent_again() -> None:
-    assert run("bulk.py").splitlines() == [
+    lines = run("bulk.py").splitlines()
+    logged = [line for line in lines if line.startswith("documents: ")]
+
+    assert [line for line in lines if line not in logged] == [
         "a bulk of 1000",
         "a bulk of 3",
         "a bulk of 1",
@@ -60,6 +63,9 @@ def test_only_what_failed_is_sent_again() -> None:
         "999 handled, 1 failed",
         "999 documents are stored",
     ]
+    assert len(logged) == 2
+    assert re.search(r"; attempt 2 of 3 in 0\.0\d+ s$", logged[0])
+    assert "items are tried again in main.<locals>.send ... 1 more time" in logged[1]
 
 
 def test_threads_get_a_receipt() -> None:

@@ -17,6 +17,7 @@ from batchqueue_async import (
     BatchQueueStats,
     ConfigConflict,
     CostBalancer,
+    Cuts,
     DeliveryError,
     DrainBalancer,
     DrainTaskPolicy,
@@ -24,6 +25,8 @@ from batchqueue_async import (
     DuplicateQueue,
     ErrorHandler,
     Failure,
+    HandlerStats,
+    Histogram,
     IdleBackoff,
     LoopThread,
     Offer,
@@ -35,6 +38,7 @@ from batchqueue_async import (
     RebalancingRound,
     Retry,
     RetryAfter,
+    RetryHook,
     SharedDrainTasks,
     SyncBatchQueue,
     ThroughputBalancer,
@@ -118,13 +122,15 @@ def protocols() -> None:
     assert_type(in_thread(sync_function), BatchHandler[Metric])
     on_error: ErrorHandler[Metric] = sync_on_error
     on_error = async_on_error
+    on_retry: RetryHook[Metric] = sync_on_retry
+    on_retry = async_on_retry
     selector: PartitionSelector[Metric] = by_type
     selector = round_robin
     selector = by_key(key_of)
     selector = own_selector
     balancer: DrainBalancer = ThroughputBalancer(skip_below=1.2)
     balancer = CostBalancer()
-    use(handler, on_error, selector, balancer)
+    use(handler, on_error, on_retry, selector, balancer)
 
 
 async def asks(number: int) -> str:
@@ -135,6 +141,16 @@ def sync_on_error(batch: list[Metric], error: BaseException) -> None: ...
 
 
 async def async_on_error(batch: list[Metric], error: BaseException) -> None: ...
+
+
+def sync_on_retry(
+    batch: list[Metric], error: BaseException, attempt: int, wait: float
+) -> None: ...
+
+
+async def async_on_retry(
+    batch: list[Metric], error: BaseException, attempt: int, wait: float
+) -> None: ...
 
 
 def key_of(item: Metric) -> str:
@@ -186,6 +202,8 @@ def configs() -> None:
         ),
         handler_timeout=30,
         on_error=async_on_error,
+        on_retry=async_on_retry,
+        measure_handlers=True,
     )
     assert_type(config, BatchQueueConfig[Metric])
     assert_type(BatchQueueConfig(consumer=AsyncHandler()), BatchQueueConfig[Metric])
@@ -194,6 +212,8 @@ def configs() -> None:
     BatchQueueConfig[Metric](selector=lambda item, n: len(item.name) % n)
     BatchQueueConfig[Metric](consumer=lambda batch: use(batch[0].value))
     BatchQueueConfig[Metric](on_error=lambda batch, error: use(batch[0], error))
+    BatchQueueConfig[Metric](on_retry=lambda batch, _, n, wait: use(batch[0], n + wait))
+    BatchQueueConfig[Metric](on_retry=async_on_error)  # type: ignore[arg-type]
 
     BatchQueueConfig[Metric](consumer=takes_strings)  # type: ignore[arg-type]
     BatchQueueConfig[Metric](when_full="wait")  # type: ignore[arg-type]
@@ -251,6 +271,20 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].busy, float)
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
+    assert_type(stats.retried, int)
+    assert_type(stats.handlers, tuple[HandlerStats, ...])
+    handler = stats.handlers[0]
+    assert_type(handler.name, str)
+    assert_type(handler.batches + handler.items + handler.retried, int)
+    assert_type(handler.cuts, Cuts | None)
+    assert_type(handler.sizes, Histogram | None)
+    assert_type(handler.seconds, Histogram | None)
+    if handler.sizes and handler.cuts:
+        assert_type(handler.sizes.counts, tuple[int, ...])
+        assert_type(handler.sizes.bounds, tuple[float, ...])
+        assert_type(handler.sizes.mean + handler.sizes.total, float)
+        assert_type(handler.cuts.full + handler.cuts.due + handler.cuts.linger, int)
+        assert_type(handler.cuts.flush + handler.cuts.close, int)
 
 
 # --- manager

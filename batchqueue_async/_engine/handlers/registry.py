@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any, cast
 from weakref import WeakSet
 
+from batchqueue_async._engine.handler_stats import HandlerStats
 from batchqueue_async._engine.handlers.handler_lock import SHARED, HandlerLock
+from batchqueue_async._engine.handlers.meter import Meter
+from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handlers import require_handler
 from batchqueue_async._policies.weights import Exact
@@ -19,22 +22,29 @@ class Registration:
     """A handler under its item type, or the queue's single consumer (no type)."""
 
     __slots__ = (
-        "batches",
         "consume",
         "handler",
         "is_closed",
         "item_type",
+        "items",
         "lock",
+        "meter",
         "next_idle",
         "on_close",
+        "on_error",
         "on_flush",
         "on_idle",
         "order",
+        "retried",
+        "retry",
+        "settled",
         "slot",
+        "taken",
+        "timeout",
         "weight",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the handler have a default
         self,
         handler: object,
         *,
@@ -42,6 +52,7 @@ class Registration:
         weight: Exact = 1,
         order: int = 0,
         slot: Hashable = SHARED,
+        settings: HandlerSettings = DEFAULT,
     ) -> None:
         self.handler = handler
         self.item_type = item_type
@@ -56,8 +67,17 @@ class Registration:
         self.on_close = _hook(handler, "on_close")
         self.lock = HandlerLock()
         self.next_idle = 0.0
-        # Batches that were taken for it and are not settled.
-        self.batches = 0
+        # Batches that were taken for it, those of them that are settled, and the items
+        # of these.
+        self.taken = 0
+        self.settled = 0
+        self.items = 0
+        # Items that were tried again, each time.
+        self.retried = 0
+        self.retry = settings.retry
+        self.timeout = settings.timeout
+        self.on_error = settings.on_error
+        self.meter = Meter() if settings.is_measured else None
         # After `on_close` nothing of it is called any more.
         self.is_closed = False
 
@@ -69,7 +89,21 @@ class Registration:
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing of it is taken, and nobody is inside."""
-        return not self.batches and self.lock.is_free
+        return self.taken == self.settled and self.lock.is_free
+
+    def stats(self) -> HandlerStats:
+        """Return what its batches were like up to now."""
+        measured = (None, None, None) if self.meter is None else self.meter.read()
+        sizes, seconds, cuts = measured
+        return HandlerStats(
+            name=self.label,
+            batches=self.settled,
+            items=self.items,
+            retried=self.retried,
+            sizes=sizes,
+            seconds=seconds,
+            cuts=cuts,
+        )
 
     @property
     def label(self) -> str:
@@ -127,11 +161,18 @@ class HandlerRegistry:
         "have_hooks",
         "resolved",
         "retired",
+        "settings",
         "version",
     )
 
-    def __init__(self, consumer: object | None) -> None:
-        self.consumer = None if consumer is None else Registration(consumer)
+    def __init__(
+        self, consumer: object | None, settings: HandlerSettings = DEFAULT
+    ) -> None:
+        # Those of the queue.
+        self.settings = settings
+        self.consumer = None
+        if consumer is not None:
+            self.consumer = Registration(consumer, settings=settings)
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}

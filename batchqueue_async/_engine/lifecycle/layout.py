@@ -98,6 +98,7 @@ class Layout(Generic[T]):
             weight=exact,
             order=self._registered,
             slot=item_type if by_type else SHARED,
+            settings=parts.handlers.settings,
         )
         known = parts.handlers.of_exactly(item_type)
         delta = exact - (known.weight if known else 0)
