@@ -67,13 +67,13 @@ def test_all_lists_everything_public() -> None:
 
 
 def test_no_submodule_is_public() -> None:
-    """`ring`, `spark`, `sinks` and `telemetry` are imported by who wants them."""
+    """`logging`, `ring`, `spark` and the like are imported by who wants them."""
     modules = {
         name
         for name, value in vars(batchqueue_async).items()
         if inspect.ismodule(value) and not name.startswith("_")
     }
-    assert modules <= {"ring", "spark", "sinks", "telemetry"}
+    assert modules <= {"logging", "ring", "spark", "sinks", "telemetry"}
 
 
 @pytest.mark.parametrize("name", batchqueue_async.__all__)

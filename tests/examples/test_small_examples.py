@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import re
 import signal
 import socket
@@ -75,6 +76,24 @@ def test_threads_get_a_receipt() -> None:
     batches = re.search(r"(\d+) batches took them all", output)
     assert batches is not None
     assert int(batches[1]) >= 100, "no batch exceeds the 1000 that may wait"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_prefork_workers_lose_no_row() -> None:
+    assert run("prefork.py") == "6001 rows are there\n"
+
+
+def test_the_log_shipper_goes_on_while_its_collector_is_dead() -> None:
+    command = [*PYTHON, str(EXAMPLES / "log_shipper.py")]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=50, check=True
+    )
+    first, second = ended.stdout.splitlines()
+    assert first == "2000 lines were collected, 0 dropped"
+    dropped = int(second.split()[3])
+    # The rest waited, or was in the collector's hands.
+    assert 20_000 - 1500 <= dropped <= 20_000 - 1000
+    assert f"({dropped} in all)" in ended.stderr
 
 
 @pytest.mark.real_time
