@@ -2,7 +2,7 @@
 #   make demo    make test    make help
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench budget soak chaos eager clean
+.PHONY: help demo test test-all lint bench budget soak chaos eager dist clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	2>/dev/null && echo $$python && break; done)
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 	@echo 'Arguments for the program behind demo, test and bench: make demo ARGS="--help"'
 
 demo: .venv/.demo-installed ## Run a year of real flights through Spark and the queue.
@@ -21,6 +21,9 @@ demo: .venv/.demo-installed ## Run a year of real flights through Spark and the 
 
 test: .venv/.dev-installed ## Run the tests; THOROUGH=1 for all that CI runs.
 	@$(BIN)/python -m tests $(ARGS)
+
+test-all: .venv/.dev-installed ## Run them on each Python from 3.11 to 3.13 that is here; SPARK=1 with Spark.
+	@$(BIN)/python -m tests.every_python $(ARGS)
 
 lint: .venv/.dev-installed ## Check style, types and the layers between packages.
 	$(BIN)/ruff check .
@@ -44,8 +47,11 @@ chaos: .venv/.dev-installed ## Ten minutes of kills in a Spark cluster; KILLS=8 
 eager: .venv/.dev-installed ## Run the core's tests with eager tasks, on Python 3.12+.
 	@$(BIN)/python -m tests.stress.eager $(ARGS)
 
+dist: .venv/.dev-installed ## Build the package, and try the wheel in a bare environment.
+	@$(BIN)/python -m tests.dist
+
 clean: ## Remove .venv and everything else that was generated.
-	rm -rf .venv .venv-eager .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+	rm -rf .venv .venv-* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
 		.ruff_cache build dist out spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -56,7 +62,7 @@ clean: ## Remove .venv and everything else that was generated.
 		"a minute or two the first time."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@$(PIP) install --upgrade 'pip>=25.1'
-	@$(PIP) install --editable '.[demo]'
+	@$(PIP) install --editable . --group demo
 	@touch $@
 
 .venv/.dev-installed: .venv/.demo-installed

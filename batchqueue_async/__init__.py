@@ -58,6 +58,7 @@ from batchqueue_async._policies.selectors import (
     by_type,
     round_robin,
 )
+from batchqueue_async._version import __version__ as __version__
 
 __all__ = [
     "BatchHandler",
