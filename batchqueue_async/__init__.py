@@ -22,6 +22,7 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
+from batchqueue_async._merging import Merging
 from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
     CostBalancer,
@@ -72,6 +73,7 @@ __all__ = [
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
+    "Merging",
     "Offer",
     "OmittedItem",
     "PartitionPolicy",

@@ -26,6 +26,7 @@ from batchqueue_async import (
     Failure,
     IdleBackoff,
     LoopThread,
+    Merging,
     Offer,
     PartitionPolicy,
     PartitionSelector,
@@ -264,6 +265,24 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
         assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
         assert_type(drain_on_signals(manager), None)
         drain_on_signals(manager, signals=(signal.SIGTERM, signal.SIGINT))
+
+
+# --- merging
+
+
+def merges(queue: BatchQueue[Metric], database: BatchQueue[Metric]) -> None:
+    def total(old: Metric, new: Metric) -> Metric:
+        return old
+
+    def key(metric: Metric) -> str:
+        return metric.name
+
+    merging = Merging(key=key, merge=total, then=database, every=2.0, at_most=100)
+    assert_type(merging, Merging[Metric])
+    assert_type(merging.held, int)
+    queue.add_handler(Metric, merging)
+    queue.add_handler(Metric, Merging(key=key, merge=total, then=async_function))
+    Merging[Metric](key=key, merge=key, then=database)  # type: ignore[arg-type]
 
 
 # --- bridge
