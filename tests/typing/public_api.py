@@ -261,6 +261,7 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
         assert_type(await manager.create("anything"), BatchQueue[Any])
         assert_type(await manager.get_or_create("metrics", config), BatchQueue[Metric])
         assert_type(manager.get("metrics"), BatchQueue[Any] | None)
+        assert_type(await manager.flush(timeout=5.0), None)
         assert_type(await manager.shutdown("metrics"), list[Any])
         assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
         assert_type(drain_on_signals(manager), None)
@@ -306,7 +307,9 @@ def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None
         assert_type(loop_thread, LoopThread)
         opened = loop_thread.open("metrics", config, handlers={Metric: AsyncHandler()})
         assert_type(opened, SyncBatchQueue[Metric])
+        assert_type(opened.queue, BatchQueue[Metric])
         assert_type(loop_thread.open("anything"), SyncBatchQueue[Any])
+        assert_type(loop_thread.flush(timeout=5.0), None)
 
     bridge.produce("text")  # type: ignore[arg-type]
     assert_type(process_queue(opens_metrics), SyncBatchQueue[Metric])
