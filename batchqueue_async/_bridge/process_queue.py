@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from batchqueue_async._bridge.loop_thread import LoopThread
@@ -29,9 +30,25 @@ class _Registry:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        # Reentrant: `open_queue` may itself ask for another process's queue.
-        self.lock = threading.RLock()
         self.opened: dict[OpenQueue[Any], _Opened] = {}
+        self._locks: dict[OpenQueue[Any], threading.RLock] = {}
+
+    @contextmanager
+    def alone(self, open_queue: OpenQueue[Any]) -> Iterator[None]:
+        """Hold the lock of one queue: opening it may wait for who opens another one."""
+        while True:
+            lock = self._locks.setdefault(open_queue, threading.RLock())
+            with lock:
+                # Else it was forgotten meanwhile, and others hold a new one.
+                if self._locks.get(open_queue) is lock:
+                    yield
+                    return
+
+    def forget(self, open_queue: OpenQueue[Any]) -> _Opened | None:
+        """Take out what was opened, if anything was."""
+        with self.alone(open_queue):
+            del self._locks[open_queue]
+            return self.opened.pop(open_queue, None)
 
 
 _registry = _Registry()
@@ -72,7 +89,7 @@ def process_queue(
     if known is not None and known.queue.is_running:
         return known.queue
     require_callable("open_queue", open_queue)
-    with registry.lock:
+    with registry.alone(open_queue):
         known = registry.opened.get(open_queue)
         if known is not None and not known.queue.is_running:
             del registry.opened[open_queue]
@@ -101,21 +118,20 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
     registry = _current()
     wanted = None if open_queues is None else set(open_queues)
     while True:
-        # Closed without the lock, which its handlers may need; and what they open
-        # anew by that is closed, too.
-        with registry.lock:
-            last = next(
-                (
-                    each
-                    for each in reversed(registry.opened)
-                    if wanted is None or each in wanted
-                ),
-                None,
-            )
-            if last is None:
-                return
-            opened = registry.opened.pop(last)
-        _close(opened)
+        # Again and again: handlers may open some anew while others are closed.
+        last = next(
+            (
+                each
+                for each in reversed(list(registry.opened))
+                if wanted is None or each in wanted
+            ),
+            None,
+        )
+        if last is None:
+            return
+        opened = registry.forget(last)
+        if opened is not None:
+            _close(opened)
 
 
 def _current() -> _Registry:
@@ -126,7 +142,7 @@ def _current() -> _Registry:
 
 
 def _start_anew() -> None:
-    # The lock, too: another thread may have held it during the fork.
+    # The locks, too: another thread may have held one during the fork.
     global _registry  # noqa: PLW0603  # one per process is the point
     # Kept: the end of a LoopThread would wait for a thread that the child hasn't got.
     _inherited.append(_registry)

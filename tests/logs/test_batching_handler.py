@@ -379,6 +379,32 @@ def test_a_forked_child_ships_its_own(python: Path, tmp_path: Path) -> None:
     assert sorted(counts.values()) == [4, 4, 4, 4, 5]
 
 
+OPENS = """
+# asyncio's own loop, which logs as it is made: here the first record of all.
+sys.modules["uvloop"] = None
+logging.getLogger("asyncio").disabled = False
+
+def open_rows(loop_thread):
+    # From the loop's thread, for which the opening thread waits.
+    loop_thread.portal.call(log.info, "on the loop")
+    return loop_thread.open("rows", BatchQueueConfig(consumer=log.info))
+
+process_queue(open_rows).produce("a row")
+"""
+
+
+@each_python
+def test_the_first_record_may_come_while_another_queue_is_opened(
+    python: Path, tmp_path: Path
+) -> None:
+    """On that one's thread, which somebody waits for who holds what opening needs."""
+    ended = Program(PROGRAM + OPENS, str(tmp_path / "log"), python=python).end()
+    assert (ended.status, ended.log) == (0, "")
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert "INFO on the loop" in lines
+    assert any("selector" in each for each in lines)
+
+
 DEAD = """
 def ship(records):
     threading.Event().wait()
