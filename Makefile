@@ -30,6 +30,7 @@ lint: .venv/.dev-installed ## Check style, types and the layers between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.verify_types
 	@$(BIN)/python -m tests.limits
 
 bench: .venv/.dev-installed ## Run the benchmarks; QUICK=1 for a sketch.

@@ -27,6 +27,7 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
+from batchqueue_async._merging import Merging
 from batchqueue_async._policies.answers import PartialFailure, RetryAfter
 from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
@@ -82,6 +83,7 @@ __all__ = [
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
+    "Merging",
     "Offer",
     "OmittedItem",
     "PartialFailure",

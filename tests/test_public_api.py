@@ -25,6 +25,7 @@ PROMISED = {
     "ErrorHandler",
     "IdleBackoff",
     "LoopThread",
+    "Merging",
     "Offer",
     "PartialFailure",
     "PartitionPolicy",

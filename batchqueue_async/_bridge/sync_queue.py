@@ -72,6 +72,14 @@ class SyncBatchQueue(Generic[T]):
         return self._queue.name
 
     @property
+    def queue(self) -> BatchQueue[T]:
+        """The queue itself, for use on its loop: by handlers that pass items on to it.
+
+        On other threads its `offer`, `name`, `config` and `is_running` may be used.
+        """
+        return self._queue
+
+    @property
     def is_running(self) -> bool:
         return self._queue.is_running
 

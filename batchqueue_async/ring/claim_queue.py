@@ -28,7 +28,7 @@ class WaitingClaim:
     wake: Callable[[], object]
 
     def __init__(self, n: int) -> None:
-        self.n = n
+        self.n: int = n
         self.high: int | None = None
 
 

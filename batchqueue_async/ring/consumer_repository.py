@@ -64,7 +64,7 @@ class ConsumerRepository(Generic[E]):
 
     def __init__(self, ring: RingBuffer[E]) -> None:
         self.nodes: list[Node] = []
-        self.tasks = ConsumerTasks(ring.sequencer, ring.halt)
+        self.tasks: ConsumerTasks = ConsumerTasks(ring.sequencer, ring.halt)
         self._ring = ring
         self._by_handler: dict[object, Node] = {}
         self._on_error: ExceptionHandler = log_and_continue

@@ -105,7 +105,9 @@ class Disruptor(Generic[E]):
     ) -> None:
         require_timeout("shutdown_timeout", shutdown_timeout)
         self._shutdown_timeout = shutdown_timeout
-        self.ring = RingBuffer(factory, size, producer=producer, wait=wait)
+        self.ring: RingBuffer[E] = RingBuffer(
+            factory, size, producer=producer, wait=wait
+        )
         """Where producers publish; events published before the start are handled."""
         self._producer = producer
         self._consumers = ConsumerRepository(self.ring)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from batchqueue_async._wording import kind_of, shown
 
-logger = logging.getLogger("batchqueue_async.ring")
+logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
 
 class RingError(Exception):

@@ -80,14 +80,16 @@ class HandlerMethods(Generic[E]):
             rule = "a handler must not be a generator, whose body nobody runs"
             msg = f"{rule}: {shown(handler)}"
             raise InvalidArgument(msg)
-        self.name = name_of(handler)
+        self.name: str = name_of(handler)
         self.on_event: EventFunction[E] | None = on_event
         self.on_batch = on_batch
-        self.on_batch_start = _method(handler, "on_batch_start")
-        self.on_start = _method(handler, "on_start")
-        self.on_shutdown = _method(handler, "on_shutdown")
-        self.on_timeout = _method(handler, "on_timeout")
-        self.set_sequence_callback = _method(handler, "set_sequence_callback")
+        self.on_batch_start: Hook | None = _method(handler, "on_batch_start")
+        self.on_start: Hook | None = _method(handler, "on_start")
+        self.on_shutdown: Hook | None = _method(handler, "on_shutdown")
+        self.on_timeout: Hook | None = _method(handler, "on_timeout")
+        self.set_sequence_callback: Hook | None = _method(
+            handler, "set_sequence_callback"
+        )
 
 
 def name_of(handler: object) -> str:

@@ -48,12 +48,12 @@ class EventProcessor(ABC, Generic[E]):
         barrier: SequenceBarrier,
         on_error: ExceptionHandler,
     ) -> None:
-        self.handler = HandlerMethods(handler)
+        self.handler: HandlerMethods[E] = HandlerMethods(handler)
         self.barrier = barrier
-        self.sequence = Sequence()
+        self.sequence: Sequence = Sequence()
         self.on_error = on_error
-        self.rewind = Rewind()
-        self.failed = 0
+        self.rewind: Rewind = Rewind()
+        self.failed: int = 0
         self._ring = ring
         self._sequencer = ring.sequencer
         self._rewound = 0

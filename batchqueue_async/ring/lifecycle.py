@@ -19,7 +19,7 @@ from .sequence import Sequence, minimum
 from .sequence_barrier import SequenceBarrier
 from .sequencer import Sequencer
 
-logger = logging.getLogger("batchqueue_async.ring")
+logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
 GRACE: Final = 1.0
 """Seconds that a cancelled handler gets to end, and an exception handler for what is
@@ -46,7 +46,7 @@ class ConsumerTasks:
         stop: Callable[[], None],
         release: Callable[[], None] = lambda: None,
     ) -> None:
-        self.has_started = False
+        self.has_started: bool = False
         self._sequencer = sequencer
         self._stop = stop
         self._release = release

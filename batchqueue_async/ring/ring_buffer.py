@@ -132,7 +132,7 @@ class RingBuffer(Generic[E]):
             else MultiProducerSequencer(capacity, wait)
         )
         """What gives out the ring's sequences."""
-        self.capacity = capacity
+        self.capacity: int = capacity
         """How many events the ring holds."""
         self._mask = capacity - 1
         self._events = [factory() for _ in range(capacity)]

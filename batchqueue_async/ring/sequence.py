@@ -82,7 +82,7 @@ class Published(Notifier):
 
     def __init__(self) -> None:
         super().__init__()
-        self.published = INITIAL
+        self.published: int = INITIAL
 
 
 def minimum(sequences: Iterable[Sequence], default: int) -> int:

@@ -31,7 +31,7 @@ class SequenceBarrier:
         wait: WaitStrategy,
         dependencies: tuple[Sequence, ...] = (),
     ) -> None:
-        self.is_alerted = False
+        self.is_alerted: bool = False
         self._publications = publications
         self._wait = wait
         self._dependencies = dependencies

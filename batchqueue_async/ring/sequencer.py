@@ -46,9 +46,9 @@ class HandlerCall:
     __slots__ = ("is_over", "of", "sequence")
 
     def __init__(self, of: object, sequence: Sequence) -> None:
-        self.of = of
-        self.sequence = sequence
-        self.is_over = False
+        self.of: object = of
+        self.sequence: Sequence = sequence
+        self.is_over: bool = False
         _handler_call.set(self)
 
 
@@ -108,16 +108,17 @@ class Sequencer(Published, ABC):
         if not _is_power_of_two(capacity):
             msg = f"capacity must be a power of two, got {shown(capacity)}"
             raise InvalidArgument(msg)
-        self.capacity = capacity
-        self.claimed = INITIAL
-        self.limit = self._free_up_to = INITIAL + capacity
+        self.capacity: int = capacity
+        self.claimed: int = INITIAL
+        self._free_up_to = INITIAL + capacity
+        self.limit: int = self._free_up_to
         self.abandoned: set[int] = set()
-        self.claims_waited = 0
-        self.wait_strategy = BlockingWait() if wait is None else wait
-        self.is_closed = False
-        self.is_halted = False
+        self.claims_waited: int = 0
+        self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
+        self.is_closed: bool = False
+        self.is_halted: bool = False
         self.cause: BaseException | None = None
-        self.has_told = False
+        self.has_told: bool = False
         self.ingress: object = None
         self._gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()

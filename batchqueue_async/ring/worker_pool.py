@@ -104,9 +104,9 @@ class WorkerPool(Generic[E]):
             raise InvalidArgument(msg)
         self._ring = ring
         self._barrier = ring.new_barrier() if barrier is None else barrier
-        self.work_sequence = Sequence()
+        self.work_sequence: Sequence = Sequence()
         """The highest sequence that was assigned: not done, and perhaps not there."""
-        self.workers = tuple(
+        self.workers: tuple[WorkProcessor[E], ...] = tuple(
             WorkProcessor(ring, each, self._barrier, on_error) for each in handlers
         )
         for worker in self.workers:

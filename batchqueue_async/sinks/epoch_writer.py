@@ -11,7 +11,7 @@ from .epochs import Epoch, EpochSink, require_sink
 
 T = TypeVar("T")
 
-logger = logging.getLogger("batchqueue_async")
+logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 
 class EpochWriter(Generic[T]):

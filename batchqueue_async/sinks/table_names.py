@@ -7,7 +7,7 @@ import re
 
 from .epochs import Epoch
 
-logger = logging.getLogger("batchqueue_async")
+logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 # In fences of the old layout, which don't know their table: they count for all.
 ANY_TABLE = ""

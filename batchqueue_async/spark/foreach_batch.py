@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("batchqueue_async")
+logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 
 class _CannotLeave(BatchQueueError, pickle.PickleError):

@@ -69,7 +69,7 @@ class PartitionsFailed(DeliveryError):
         self.result = result
         self._first = next((str(each.item) for each in told), None)
         # What pickle calls the class with.
-        self.args = (queue_name, result)
+        self.args: tuple[object, ...] = (queue_name, result)
 
     def __str__(self) -> str:
         """Return the count, the queue, and what the first executor told."""

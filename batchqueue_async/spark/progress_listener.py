@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         StreamingQueryProgress,
     )
 
-logger = logging.getLogger("batchqueue_async")
+logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 Attributes: TypeAlias = Mapping[str, str | int | float]
 """Names with dots and plain values: what OpenTelemetry takes as attributes."""

@@ -29,6 +29,7 @@ from batchqueue_async import (
     Histogram,
     IdleBackoff,
     LoopThread,
+    Merging,
     Offer,
     PartialFailure,
     PartitionPolicy,
@@ -297,10 +298,29 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
         assert_type(await manager.create("anything"), BatchQueue[Any])
         assert_type(await manager.get_or_create("metrics", config), BatchQueue[Metric])
         assert_type(manager.get("metrics"), BatchQueue[Any] | None)
+        assert_type(await manager.flush(timeout=5.0), None)
         assert_type(await manager.shutdown("metrics"), list[Any])
         assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
         assert_type(drain_on_signals(manager), None)
         drain_on_signals(manager, signals=(signal.SIGTERM, signal.SIGINT))
+
+
+# --- merging
+
+
+def merges(queue: BatchQueue[Metric], database: BatchQueue[Metric]) -> None:
+    def total(old: Metric, new: Metric) -> Metric:
+        return old
+
+    def key(metric: Metric) -> str:
+        return metric.name
+
+    merging = Merging(key=key, merge=total, then=database, every=2.0, at_most=100)
+    assert_type(merging, Merging[Metric])
+    assert_type(merging.held, int)
+    queue.add_handler(Metric, merging)
+    queue.add_handler(Metric, Merging(key=key, merge=total, then=async_function))
+    Merging[Metric](key=key, merge=key, then=database)  # type: ignore[arg-type]
 
 
 # --- bridge
@@ -324,7 +344,9 @@ def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None
         assert_type(loop_thread, LoopThread)
         opened = loop_thread.open("metrics", config, handlers={Metric: AsyncHandler()})
         assert_type(opened, SyncBatchQueue[Metric])
+        assert_type(opened.queue, BatchQueue[Metric])
         assert_type(loop_thread.open("anything"), SyncBatchQueue[Any])
+        assert_type(loop_thread.flush(timeout=5.0), None)
 
     bridge.produce("text")  # type: ignore[arg-type]
     assert_type(process_queue(opens_metrics), SyncBatchQueue[Metric])
