@@ -47,7 +47,19 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
-from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler, RetryHook
+from batchqueue_async._policies.handlers import (
+    BatchFunction,
+    BatchHandler,
+    ErrorHandler,
+    HandlerLike,
+    HandlesClose,
+    HandlesFlush,
+    HandlesIdle,
+    HandlesOpen,
+    HandlesTick,
+    RetryHook,
+    SyncBatchHandler,
+)
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.selectors import (
@@ -58,6 +70,7 @@ from batchqueue_async._policies.selectors import (
 )
 
 __all__ = [
+    "BatchFunction",
     "BatchHandler",
     "BatchQueue",
     "BatchQueueConfig",
@@ -74,7 +87,13 @@ __all__ = [
     "DuplicateQueue",
     "ErrorHandler",
     "Failure",
+    "HandlerLike",
     "HandlerStats",
+    "HandlesClose",
+    "HandlesFlush",
+    "HandlesIdle",
+    "HandlesOpen",
+    "HandlesTick",
     "Histogram",
     "IdleBackoff",
     "InvalidSelection",
@@ -90,6 +109,7 @@ __all__ = [
     "RetryAfter",
     "RetryHook",
     "SharedDrainTasks",
+    "SyncBatchHandler",
     "SyncBatchQueue",
     "ThroughputBalancer",
     "WhenFull",
