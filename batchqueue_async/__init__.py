@@ -49,7 +49,19 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
-from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler, RetryHook
+from batchqueue_async._policies.handlers import (
+    BatchFunction,
+    BatchHandler,
+    ErrorHandler,
+    HandlerLike,
+    HandlesClose,
+    HandlesFlush,
+    HandlesIdle,
+    HandlesOpen,
+    HandlesTick,
+    RetryHook,
+    SyncBatchHandler,
+)
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
@@ -62,6 +74,7 @@ from batchqueue_async._policies.selectors import (
 from batchqueue_async._version import __version__ as __version__
 
 __all__ = [
+    "BatchFunction",
     "BatchHandler",
     "BatchQueue",
     "BatchQueueConfig",
@@ -78,7 +91,13 @@ __all__ = [
     "DuplicateQueue",
     "ErrorHandler",
     "Failure",
+    "HandlerLike",
     "HandlerStats",
+    "HandlesClose",
+    "HandlesFlush",
+    "HandlesIdle",
+    "HandlesOpen",
+    "HandlesTick",
     "Histogram",
     "IdleBackoff",
     "InvalidSelection",
@@ -96,6 +115,7 @@ __all__ = [
     "RetryAfter",
     "RetryHook",
     "SharedDrainTasks",
+    "SyncBatchHandler",
     "SyncBatchQueue",
     "ThroughputBalancer",
     "WhenFull",

@@ -24,7 +24,8 @@ from batchqueue_async import (
     in_thread,
     process_queue,
 )
-from batchqueue_async._policies.handlers import HandlerLike, require_handler
+from batchqueue_async._policies.handler_checks import require_handler
+from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.validation import (
     require_at_least,
     require_int,

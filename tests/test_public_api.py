@@ -10,6 +10,7 @@ import pytest
 import batchqueue_async
 
 PROMISED = {
+    "BatchFunction",
     "BatchHandler",
     "BatchQueue",
     "BatchQueueConfig",
@@ -18,11 +19,20 @@ PROMISED = {
     "BatchQueueStats",
     "ConfigConflict",
     "CostBalancer",
+    "Cuts",
     "DeliveryError",
     "DrainBalancer",
     "DrainTaskPolicy",
     "DuplicateQueue",
     "ErrorHandler",
+    "HandlerLike",
+    "HandlerStats",
+    "HandlesClose",
+    "HandlesFlush",
+    "HandlesIdle",
+    "HandlesOpen",
+    "HandlesTick",
+    "Histogram",
     "IdleBackoff",
     "LoopThread",
     "Merging",
@@ -34,7 +44,9 @@ PROMISED = {
     "Rebalancing",
     "Retry",
     "RetryAfter",
+    "RetryHook",
     "SharedDrainTasks",
+    "SyncBatchHandler",
     "SyncBatchQueue",
     "ThroughputBalancer",
     "WhenFull",
@@ -77,7 +89,11 @@ def test_no_submodule_is_public() -> None:
     assert modules <= {"logging", "ring", "spark", "sinks", "telemetry"}
 
 
-@pytest.mark.parametrize("name", batchqueue_async.__all__)
+ALIASES = {"BatchFunction", "HandlerLike"}
+"""Of types: there is no object that could have a docstring."""
+
+
+@pytest.mark.parametrize("name", sorted({*batchqueue_async.__all__} - ALIASES))
 def test_every_name_has_a_docstring(name: str) -> None:
     value = getattr(batchqueue_async, name)
     doc = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__

@@ -9,7 +9,9 @@ from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
-from .handlers import ErrorHandler, HandlerLike, RetryHook, require_handler
+from .handler_checks import require_handler
+from .handler_options import HandlerOptions
+from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
@@ -20,7 +22,6 @@ from .validation import (
     require_callable,
     require_instance,
     require_int,
-    require_positive,
     require_timeout,
 )
 from .value import Value
@@ -95,8 +96,6 @@ class BatchQueueConfig(Value, Generic[T]):
             refuse("partitions", rule, self.partitions)
 
     def _check_batches(self) -> None:
-        if self.max_batch is not None:
-            require_int("max_batch", self.max_batch, at_least=1)
         require_at_least("linger", self.linger, 0)
         require_instance("idle", self.idle, IdleBackoff, "an IdleBackoff")
         if self.rebalancing is not None:
@@ -108,10 +107,11 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.consumer is not None:
             require_handler("consumer", self.consumer)
         require_instance("retry", self.retry, Retry, "a Retry")
-        if self.handler_timeout is not None:
-            require_positive("handler_timeout", self.handler_timeout)
-        if self.on_error is not None:
-            require_callable("on_error", self.on_error)
+        HandlerOptions(
+            max_batch=self.max_batch,
+            handler_timeout=self.handler_timeout,
+            on_error=self.on_error,
+        )
         if self.on_retry is not None:
             require_callable("on_retry", self.on_retry)
         require_instance("measure_handlers", self.measure_handlers, bool, "a bool")

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, assert_type
 
 from batchqueue_async import (
+    BatchFunction,
     BatchHandler,
     BatchQueue,
     BatchQueueConfig,
@@ -25,7 +26,13 @@ from batchqueue_async import (
     DuplicateQueue,
     ErrorHandler,
     Failure,
+    HandlerLike,
     HandlerStats,
+    HandlesClose,
+    HandlesFlush,
+    HandlesIdle,
+    HandlesOpen,
+    HandlesTick,
     Histogram,
     IdleBackoff,
     LoopThread,
@@ -41,6 +48,7 @@ from batchqueue_async import (
     RetryAfter,
     RetryHook,
     SharedDrainTasks,
+    SyncBatchHandler,
     SyncBatchQueue,
     ThroughputBalancer,
     WhenFull,
@@ -75,6 +83,21 @@ class AsyncHandler:
     async def on_idle(self) -> None: ...
 
 
+class TickingHandler:
+    tick_every = 0.5
+
+    async def consume(self, batch: Sequence[Metric]) -> int:
+        return len(batch)
+
+    async def on_open(self) -> bool:
+        return True
+
+    def on_tick(self) -> int:
+        return 1
+
+    def on_flush(self) -> None: ...
+
+
 class SyncHandler:
     def consume(self, batch: list[Metric]) -> None: ...
 
@@ -94,6 +117,14 @@ async def async_function(batch: list[Metric]) -> None: ...
 async def takes_a_sequence(batch: Sequence[Metric]) -> None: ...
 
 
+def returns_a_number(batch: list[Metric]) -> int:
+    return len(batch)
+
+
+async def async_returns_a_number(batch: list[Metric]) -> int:
+    return len(batch)
+
+
 async def takes_strings(batch: list[str]) -> None: ...
 
 
@@ -105,9 +136,24 @@ def handlers(queue: BatchQueue[Metric]) -> None:
     queue.add_handler(Metric, async_function)
     queue.add_handler(Metric, takes_a_sequence)
     queue.add_handler(Metric, lambda batch: use(batch[0].value))
+    queue.add_handler(Metric, returns_a_number)
+    queue.add_handler(Metric, async_returns_a_number)
+    queue.add_handler(Latency, takes_a_sequence)
+    queue.add_handler(Latency, TickingHandler())
+    queue.add_handler(Metric, in_thread(returns_a_number))
     queue.add_handler(Metric, in_thread(SyncHandler()))
     queue.add_handler(Latency, in_thread(takes_a_sequence_blocking))
     assert_type(queue.remove_handler(Metric), bool)
+
+    queue.add_handler(
+        Metric,
+        async_function,
+        max_batch=100,
+        linger=0.5,
+        retry=Retry(attempts=2),
+        on_error=async_on_error,
+        handler_timeout=5,
+    )
 
     queue.add_handler(Metric, takes_strings)  # type: ignore[arg-type]
     queue.add_handler("Metric", async_function)  # type: ignore[arg-type]
@@ -120,6 +166,18 @@ def takes_a_sequence_blocking(batch: Sequence[Metric]) -> None: ...
 
 def protocols() -> None:
     handler: BatchHandler[Metric] = AsyncHandler()
+    sync_handler: SyncBatchHandler[Metric] = SyncHandler()
+    function: BatchFunction[Latency] = takes_a_sequence
+    anything: HandlerLike[Metric] = returns_a_number
+    anything = sync_handler
+    idle: HandlesIdle = AsyncHandler()
+    opened: HandlesOpen = TickingHandler()
+    ticks: HandlesTick = TickingHandler()
+    flushed: HandlesFlush = TickingHandler()
+    closed: HandlesClose = SyncHandler()
+    use(function, anything, idle, opened, ticks, flushed, closed)
+    wrong: HandlesTick = AsyncHandler()  # type: ignore[assignment]
+    use(wrong)
     assert_type(in_thread(sync_function), BatchHandler[Metric])
     on_error: ErrorHandler[Metric] = sync_on_error
     on_error = async_on_error

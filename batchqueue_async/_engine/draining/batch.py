@@ -285,10 +285,13 @@ class Grouping(Generic[T]):
         whole = [*self._batches.values(), *self._apart]
         self._batches.clear()
         self._apart.clear()
-        if most is None:
+        have_own = self._handlers.have_limits
+        if most is None and not have_own:
             return whole
         pieces: list[Batch[T]] = []
         for batch in whole:
+            if have_own and batch.registration is not None:
+                most = batch.registration.settings.max_batch
             try:
                 pieces.extend(batch.pieces(most))
             except MemoryError:

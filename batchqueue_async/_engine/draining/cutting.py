@@ -12,27 +12,27 @@ from batchqueue_async._engine.partitions.partition import Partition
 Causes = dict[Partition[Any], int]
 
 
-def causes_of(partitions: Iterable[Partition[Any]], linger: float) -> Causes:
+def causes_of(partitions: Iterable[Partition[Any]]) -> Causes:
     """Return why each partition is taken from; to be asked before that is done."""
-    return {partition: _cause(partition, linger) for partition in partitions}
+    return {partition: _cause(partition) for partition in partitions}
 
 
-def _cause(partition: Partition[Any], linger: float) -> int:
+def _cause(partition: Partition[Any]) -> int:
     if partition.is_closed:
         return CLOSE
     if partition.accounts.is_watched:
         return FLUSH
     if partition.is_due():
         return FULL
-    return LINGER if linger else DUE
+    return LINGER if partition.ages.linger else DUE
 
 
-def note_cuts(batches: Iterable[Batch[Any]], causes: Causes, most: int | None) -> None:
+def note_cuts(batches: Iterable[Batch[Any]], causes: Causes) -> None:
     """Book the batches that were made of it, with their handlers."""
     for batch in batches:
-        meter = None if batch.registration is None else batch.registration.meter
-        if meter is None:
+        if batch.registration is None or (meter := batch.registration.meter) is None:
             continue
+        most = batch.registration.settings.max_batch
         # A piece of several partitions, each of which holds less.
         is_full = most is not None and len(batch) >= most
         why = max(causes[share.partition] for share in batch.shares)

@@ -36,7 +36,7 @@ class InFlight(Generic[T]):
         "_delivery",
         "_drain_task",
         "_grouping",
-        "_linger",
+        "_is_measured",
         "_turn",
         "is_stopped",
         "open",
@@ -53,9 +53,8 @@ class InFlight(Generic[T]):
         self._grouping = Grouping(parts.handlers, parts.placement.has_one_type)
         self._drain_task = drain_task
         self._turn = turn
-        # None where nobody asks why batches are cut.
-        config = parts.config
-        self._linger = config.linger if config.measure_handlers else None
+        # Whether anybody asks why batches are cut.
+        self._is_measured = parts.config.measure_handlers
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
         # before anything else. The next one last: a stack takes a tenth of a deque's
         # memory.
@@ -92,8 +91,7 @@ class InFlight(Generic[T]):
         if self.retries.batches and not self.open:
             collected = self.retries.take_due(now)
         is_far = len(partitions) > MANY
-        linger = self._linger
-        causes = None if linger is None else causes_of(partitions, linger)
+        causes = causes_of(partitions) if self._is_measured else None
         try:
             for partition in partitions:
                 items = partition.take(most)
@@ -105,7 +103,7 @@ class InFlight(Generic[T]):
             # Without the memory for the rest, what was taken is known all the same.
             batches = grouping.batches(most)
             if causes is not None:
-                note_cuts(batches, causes, most)
+                note_cuts(batches, causes)
             collected += batches
             # Whatever a cancellation left there comes first.
             self.open[:0] = reversed(collected)

@@ -62,7 +62,8 @@ async def _tell(
     wait: float,
     drain_task: int,
 ) -> None:
-    on_retry, timeout = parts.config.on_retry, parts.config.handler_timeout
+    on_retry, registration = parts.config.on_retry, batch.registration
+    timeout = None if registration is None else registration.timeout
     assert on_retry is not None
     items, tried = batch.items.copy(), batch.attempts
     if (permit := parts.detector.permit) is not None:
