@@ -15,6 +15,8 @@ from typing import Any, Self
 import batchqueue_async
 
 _PACKAGE = str(Path(batchqueue_async.__file__).parent)
+# The loop that the tests run on is none of what they test.
+_LOOP = str(Path(batchqueue_async.__file__).parent / "testing")
 _CHECKED = frozenset(
     dis.opmap[name]
     for name in ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME")
@@ -48,7 +50,8 @@ class Interruption:
         if frame.f_back is not None and frame.f_back in self._checked:
             # Not a C function: its own end is no point.
             self._checked[frame.f_back] = None
-        if not frame.f_code.co_filename.startswith(_PACKAGE):
+        file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE) or file.startswith(_LOOP):
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False

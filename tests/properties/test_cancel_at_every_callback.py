@@ -16,10 +16,10 @@ import pytest
 
 import batchqueue_async
 from batchqueue_async import PartitionPolicy, Retry
+from batchqueue_async.testing._awaits import frames_of
 from tests.properties.gated_handler import A, B, C, D, Failed, Item
 from tests.properties.setup import INTERVAL, Setup
 from tests.properties.stage import Stage
-from tests.support.awaits import frames_of
 
 LIBRARY = str(Path(batchqueue_async.__file__).parent)
 

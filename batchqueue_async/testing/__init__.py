@@ -1,0 +1,17 @@
+"""For tests of programs that use the queue: virtual time, a handler that records.
+
+Needs nothing but the standard library. `batchqueue_async.testing.pytest_plugin` is a
+plugin for pytest that is only there for who asks for it.
+"""
+
+from .recording_handler import RecordingHandler
+from .settling import settle
+from .virtual_time import Deadlock, VirtualTimeLoop, run_virtual
+
+__all__ = [
+    "Deadlock",
+    "RecordingHandler",
+    "VirtualTimeLoop",
+    "run_virtual",
+    "settle",
+]

@@ -1,0 +1,37 @@
+"""Runs `async def` tests in virtual time, for who asks: a plugin for pytest.
+
+    # In conftest.py of the tests' root:
+    pytest_plugins = ["batchqueue_async.testing.pytest_plugin"]
+
+A test with `@pytest.mark.virtual_time` then runs on a `VirtualTimeLoop` of its own; its
+fixtures are plain ones. Beside pytest-asyncio or anyio's plugin, which run async
+fixtures, too, give those the loop instead: it is a loop factory.
+"""
+
+import inspect
+
+import pytest
+
+from .virtual_time import run_virtual
+
+__all__ = ["pytest_configure", "pytest_pyfunc_call"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers", "virtual_time: runs an async test on a loop whose clock jumps"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a marked test; leave the others to whoever runs them."""
+    if pyfuncitem.get_closest_marker("virtual_time") is None:
+        return None
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        pytest.fail("@pytest.mark.virtual_time is for `async def` tests", pytrace=False)
+    names = inspect.signature(test).parameters
+    run_virtual(test(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

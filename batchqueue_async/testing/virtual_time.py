@@ -1,0 +1,140 @@
+"""Virtual time: a loop whose clock jumps to the next timer, and fails when stuck."""
+
+import asyncio
+import selectors
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, TypeVar, TypeVarTuple
+
+from ._awaits import frames_of
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Ready = list[tuple[selectors.SelectorKey, int]]
+
+TICKS = 1_000_000
+"""The clock counts microseconds: sums of short waits then come out even."""
+
+OUTSIDE_GRACE = 10.0
+"""Real seconds granted to a thread or socket to wake a loop that is stuck."""
+
+
+class Deadlock(AssertionError):
+    """Nothing is ready and no timer is set: whatever is awaited never comes.
+
+    Raised out of the loop, not into a task: no code under test can swallow it. Its
+    message names the tasks that wait, and where.
+    """
+
+
+class _Selector(selectors.DefaultSelector):
+    """Asks the loop what to do instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.instead: Callable[[float | None], Ready] | None = None
+
+    def select(self, timeout: float | None = None) -> Ready:
+        if self.instead is None:
+            return super().select(timeout)
+        return self.instead(timeout)
+
+    def wait(self, timeout: float | None) -> Ready:
+        """Wait for sockets and for calls from threads, in real time."""
+        return super().select(timeout)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop in virtual time that raises `Deadlock` instead of hanging.
+
+    It starts at 0. When nothing is ready the clock jumps to the next timer, so an hour
+    passes at once, and what happens after how many seconds is exact. If there is no
+    timer either, nothing will ever happen: that raises `Deadlock`, after 10 real
+    seconds if a thread or a socket could still wake the loop.
+
+    A function in an executor (`asyncio.to_thread`) takes real time, and the clock goes
+    along with it. Other threads and sockets it can't see at work: while they are, its
+    timers fire far too early. Tests of those need asyncio's own loop.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = _Selector()
+        self._ticks = 0
+        self._in_executors: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
+        super().__init__(self._waiting)
+        self._waiting.instead = self._select
+        # At asyncio's nanosecond, a timer that is due would look as if it weren't.
+        self._clock_resolution = 1 / TICKS
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._ticks / TICKS
+
+    def run_in_executor(
+        self,
+        executor: Executor | None,
+        func: Callable[[*Ts], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        """Like asyncio's; time is real until `func` has ended."""
+        future = super().run_in_executor(executor, func, *args)
+        self._in_executors.add(future)
+        return future
+
+    def get_debug(self) -> bool:
+        """Say no to futures and handles, which would note a stack each.
+
+        That took most of a suite's time. The loop's own checks, and asyncio's warning
+        of slow callbacks, go by what `set_debug` was given.
+        """
+        return False
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait without `timeout`: it would be over before the threads are."""
+        del timeout
+        await super().shutdown_default_executor()
+
+    def _select(self, timeout: float | None) -> Ready:
+        ready = self._waiting.wait(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            return self._wait_for_outside()
+        if any(not future.done() for future in self._in_executors):
+            ready = self._waiting.wait(timeout)
+        if not ready:
+            # One tick at least: less than half of one would never be over.
+            self._ticks += round(timeout * TICKS) or 1
+        return ready
+
+    def _wait_for_outside(self) -> Ready:
+        sockets = len(self._waiting.get_map()) - 1  # Less the loop's own self-pipe.
+        may_be_woken = sockets > 0 or threading.active_count() > 1
+        ready = self._waiting.wait(OUTSIDE_GRACE) if may_be_woken else []
+        if not ready:
+            waiting = sorted(_where(task) for task in asyncio.all_tasks(self))
+            message = f"nothing is ready, no timer is set; waiting: {waiting or 'none'}"
+            raise Deadlock(message)
+        return ready
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """The task's name and the innermost line, but for asyncio's own, it waits in."""
+    place = ""
+    for frame in frames_of(task.get_coro()):
+        file = Path(frame.f_code.co_filename)
+        if file.parent.name != "asyncio":
+            place = f" at {file.name}:{frame.f_lineno}"
+    return task.get_name() + place
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` like `asyncio.run`, in virtual time; return what it returns.
+
+    Raises what `main` raises, and `Deadlock` if it can never end.
+    """
+    with asyncio.Runner(debug=True, loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)

@@ -1,0 +1,151 @@
+"""What the library has for its users' tests; the loop: tests/test_virtual_time.py."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import batchqueue_async.testing
+from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async.testing import (
+    Deadlock,
+    RecordingHandler,
+    VirtualTimeLoop,
+    run_virtual,
+)
+
+SUITE = """
+import asyncio
+import pytest
+from batchqueue_async.testing import VirtualTimeLoop
+
+@pytest.fixture
+def hour():
+    return 3600
+
+@pytest.mark.virtual_time
+async def test_passes(hour):
+    await asyncio.sleep(hour)
+    assert asyncio.get_running_loop().time() == hour
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("n", [1, 2])
+async def test_each_has_a_loop_of_its_own(n):
+    assert asyncio.get_running_loop().time() == 0
+
+@pytest.mark.virtual_time
+async def test_hangs():
+    await asyncio.Event().wait()
+
+@pytest.mark.virtual_time
+def test_sync():
+    pass
+
+def test_unmarked():
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+"""
+
+
+def pytest_run(directory: Path, *arguments: str) -> str:
+    (directory / "test_it.py").write_text(SUITE, "utf-8")
+    plain = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--strict-markers", *plain, *arguments],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_the_plugin_runs_marked_tests_in_virtual_time(tmp_path: Path) -> None:
+    said = pytest_run(tmp_path, "-p", "batchqueue_async.testing.pytest_plugin")
+
+    assert "2 failed, 4 passed" in said
+    assert "Deadlock: nothing is ready, no timer is set; waiting:" in said
+    assert "is for `async def` tests" in said
+
+
+def test_the_plugin_is_there_for_who_asks_only(tmp_path: Path) -> None:
+    assert "'virtual_time' not found in `markers`" in pytest_run(tmp_path)
+
+
+def test_it_needs_neither_pytest_nor_looptime() -> None:
+    code = (
+        "import sys, batchqueue_async.testing; "
+        "print(*sorted({'pytest', '_pytest', 'looptime'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", batchqueue_async.testing.__all__)
+def test_every_name_has_a_docstring(name: str) -> None:
+    assert getattr(batchqueue_async.testing, name).__doc__
+
+
+def test_a_queue_s_linger_is_exact() -> None:
+    async def main() -> list[float]:
+        handler = RecordingHandler[int]()
+        config = BatchQueueConfig(consumer=handler, linger=60.0, max_batch=2)
+        async with BatchQueue("q", config) as queue:
+            for number in range(3):
+                await queue.produce(number)
+            await asyncio.sleep(3600)
+        assert handler.batches == [[0, 1], [2]]
+        return handler.times
+
+    assert run_virtual(main()) == pytest.approx([0.001, 60.0], abs=0.01)
+
+
+def test_short_waits_come_out_even() -> None:
+    async def main() -> float:
+        for _ in range(1000):
+            await asyncio.sleep(0.001)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main()) == 1.0
+
+
+def test_waits_below_a_tick_are_over() -> None:
+    async def main() -> None:
+        for _ in range(10):
+            await asyncio.sleep(1e-9)
+
+    run_virtual(main())
+
+
+def test_an_executor_takes_real_time() -> None:
+    async def main() -> bool:
+        # If the clock jumped while the thread is at work, this would time out.
+        async with asyncio.timeout(30):
+            await asyncio.to_thread(time.sleep, 0.05)
+        return True
+
+    assert run_virtual(main())
+
+
+def test_a_deadlock_is_not_for_the_code_under_test() -> None:
+    async def swallow() -> None:
+        with suppress(BaseException):
+            await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock, match="test_testing"):
+        run_virtual(swallow())
+
+
+def test_it_is_a_loop_factory() -> None:
+    async def main() -> float:
+        await asyncio.sleep(5)
+        return asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(main()) == 5.0
