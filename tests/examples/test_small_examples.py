@@ -69,6 +69,20 @@ def test_only_what_failed_is_sent_again() -> None:
     assert "items are tried again in main.<locals>.send ... 1 more time" in logged[1]
 
 
+def test_the_recipes_lose_nothing() -> None:
+    assert run("recipes.py").splitlines() == [
+        "grpc: 15000",
+        "l1: 25000",
+        "l2: 500",
+        "logs: 15000",
+        "remote: 15000",
+        "sql: 15000",
+        "top_n: 300",
+        "traces: 15000",
+        "at most 4 statements and 2 exports",
+    ]
+
+
 def test_threads_get_a_receipt() -> None:
     output = run("from_threads.py")
 
