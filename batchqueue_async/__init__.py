@@ -11,7 +11,13 @@ Imports point upwards in this list only. Every public name is exported here, onc
 
 from batchqueue_async._bridge.in_thread import in_thread
 from batchqueue_async._bridge.loop_thread import LoopThread
+from batchqueue_async._bridge.process_queue import close_process_queues, process_queue
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.handler_stats import (
+    Cuts,
+    HandlerStats,
+    Histogram,
+)
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.signals import drain_on_signals
@@ -21,6 +27,7 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
+from batchqueue_async._merging import Merging
 from batchqueue_async._policies.answers import PartialFailure, RetryAfter
 from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
@@ -42,7 +49,19 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
-from batchqueue_async._policies.handlers import BatchHandler, ErrorHandler
+from batchqueue_async._policies.handlers import (
+    BatchFunction,
+    BatchHandler,
+    ErrorHandler,
+    HandlerLike,
+    HandlesClose,
+    HandlesFlush,
+    HandlesIdle,
+    HandlesOpen,
+    HandlesTick,
+    RetryHook,
+    SyncBatchHandler,
+)
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
@@ -55,6 +74,7 @@ from batchqueue_async._policies.selectors import (
 from batchqueue_async._version import __version__ as __version__
 
 __all__ = [
+    "BatchFunction",
     "BatchHandler",
     "BatchQueue",
     "BatchQueueConfig",
@@ -63,6 +83,7 @@ __all__ = [
     "BatchQueueStats",
     "ConfigConflict",
     "CostBalancer",
+    "Cuts",
     "DeliveryError",
     "DrainBalancer",
     "DrainTaskPolicy",
@@ -70,9 +91,18 @@ __all__ = [
     "DuplicateQueue",
     "ErrorHandler",
     "Failure",
+    "HandlerLike",
+    "HandlerStats",
+    "HandlesClose",
+    "HandlesFlush",
+    "HandlesIdle",
+    "HandlesOpen",
+    "HandlesTick",
+    "Histogram",
     "IdleBackoff",
     "InvalidSelection",
     "LoopThread",
+    "Merging",
     "Offer",
     "OmittedItem",
     "PartialFailure",
@@ -83,14 +113,18 @@ __all__ = [
     "RebalancingRound",
     "Retry",
     "RetryAfter",
+    "RetryHook",
     "SharedDrainTasks",
+    "SyncBatchHandler",
     "SyncBatchQueue",
     "ThroughputBalancer",
     "WhenFull",
     "WouldDeadlock",
     "by_key",
     "by_type",
+    "close_process_queues",
     "drain_on_signals",
     "in_thread",
+    "process_queue",
     "round_robin",
 ]

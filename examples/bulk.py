@@ -7,6 +7,8 @@ for each item how it went: 201 for stored, 429 for "later", 400 for "never".
 """
 
 import asyncio
+import logging
+import sys
 from collections.abc import Sequence
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, PartialFailure, Retry
@@ -46,8 +48,8 @@ async def main() -> None:
         statuses = await server.bulk(documents)
         failed = [n for n, status in enumerate(statuses) if status != STORED]
         if failed:
-            # With its own wait a server says so: `retry_after=` in seconds.
-            raise PartialFailure(failed)
+            # The server's own `Retry-After`.
+            raise PartialFailure(failed, retry_after=0.05)
 
     def keep(documents: list[int], error: BaseException) -> None:
         print(f"given up: {documents}, since {error}")
@@ -56,7 +58,7 @@ async def main() -> None:
         consumer=send,
         linger=1.0,
         max_batch=1000,
-        retry=Retry(attempts=3, wait_initial=0.05),
+        retry=Retry(attempts=3, wait_initial=0.01),
         on_error=keep,
     )
     async with BatchQueue("documents", config) as queue:
@@ -67,4 +69,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # Where each retry is a line, and equal ones are counted.
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
     asyncio.run(main())

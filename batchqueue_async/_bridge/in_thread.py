@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.handlers.registry import Attached, consume_of
+from batchqueue_async._policies.handler_checks import HOOKS
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
 
@@ -21,14 +22,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_HOOKS = ("on_idle", "on_flush", "on_close")
-
 
 def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
     """Wrap a blocking handler so that it runs on a worker thread.
 
     It is still never entered twice at once, whatever the number of drain tasks. Its
-    `on_idle`, `on_flush` and `on_close` run there, too. A thread cannot be stopped: at
+    hooks run there, too. A thread cannot be stopped: at
     a shutdown deadline the call is left behind and its batch is returned.
 
     The thread is the handler's own, a daemon: it is there while a running queue has the
@@ -39,7 +38,7 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
         TypeError: The handler is async already, or no handler.
     """
     consume = consume_of(handler)
-    for each in (consume, *(getattr(handler, name, None) for name in _HOOKS)):
+    for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if _is_async(each):
             msg = (
                 f"handler must be blocking to run in a thread, got async {shown(each)}"
@@ -66,7 +65,9 @@ class _InThread(Attached):
         self._consume = consume
         name = getattr(handler, "__qualname__", type(handler).__qualname__)
         self.__qualname__ = f"in_thread({name})"
-        for name in _HOOKS:
+        if hasattr(handler, "tick_every"):
+            self.tick_every = handler.tick_every
+        for name in HOOKS:
             hook = getattr(handler, name, None)
             if callable(hook):
                 setattr(self, name, partial(self._run, hook))

@@ -213,6 +213,30 @@ class LoopThread:
             raise BatchQueueError(msg)
         return run.call(partial(self._open, run, name, config, handlers or {}))
 
+    def flush(self, timeout: float | None = None) -> None:
+        """Flush all queues that were opened here, the last opened first.
+
+        So a chain, opened from its end to its start, is flushed through: see
+        `BatchQueueManager.flush`.
+
+        Args:
+            timeout: Seconds to wait at most, for all together.
+
+        Raises:
+            DeliveryError: Items ended other than handled since the last flush here.
+            TimeoutError: Not all was settled in time.
+            BatchQueueError: On the loop's own thread; or the thread does not run, or
+                its loop is dead.
+            WouldDeadlock: A handler's thread would wait for its own handler.
+            TypeError, ValueError: The timeout is none.
+        """
+        require_timeout("timeout", timeout)
+        run = self._running()
+        if run.is_called_on_loop():
+            msg = f"flush of LoopThread {self._name!r} on its own loop would never end"
+            raise BatchQueueError(msg)
+        run.call(partial(run.manager.flush, timeout))
+
     def install_draining(
         self, signals: Iterable[signal.Signals], timeout: float | None
     ) -> None:

@@ -18,9 +18,10 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
-from batchqueue_async._policies.handlers import HandlerLike
+from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
+from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.validation import require_positive, require_timeout
 from batchqueue_async._threads.guard import PAUSE
 from batchqueue_async._threads.watchdog import PATIENCE
@@ -70,6 +71,14 @@ class SyncBatchQueue(Generic[T]):
     @property
     def name(self) -> str:
         return self._queue.name
+
+    @property
+    def queue(self) -> BatchQueue[T]:
+        """The queue itself, for use on its loop: by handlers that pass items on to it.
+
+        On other threads its `offer`, `name`, `config` and `is_running` may be used.
+        """
+        return self._queue
 
     @property
     def is_running(self) -> bool:
@@ -240,12 +249,31 @@ class SyncBatchQueue(Generic[T]):
         except BatchQueueError:
             return self._queue.stats()
 
-    def add_handler(
-        self, item_type: type[S], handler: HandlerLike[S], weight: float = 1.0
+    def add_handler(  # noqa: PLR0913 - all that is declared for one handler
+        self,
+        item_type: type[S],
+        handler: HandlerLike[S],
+        weight: float = 1.0,
+        *,
+        max_batch: int | None = None,
+        linger: float | None = None,
+        retry: Retry | None = None,
+        on_error: ErrorHandler[S] | None = None,
+        handler_timeout: float | None = None,
     ) -> None:
         """Register a handler, as `BatchQueue.add_handler` does."""
         self._refuse_own_thread()
-        call = partial(self._queue.add_handler, item_type, handler, weight)
+        call = partial(
+            self._queue.add_handler,
+            item_type,
+            handler,
+            weight,
+            max_batch=max_batch,
+            linger=linger,
+            retry=retry,
+            on_error=on_error,
+            handler_timeout=handler_timeout,
+        )
         self._on_loop(partial(_as_coroutine, call))
 
     def remove_handler(self, item_type: type) -> bool:

@@ -37,6 +37,8 @@ class ThreadWaiter(Waiter):
 
     __slots__ = ("_chunk", "_signal", "accepted")
 
+    hands_over = True
+
     def __init__(self, chunk: Sequence[Any]) -> None:
         super().__init__(len(chunk))
         self.accepted = 0

@@ -17,7 +17,12 @@ from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
-from batchqueue_async._policies.errors import ConfigConflict, DuplicateQueue
+from batchqueue_async._policies.errors import (
+    ConfigConflict,
+    DeliveryError,
+    DuplicateQueue,
+    delivery_error_of,
+)
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
@@ -125,6 +130,40 @@ class BatchQueueManager:
             return []
         self._ending[id(queue)] = queue
         return await queue.shutdown(timeout)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Flush all queues, the last created first, so that chains are flushed through.
+
+        As for shutdown, create a chain from its end to its start: then what a queue's
+        handlers pass on during its flush is accepted before the next one's flush
+        begins, and is covered by it, from stage to stage.
+
+        Args:
+            timeout: Seconds to wait at most, for all together.
+
+        Raises:
+            DeliveryError: Items ended other than handled since the last flush, here or
+                by the `BatchQueue`. All queues have been flushed; it names those with
+                failures, and counts them together.
+            TimeoutError: Not all was settled in time; its cause is the DeliveryError of
+                the queues before, if there was one.
+            WouldDeadlock: A handler would wait for itself.
+            TypeError, ValueError: The timeout is none.
+        """
+        require_timeout("timeout", timeout)
+        errors: list[DeliveryError] = []
+        try:
+            async with asyncio.timeout(timeout):
+                for queue in reversed(list(self._queues.values())):
+                    try:
+                        await queue.flush()
+                    except DeliveryError as error:
+                        errors.append(error)
+        except TimeoutError as late:
+            raise late from delivery_error_of(errors)
+        failed = delivery_error_of(errors)
+        if failed is not None:
+            raise failed
 
     async def shutdown_all(self, timeout: float | None = 30.0) -> dict[str, list[Any]]:
         """Shut all queues down, the last created first, so that chains drain.

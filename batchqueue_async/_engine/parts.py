@@ -13,6 +13,7 @@ from batchqueue_async._engine.draining.delivery import Delivery
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
+from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.layout import Layout
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.state import State
@@ -64,7 +65,7 @@ class Parts(Generic[T]):
         self.partitions: list[Partition[T]] = []
         self.ownership = Ownership(self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)
-        self.handlers = HandlerRegistry(config.consumer)
+        self.handlers = HandlerRegistry(config.consumer, HandlerSettings.of(config))
         self.placement = placement_for(
             config.selector,
             self.partitions,

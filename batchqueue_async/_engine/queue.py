@@ -18,9 +18,11 @@ from batchqueue_async._engine.stats import BatchQueueStats, snapshot
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
-from batchqueue_async._policies.handlers import HandlerLike
+from batchqueue_async._policies.handler_options import HandlerOptions
+from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
+from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.validation import require_instance, require_timeout
 
 S = TypeVar("S")
@@ -85,8 +87,17 @@ class BatchQueue(Generic[T]):
     ) -> None:
         await self.close()
 
-    def add_handler(
-        self, item_type: type[S], handler: HandlerLike[S], weight: float = 1.0
+    def add_handler(  # noqa: PLR0913 - all that is declared for one handler
+        self,
+        item_type: type[S],
+        handler: HandlerLike[S],
+        weight: float = 1.0,
+        *,
+        max_batch: int | None = None,
+        linger: float | None = None,
+        retry: Retry | None = None,
+        on_error: ErrorHandler[S] | None = None,
+        handler_timeout: float | None = None,
     ) -> None:
         """Register the handler of a type and of its subclasses without their own.
 
@@ -98,6 +109,14 @@ class BatchQueue(Generic[T]):
             handler: An object with `consume(batch)`, or a callable; sync or async.
             weight: How much it counts for adaptive partitions, of which a queue has
                 65,536 at most.
+            max_batch: As in `BatchQueueConfig`, which counts where this is None; so do
+                the next four. A partition whose types differ goes by the smallest.
+            linger: In seconds. In a partition that it shares, the first that is due
+                takes all along: that goes by the shortest.
+            retry: How often its batches are tried.
+            on_error: Gets its batches that finally failed; not what a shutdown leaves,
+                which the queue's gets.
+            handler_timeout: In seconds; for its hooks and its `on_error`, too.
 
         Raises:
             BatchQueueError: The queue has a consumer, or is closed.
@@ -105,7 +124,15 @@ class BatchQueue(Generic[T]):
         """
         self._require_handler_mode()
         require_instance("item_type", item_type, type, "a class")
-        self._parts.layout.register(item_type, handler, weight)
+        options = HandlerOptions(
+            max_batch=max_batch,
+            linger=linger,
+            retry=retry,
+            on_error=on_error,
+            handler_timeout=handler_timeout,
+        )
+        settings = self._parts.handlers.settings.but(options)
+        self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
 
     def remove_handler(self, item_type: type) -> bool:

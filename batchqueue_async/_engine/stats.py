@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from batchqueue_async._engine.handler_stats import HandlerStats
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
@@ -99,6 +100,12 @@ class BatchQueueStats(Totals):
     """Each drain task, by index."""
     last_round: RebalancingRound | None
     """The last round of rebalancing; None before the first, and without it."""
+    handlers: tuple[HandlerStats, ...] = ()
+    """Each handler, in order of registration; those that were replaced or removed are
+    at the end until they are closed."""
+    retried: int = 0
+    """Items that were to be tried again, each time; those are not counted that were
+    only split."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -148,6 +155,10 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
+        handlers=tuple(
+            each.stats() for each in (*parts.handlers, *parts.handlers.retired)
+        ),
+        retried=parts.delivery.retried,
         not_closed=parts.hooks.not_closed,
         **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
     )

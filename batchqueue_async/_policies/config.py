@@ -9,7 +9,9 @@ from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
-from .handlers import ErrorHandler, HandlerLike, require_handler
+from .handler_checks import require_handler
+from .handler_options import HandlerOptions
+from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
@@ -20,7 +22,6 @@ from .validation import (
     require_callable,
     require_instance,
     require_int,
-    require_positive,
     require_timeout,
 )
 from .value import Value
@@ -42,9 +43,12 @@ class BatchQueueConfig(Value, Generic[T]):
         idle: How long a drain task naps when it found nothing.
         rebalancing: When partitions change their drain task; None for never.
         retry: How often a failed batch is tried.
-        handler_timeout: Seconds after which a call of a handler, of one of its hooks or
-            of `on_error` is cancelled; None for never.
+        handler_timeout: Seconds after which a call of a handler, of one of its hooks,
+            of `on_error` or of `on_retry` is cancelled; None for never.
         on_error: Gets every batch that finally failed; without it that is logged.
+        on_retry: Is told of every batch that will be tried again, which is logged, too.
+        measure_handlers: Whether `stats().handlers` has sizes, seconds and cuts, which
+            cost some 4 us per batch.
         shutdown_timeout: Seconds until leaving `async with`, or `close`, cancels
             running handlers and gives up what is left; None for never.
         threads: Whether other threads may `offer` from the start on; else they may once
@@ -69,6 +73,8 @@ class BatchQueueConfig(Value, Generic[T]):
     retry: Retry = Retry()  # noqa: RUF009
     handler_timeout: float | None = None
     on_error: ErrorHandler[T] | None = None
+    on_retry: RetryHook[T] | None = None
+    measure_handlers: bool = False
     shutdown_timeout: float | None = 30.0
     threads: bool = False
 
@@ -90,8 +96,6 @@ class BatchQueueConfig(Value, Generic[T]):
             refuse("partitions", rule, self.partitions)
 
     def _check_batches(self) -> None:
-        if self.max_batch is not None:
-            require_int("max_batch", self.max_batch, at_least=1)
         require_at_least("linger", self.linger, 0)
         require_instance("idle", self.idle, IdleBackoff, "an IdleBackoff")
         if self.rebalancing is not None:
@@ -103,9 +107,13 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.consumer is not None:
             require_handler("consumer", self.consumer)
         require_instance("retry", self.retry, Retry, "a Retry")
-        if self.handler_timeout is not None:
-            require_positive("handler_timeout", self.handler_timeout)
-        if self.on_error is not None:
-            require_callable("on_error", self.on_error)
+        HandlerOptions(
+            max_batch=self.max_batch,
+            handler_timeout=self.handler_timeout,
+            on_error=self.on_error,
+        )
+        if self.on_retry is not None:
+            require_callable("on_retry", self.on_retry)
+        require_instance("measure_handlers", self.measure_handlers, bool, "a bool")
         require_timeout("shutdown_timeout", self.shutdown_timeout)
         require_instance("threads", self.threads, bool, "a bool")

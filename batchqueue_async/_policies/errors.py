@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -122,6 +123,16 @@ class DeliveryError(BatchQueueError):
         noun = "failure" if self.count == 1 else "failures"
         first = f"; first: {self.failures[0]}" if self.failures else ""
         return f"{self.count} {noun} in queue {self.queue_name!r}{first}"
+
+
+def delivery_error_of(errors: Sequence[DeliveryError]) -> DeliveryError | None:
+    """Return one that stands for those of several queues; None if there are none."""
+    if len(errors) <= 1:
+        return errors[0] if errors else None
+    failures = [failure for error in errors for failure in error.failures]
+    names = ", ".join(error.queue_name for error in errors)
+    count = sum(error.count for error in errors)
+    return DeliveryError(names, count, tuple(failures[:KEPT_FAILURES]))
 
 
 def with_accepted(error: BaseException, accepted: int) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from .validation import refuse
-
 T = TypeVar("T")
 
 
@@ -16,15 +14,18 @@ class BatchHandler(Protocol[T]):
 
     Only `consume` is required. It may also have, sync or async like `consume`:
 
+    `on_open()`: before its first batch; raising fails that, and it is called again.
     `on_idle()`: its drain task found nothing for it; never beside `consume`.
+    `on_tick()`: every `tick_every` seconds, an attribute that it must have then.
     `on_flush()`: a `flush` covers what came before; after the last of those batches.
     `on_close()`: the queue closes; once, after the last batch, within the deadline.
     """
 
-    async def consume(self, batch: list[T], /) -> None:
+    async def consume(self, batch: list[T], /) -> object:
         """Take a batch: a fresh list, which the handler may keep or change.
 
-        Raising fails this batch alone: it goes to `on_error`, or to a retry.
+        Raising fails this batch alone: it goes to `on_error`, or to a retry. What it
+        returns is not looked at.
         """
 
 
@@ -32,23 +33,43 @@ class BatchHandler(Protocol[T]):
 class SyncBatchHandler(Protocol[T]):
     """A `BatchHandler` that never awaits: it holds up the loop while it works."""
 
-    def consume(self, batch: list[T], /) -> None:
+    def consume(self, batch: list[T], /) -> object:
         """Take a batch."""
+
+
+@runtime_checkable
+class HandlesOpen(Protocol):
+    """A handler that gets something ready before its first batch."""
+
+    def on_open(self) -> Awaitable[object] | object:
+        """Connect, say. Raising fails the batch, and the next one asks again."""
 
 
 @runtime_checkable
 class HandlesIdle(Protocol):
     """A handler that wants to know when nothing came for it."""
 
-    def on_idle(self) -> Awaitable[None] | None:
+    def on_idle(self) -> Awaitable[object] | object:
         """Use the pause, for instance to write out what was merged so far."""
+
+
+@runtime_checkable
+class HandlesTick(Protocol):
+    """A handler that wants to be called from time to time, busy or not."""
+
+    @property
+    def tick_every(self) -> float:
+        """Seconds from one call to the next; read when it is registered."""
+
+    def on_tick(self) -> Awaitable[object] | object:
+        """Do what the time has come for; ticks that were missed are one."""
 
 
 @runtime_checkable
 class HandlesFlush(Protocol):
     """A handler that holds something back which a `flush` must push out."""
 
-    def on_flush(self) -> Awaitable[None] | None:
+    def on_flush(self) -> Awaitable[object] | object:
         """Write out what was held back."""
 
 
@@ -56,7 +77,7 @@ class HandlesFlush(Protocol):
 class HandlesClose(Protocol):
     """A handler that ends something when its queue closes."""
 
-    def on_close(self) -> Awaitable[None] | None:
+    def on_close(self) -> Awaitable[object] | object:
         """Finish; producing into other queues is still allowed."""
 
 
@@ -69,17 +90,25 @@ class ErrorHandler(Protocol[T]):
         """Deal with the batch; sync or async. Raising here is logged."""
 
 
-BatchFunction: TypeAlias = Callable[[list[T]], Awaitable[None] | None]
+class RetryHook(Protocol[T]):
+    """A callable that is told of every batch that will be tried again."""
+
+    def __call__(
+        self, batch: list[T], error: BaseException, attempt: int, wait: float, /
+    ) -> Awaitable[None] | None:
+        """Take note; sync or async. Raising here is logged, and changes nothing.
+
+        Args:
+            batch: The items that will be tried again: of a batch that failed in part,
+                those that failed.
+            error: What the handler raised.
+            attempt: The attempt that failed; 1 is the first.
+            wait: Seconds until the next one may start.
+        """
+
+
+BatchFunction: TypeAlias = Callable[[list[T]], Awaitable[object] | object]
 """A plain callable that takes a batch, sync or async."""
 
 HandlerLike: TypeAlias = BatchHandler[T] | SyncBatchHandler[T] | BatchFunction[T]
 """Everything that a queue accepts as a handler."""
-
-
-def require_handler(field: str, value: object) -> None:
-    """Refuse what cannot take a batch, and a handler's class given for its object."""
-    has_consume = callable(getattr(value, "consume", None))
-    if isinstance(value, type) and has_consume:
-        refuse(field, "a handler, not its class", value, TypeError)
-    if not has_consume and not callable(value):
-        refuse(field, "callable or have a consume method", value, TypeError)

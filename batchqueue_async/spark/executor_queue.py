@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +10,13 @@ from typing import Any, TypeAlias, TypeVar
 
 from pyspark import cloudpickle
 
-from batchqueue_async import BatchQueueError, LoopThread, SyncBatchQueue
+from batchqueue_async import (
+    BatchQueueError,
+    LoopThread,
+    SyncBatchQueue,
+    close_process_queues,
+    process_queue,
+)
 from batchqueue_async._wording import shown
 
 T = TypeVar("T")
@@ -26,20 +29,26 @@ OpenQueue: TypeAlias = Callable[[LoopThread], SyncBatchQueue[T]]
 _MOST_QUEUES = 8
 
 
-class _Registry:
-    """What this process has opened; a forked child starts with an empty one."""
+class _ByPickle:
+    """An `open_queue` that is equal to all that pickle alike."""
 
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        # Reentrant: `open_queue` may itself ask for another executor queue.
-        self.lock = threading.RLock()
-        self.opened: OrderedDict[bytes, tuple[LoopThread, SyncBatchQueue[Any]]] = (
-            OrderedDict()
-        )
+    def __init__(self, open_queue: OpenQueue[Any]) -> None:
+        self._open_queue = open_queue
+        self._key: bytes = cloudpickle.dumps(open_queue)  # type: ignore[no-untyped-call]
+
+    def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[Any]:
+        return self._open_queue(loop_thread)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByPickle) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
 
-_registry = _Registry()
-_inherited: list[_Registry] = []
+# The last one was asked for last. A forked child's are its parent's at first, which
+# does no harm: there is nothing of them to close.
+_known: OrderedDict[_ByPickle, None] = OrderedDict()
 
 
 def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
@@ -69,19 +78,14 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
         Exception: What `open_queue` raises; nothing is kept then.
     """
     require_open_queue(open_queue)
-    registry = _current()
-    key: bytes = cloudpickle.dumps(open_queue)  # type: ignore[no-untyped-call]
-    with registry.lock:
-        known = registry.opened.pop(key, None)
-        if known is not None and not known[1].is_running:
-            _close(known[0])
-            known = None
-        entry = known or _open(open_queue)
-        registry.opened[key] = entry
-        while len(registry.opened) > _MOST_QUEUES:
-            _, (loop_thread, _) = registry.opened.popitem(last=False)
-            _close(loop_thread)
-        return entry[1]
+    each = _ByPickle(open_queue)
+    queue = process_queue(each, make_loop_thread=_new_loop_thread)
+    _known.pop(each, None)
+    _known[each] = None
+    while len(_known) > _MOST_QUEUES:
+        oldest, _ = _known.popitem(last=False)
+        close_process_queues([oldest])
+    return queue
 
 
 @contextmanager
@@ -116,36 +120,8 @@ def close_executor_queues() -> None:
 
     Waits up to 30 seconds for each. In a forked child the parent's aren't touched.
     """
-    registry = _current()
-    with registry.lock:
-        while registry.opened:
-            _, (loop_thread, _) = registry.opened.popitem()
-            _close(loop_thread)
-
-
-def _current() -> _Registry:
-    # The hook below does this after each fork of Python's; a fork in C has no hooks.
-    if _registry.pid != os.getpid():
-        _start_anew()
-    return _registry
-
-
-def _start_anew() -> None:
-    # The lock, too: another thread may have held it during the fork.
-    global _registry  # noqa: PLW0603  # one per process is the point
-    # Kept: the end of a LoopThread would wait for a thread that the child hasn't got.
-    _inherited.append(_registry)
-    _registry = _Registry()
-
-
-def _open(open_queue: OpenQueue[T]) -> tuple[LoopThread, SyncBatchQueue[T]]:
-    loop_thread = LoopThread("batchqueue-executor")
-    loop_thread.__enter__()
-    try:
-        return loop_thread, _require_queue(open_queue(loop_thread))
-    except BaseException:
-        _close(loop_thread)
-        raise
+    close_process_queues(list(_known))
+    _known.clear()
 
 
 def require_open_queue(value: object) -> None:
@@ -155,18 +131,5 @@ def require_open_queue(value: object) -> None:
         raise TypeError(msg)
 
 
-def _require_queue(queue: object) -> SyncBatchQueue[Any]:
-    if not isinstance(queue, SyncBatchQueue):
-        msg = f"open_queue must return a SyncBatchQueue, got {shown(queue)}"
-        raise TypeError(msg)
-    return queue
-
-
-def _close(loop_thread: LoopThread) -> None:
-    loop_thread.__exit__(None, None, None)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
-# Runs only where workers end as programs do: with spark.python.use.daemon=false.
-atexit.register(close_executor_queues)
+def _new_loop_thread() -> LoopThread:
+    return LoopThread("batchqueue-executor")

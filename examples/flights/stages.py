@@ -22,7 +22,7 @@ from batchqueue_async import (
 )
 
 from .events import Arrival, Cancellation, Departure
-from .merging import WindowMerger
+from .merging import merging
 from .metrics import METRICS, Window
 from .topn import DelaysOfEpoch, LongestDelays
 
@@ -77,7 +77,7 @@ async def open_l2(
         ),
     )
     for metric in METRICS:
-        queue.add_handler(metric, WindowMerger(database, every=2.0, at_most=10_000))
+        queue.add_handler(metric, merging(database, every=2.0, at_most=10_000))
     return queue
 
 
@@ -100,7 +100,7 @@ async def open_l1(
         ),
     )
     for metric in METRICS:
-        queue.add_handler(metric, WindowMerger(l2, every=0.5, at_most=10_000))
+        queue.add_handler(metric, merging(l2, every=0.5, at_most=10_000))
     return queue
 
 

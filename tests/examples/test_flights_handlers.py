@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from examples.flights.events import Arrival, Departure
-from examples.flights.merging import WindowMerger
+from examples.flights.merging import merging
 from examples.flights.metrics import CarrierDeparture, Window
 from examples.flights.topn import LongestDelays, TopDelay
 
@@ -32,12 +32,12 @@ async def collector() -> AsyncIterator[tuple[BatchQueue[Any], list[Any]]]:
 
 
 @asynccontextmanager
-async def merging(
+async def merged(
     every: float = 0.5, at_most: int = 100
 ) -> AsyncIterator[tuple[BatchQueue[Window], list[Any]]]:
     metric: type[Window] = CarrierDeparture
     async with collector() as (downstream, collected):
-        handler = WindowMerger(downstream, every=every, at_most=at_most)
+        handler = merging(downstream, every=every, at_most=at_most)
         async with BatchQueue[Window]("windows") as queue:
             queue.add_handler(metric, handler)
             yield queue, collected
@@ -48,7 +48,7 @@ def departure(minutes: int | None = 0, key: str = "UA") -> CarrierDeparture:
 
 
 async def test_windows_are_merged_and_passed_on_when_half_a_second_has_passed() -> None:
-    async with merging() as (queue, collected):
+    async with merged() as (queue, collected):
         await queue.produce_many([departure(5), departure(-2), departure(None)])
         await asyncio.sleep(0.4)
         assert collected == []
@@ -59,7 +59,7 @@ async def test_windows_are_merged_and_passed_on_when_half_a_second_has_passed() 
 
 
 async def test_windows_are_passed_on_when_there_are_many() -> None:
-    async with merging(every=3600, at_most=10) as (queue, collected):
+    async with merged(every=3600, at_most=10) as (queue, collected):
         await queue.produce_many([departure(key=f"{n}") for n in range(10)])
         await asyncio.sleep(0.1)
 
@@ -67,7 +67,7 @@ async def test_windows_are_passed_on_when_there_are_many() -> None:
 
 
 async def test_a_flush_passes_windows_on() -> None:
-    async with merging(every=3600) as (queue, collected):
+    async with merged(every=3600) as (queue, collected):
         await queue.produce(departure())
         await queue.flush()
         await asyncio.sleep(0.1)
@@ -76,7 +76,7 @@ async def test_a_flush_passes_windows_on() -> None:
 
 
 async def test_closing_passes_windows_on() -> None:
-    async with merging(every=3600) as (queue, collected):
+    async with merged(every=3600) as (queue, collected):
         await queue.produce(departure())
 
     assert len(collected) == 1

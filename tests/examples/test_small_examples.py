@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import re
 import signal
 import socket
@@ -52,7 +53,10 @@ def test_the_exporter_slows_its_producer_down() -> None:
 
 
 def test_only_what_failed_is_sent_again() -> None:
-    assert run("bulk.py").splitlines() == [
+    lines = run("bulk.py").splitlines()
+    logged = [line for line in lines if line.startswith("documents: ")]
+
+    assert [line for line in lines if line not in logged] == [
         "a bulk of 1000",
         "a bulk of 3",
         "a bulk of 1",
@@ -60,6 +64,9 @@ def test_only_what_failed_is_sent_again() -> None:
         "999 handled, 1 failed",
         "999 documents are stored",
     ]
+    assert len(logged) == 2
+    assert re.search(r"; attempt 2 of 3 in 0\.0\d+ s$", logged[0])
+    assert "items are tried again in main.<locals>.send ... 1 more time" in logged[1]
 
 
 def test_the_recipes_lose_nothing() -> None:
@@ -83,6 +90,24 @@ def test_threads_get_a_receipt() -> None:
     batches = re.search(r"(\d+) batches took them all", output)
     assert batches is not None
     assert int(batches[1]) >= 100, "no batch exceeds the 1000 that may wait"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_prefork_workers_lose_no_row() -> None:
+    assert run("prefork.py") == "6001 rows are there\n"
+
+
+def test_the_log_shipper_goes_on_while_its_collector_is_dead() -> None:
+    command = [*PYTHON, str(EXAMPLES / "log_shipper.py")]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=50, check=True
+    )
+    first, second = ended.stdout.splitlines()
+    assert first == "2000 lines were collected, 0 dropped"
+    dropped = int(second.split()[3])
+    # The rest waited, or was in the collector's hands.
+    assert 20_000 - 1500 <= dropped <= 20_000 - 1000
+    assert f"({dropped} in all)" in ended.stderr
 
 
 @pytest.mark.real_time

@@ -44,6 +44,8 @@ def test_the_defaults() -> None:
         "retry": Retry(attempts=1),
         "handler_timeout": None,
         "on_error": None,
+        "on_retry": None,
+        "measure_handlers": False,
         "shutdown_timeout": 30.0,
         "threads": False,
     }
@@ -127,6 +129,8 @@ def test_a_wrong_value_is_a_value_error(settings: dict[str, Any], message: str) 
         ({"retry": 3}, r"^retry must be a Retry, got 3$"),
         ({"handler_timeout": "1s"}, r"^handler_timeout must be a number, got '1s'$"),
         ({"on_error": "log"}, r"^on_error must be callable, got 'log'$"),
+        ({"on_retry": "log"}, r"^on_retry must be callable, got 'log'$"),
+        ({"measure_handlers": 1}, r"^measure_handlers must be a bool, got 1$"),
     ],
 )
 def test_a_wrong_kind_is_a_type_error(settings: dict[str, Any], message: str) -> None:

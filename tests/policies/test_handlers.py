@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.handlers import (
     BatchHandler,
     HandlesClose,
     HandlesFlush,
     HandlesIdle,
     SyncBatchHandler,
-    require_handler,
 )
 
 

@@ -236,9 +236,11 @@ async def test_a_thread_interrupted_as_it_is_served_wedges_nobody(
     def wait_on(
         self: LoopWatchdog, wait: Callable[[float], object], seconds: object
     ) -> None:
+        is_waiting.set()
         wait(20)  # Until it is granted.
         raise Interrupted
 
+    is_waiting = threading.Event()
     monkeypatch.setattr(LoopWatchdog, "wait", wait_on)
     gate = asyncio.Event()
     handler = Recorder(gate=gate)
@@ -252,7 +254,7 @@ async def test_a_thread_interrupted_as_it_is_served_wedges_nobody(
     async with disruptor as ring:
         await ring.publish_event(fill, "before")
         thread = asyncio.create_task(asyncio.to_thread(publish, SyncRing(ring)))
-        await until(lambda: ring.sequencer.claims_waiting)
+        await until(is_waiting.is_set)
         gate.set()
         await thread
         await ring.publish_event(fill, "after")

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, assert_type
 
 from batchqueue_async import (
+    BatchFunction,
     BatchHandler,
     BatchQueue,
     BatchQueueConfig,
@@ -17,6 +18,7 @@ from batchqueue_async import (
     BatchQueueStats,
     ConfigConflict,
     CostBalancer,
+    Cuts,
     DeliveryError,
     DrainBalancer,
     DrainTaskPolicy,
@@ -24,8 +26,17 @@ from batchqueue_async import (
     DuplicateQueue,
     ErrorHandler,
     Failure,
+    HandlerLike,
+    HandlerStats,
+    HandlesClose,
+    HandlesFlush,
+    HandlesIdle,
+    HandlesOpen,
+    HandlesTick,
+    Histogram,
     IdleBackoff,
     LoopThread,
+    Merging,
     Offer,
     PartialFailure,
     PartitionPolicy,
@@ -35,15 +46,19 @@ from batchqueue_async import (
     RebalancingRound,
     Retry,
     RetryAfter,
+    RetryHook,
     SharedDrainTasks,
+    SyncBatchHandler,
     SyncBatchQueue,
     ThroughputBalancer,
     WhenFull,
     WouldDeadlock,
     by_key,
     by_type,
+    close_process_queues,
     drain_on_signals,
     in_thread,
+    process_queue,
     round_robin,
 )
 
@@ -68,6 +83,21 @@ class AsyncHandler:
     async def on_idle(self) -> None: ...
 
 
+class TickingHandler:
+    tick_every = 0.5
+
+    async def consume(self, batch: Sequence[Metric]) -> int:
+        return len(batch)
+
+    async def on_open(self) -> bool:
+        return True
+
+    def on_tick(self) -> int:
+        return 1
+
+    def on_flush(self) -> None: ...
+
+
 class SyncHandler:
     def consume(self, batch: list[Metric]) -> None: ...
 
@@ -87,6 +117,14 @@ async def async_function(batch: list[Metric]) -> None: ...
 async def takes_a_sequence(batch: Sequence[Metric]) -> None: ...
 
 
+def returns_a_number(batch: list[Metric]) -> int:
+    return len(batch)
+
+
+async def async_returns_a_number(batch: list[Metric]) -> int:
+    return len(batch)
+
+
 async def takes_strings(batch: list[str]) -> None: ...
 
 
@@ -98,9 +136,24 @@ def handlers(queue: BatchQueue[Metric]) -> None:
     queue.add_handler(Metric, async_function)
     queue.add_handler(Metric, takes_a_sequence)
     queue.add_handler(Metric, lambda batch: use(batch[0].value))
+    queue.add_handler(Metric, returns_a_number)
+    queue.add_handler(Metric, async_returns_a_number)
+    queue.add_handler(Latency, takes_a_sequence)
+    queue.add_handler(Latency, TickingHandler())
+    queue.add_handler(Metric, in_thread(returns_a_number))
     queue.add_handler(Metric, in_thread(SyncHandler()))
     queue.add_handler(Latency, in_thread(takes_a_sequence_blocking))
     assert_type(queue.remove_handler(Metric), bool)
+
+    queue.add_handler(
+        Metric,
+        async_function,
+        max_batch=100,
+        linger=0.5,
+        retry=Retry(attempts=2),
+        on_error=async_on_error,
+        handler_timeout=5,
+    )
 
     queue.add_handler(Metric, takes_strings)  # type: ignore[arg-type]
     queue.add_handler("Metric", async_function)  # type: ignore[arg-type]
@@ -113,16 +166,30 @@ def takes_a_sequence_blocking(batch: Sequence[Metric]) -> None: ...
 
 def protocols() -> None:
     handler: BatchHandler[Metric] = AsyncHandler()
+    sync_handler: SyncBatchHandler[Metric] = SyncHandler()
+    function: BatchFunction[Latency] = takes_a_sequence
+    anything: HandlerLike[Metric] = returns_a_number
+    anything = sync_handler
+    idle: HandlesIdle = AsyncHandler()
+    opened: HandlesOpen = TickingHandler()
+    ticks: HandlesTick = TickingHandler()
+    flushed: HandlesFlush = TickingHandler()
+    closed: HandlesClose = SyncHandler()
+    use(function, anything, idle, opened, ticks, flushed, closed)
+    wrong: HandlesTick = AsyncHandler()  # type: ignore[assignment]
+    use(wrong)
     assert_type(in_thread(sync_function), BatchHandler[Metric])
     on_error: ErrorHandler[Metric] = sync_on_error
     on_error = async_on_error
+    on_retry: RetryHook[Metric] = sync_on_retry
+    on_retry = async_on_retry
     selector: PartitionSelector[Metric] = by_type
     selector = round_robin
     selector = by_key(key_of)
     selector = own_selector
     balancer: DrainBalancer = ThroughputBalancer(skip_below=1.2)
     balancer = CostBalancer()
-    use(handler, on_error, selector, balancer)
+    use(handler, on_error, on_retry, selector, balancer)
 
 
 async def asks(number: int) -> str:
@@ -133,6 +200,16 @@ def sync_on_error(batch: list[Metric], error: BaseException) -> None: ...
 
 
 async def async_on_error(batch: list[Metric], error: BaseException) -> None: ...
+
+
+def sync_on_retry(
+    batch: list[Metric], error: BaseException, attempt: int, wait: float
+) -> None: ...
+
+
+async def async_on_retry(
+    batch: list[Metric], error: BaseException, attempt: int, wait: float
+) -> None: ...
 
 
 def key_of(item: Metric) -> str:
@@ -184,6 +261,8 @@ def configs() -> None:
         ),
         handler_timeout=30,
         on_error=async_on_error,
+        on_retry=async_on_retry,
+        measure_handlers=True,
     )
     assert_type(config, BatchQueueConfig[Metric])
     assert_type(BatchQueueConfig(consumer=AsyncHandler()), BatchQueueConfig[Metric])
@@ -192,6 +271,8 @@ def configs() -> None:
     BatchQueueConfig[Metric](selector=lambda item, n: len(item.name) % n)
     BatchQueueConfig[Metric](consumer=lambda batch: use(batch[0].value))
     BatchQueueConfig[Metric](on_error=lambda batch, error: use(batch[0], error))
+    BatchQueueConfig[Metric](on_retry=lambda batch, _, n, wait: use(batch[0], n + wait))
+    BatchQueueConfig[Metric](on_retry=async_on_error)  # type: ignore[arg-type]
 
     BatchQueueConfig[Metric](consumer=takes_strings)  # type: ignore[arg-type]
     BatchQueueConfig[Metric](when_full="wait")  # type: ignore[arg-type]
@@ -249,6 +330,20 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].busy, float)
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
+    assert_type(stats.retried, int)
+    assert_type(stats.handlers, tuple[HandlerStats, ...])
+    handler = stats.handlers[0]
+    assert_type(handler.name, str)
+    assert_type(handler.batches + handler.items + handler.retried, int)
+    assert_type(handler.cuts, Cuts | None)
+    assert_type(handler.sizes, Histogram | None)
+    assert_type(handler.seconds, Histogram | None)
+    if handler.sizes and handler.cuts:
+        assert_type(handler.sizes.counts, tuple[int, ...])
+        assert_type(handler.sizes.bounds, tuple[float, ...])
+        assert_type(handler.sizes.mean + handler.sizes.total, float)
+        assert_type(handler.cuts.full + handler.cuts.due + handler.cuts.linger, int)
+        assert_type(handler.cuts.flush + handler.cuts.close, int)
 
 
 # --- manager
@@ -261,10 +356,29 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
         assert_type(await manager.create("anything"), BatchQueue[Any])
         assert_type(await manager.get_or_create("metrics", config), BatchQueue[Metric])
         assert_type(manager.get("metrics"), BatchQueue[Any] | None)
+        assert_type(await manager.flush(timeout=5.0), None)
         assert_type(await manager.shutdown("metrics"), list[Any])
         assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
         assert_type(drain_on_signals(manager), None)
         drain_on_signals(manager, signals=(signal.SIGTERM, signal.SIGINT))
+
+
+# --- merging
+
+
+def merges(queue: BatchQueue[Metric], database: BatchQueue[Metric]) -> None:
+    def total(old: Metric, new: Metric) -> Metric:
+        return old
+
+    def key(metric: Metric) -> str:
+        return metric.name
+
+    merging = Merging(key=key, merge=total, then=database, every=2.0, at_most=100)
+    assert_type(merging, Merging[Metric])
+    assert_type(merging.held, int)
+    queue.add_handler(Metric, merging)
+    queue.add_handler(Metric, Merging(key=key, merge=total, then=async_function))
+    Merging[Metric](key=key, merge=key, then=database)  # type: ignore[arg-type]
 
 
 # --- bridge
@@ -288,9 +402,19 @@ def bridges(queue: BatchQueue[Metric], config: BatchQueueConfig[Metric]) -> None
         assert_type(loop_thread, LoopThread)
         opened = loop_thread.open("metrics", config, handlers={Metric: AsyncHandler()})
         assert_type(opened, SyncBatchQueue[Metric])
+        assert_type(opened.queue, BatchQueue[Metric])
         assert_type(loop_thread.open("anything"), SyncBatchQueue[Any])
+        assert_type(loop_thread.flush(timeout=5.0), None)
 
     bridge.produce("text")  # type: ignore[arg-type]
+    assert_type(process_queue(opens_metrics), SyncBatchQueue[Metric])
+    process_queue(opens_metrics, make_loop_thread=lambda: LoopThread(patience=2.0))
+    assert_type(close_process_queues(), None)
+    assert_type(close_process_queues([opens_metrics]), None)
+
+
+def opens_metrics(loop_thread: LoopThread) -> SyncBatchQueue[Metric]:
+    return loop_thread.open("metrics", None, {Metric: AsyncHandler()})
 
 
 # --- errors

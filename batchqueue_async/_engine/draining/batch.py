@@ -72,7 +72,7 @@ class Batch(Generic[T]):
         self.is_settled = False
         self.is_deferred = False
         if registration is not None:
-            registration.batches += 1
+            registration.taken += 1
 
     def __len__(self) -> int:
         return len(self.items)
@@ -124,8 +124,10 @@ class Batch(Generic[T]):
         if self.is_settled:
             return
         self.is_settled = True
-        if self.registration is not None:
-            self.registration.batches -= 1
+        registration = self.registration
+        if registration is not None:
+            registration.settled += 1
+            registration.items += len(self.items)
         self.partition.accounts.settle(outcome, self.count, self.first)
         if self.others is not None:
             for share in self.others:
@@ -159,7 +161,7 @@ class Batch(Generic[T]):
             share.partition.accounts.close(share.first)
         self.is_settled = True
         if self.registration is not None:
-            self.registration.batches -= 1
+            self.registration.taken -= 1
         return pieces
 
     def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
@@ -260,7 +262,8 @@ class Grouping(Generic[T]):
                 lists.setdefault(registration, []).append(item)
         except MemoryError as error:
             # Taken they are, so they fail.
-            return {Registration(partial(_refuse, error)): items}
+            refusal = partial(_refuse, error)
+            return {Registration(refusal, settings=self._handlers.settings): items}
         return lists
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
@@ -282,10 +285,13 @@ class Grouping(Generic[T]):
         whole = [*self._batches.values(), *self._apart]
         self._batches.clear()
         self._apart.clear()
-        if most is None:
+        have_own = self._handlers.have_limits
+        if most is None and not have_own:
             return whole
         pieces: list[Batch[T]] = []
         for batch in whole:
+            if have_own and batch.registration is not None:
+                most = batch.registration.settings.max_batch
             try:
                 pieces.extend(batch.pieces(most))
             except MemoryError:

@@ -9,6 +9,7 @@ from weakref import ref
 
 from batchqueue_async._engine.draining.batch import Batch
 from batchqueue_async._engine.draining.partial import settle_handled
+from batchqueue_async._engine.draining.retry_report import report_retry
 from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.user_call import (
@@ -23,6 +24,8 @@ from batchqueue_async._engine.handlers.user_call import (
 from batchqueue_async._engine.runtime.call_context import HandlerCall
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.answers import least_wait
+from batchqueue_async._policies.handlers import ErrorHandler
+from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
@@ -40,19 +43,18 @@ class Delivery(Generic[T]):
         "_on_error",
         "_parts",
         "_reported",
-        "_retry",
-        "_timeout",
+        "retried",
     )
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
         config = parts.config
-        self._retry = config.retry
-        self._timeout = config.handler_timeout
-        # Handlers are timed only where rebalancing weighs seconds.
+        # Handlers are timed only where somebody asks what they cost.
         rebalancing = config.rebalancing
-        self._is_timed = rebalancing is not None and rebalancing.measure == "seconds"
-        self._on_error = config.on_error
+        is_weighed = rebalancing is not None and rebalancing.measure == "seconds"
+        self._is_timed = is_weighed or config.measure_handlers
+        # Items that were tried again, each time.
+        self.retried = 0
         # By identity: a metaclass may refuse to be hashed.
         self._reported: dict[int, ref[type]] | None = None
         # Batches whose handler was cancelled with its drain task, by identity.
@@ -62,8 +64,8 @@ class Delivery(Generic[T]):
         self, batch: Batch[T], registration: Registration, drain_task: int
     ) -> BaseException | None:
         """Call the handler; returns what it raised."""
-        if self._retry.deadline is not None:
-            self._note_deadline(batch, self._retry.deadline)
+        if registration.retry.deadline is not None:
+            self._note_deadline(batch, registration.retry.deadline)
         lock, slot = registration.lock, registration.slot
         permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has come back without the permit.
@@ -77,17 +79,17 @@ class Delivery(Generic[T]):
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
-            if type(result) is CoroutineType and self._timeout is None:
+            if type(result) is CoroutineType and registration.timeout is None:
                 await result
             elif result is not None:
-                await finish(registration.consume, result, self._timeout)
+                await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
             left = left_behind(raised)
             error = self._own_error(raised, call, batch)
         finally:
             call.end()
             if watch:
-                batch.charge(watch.seconds())
+                _charge(batch, registration, watch.seconds())
             if left is None:
                 lock.release(slot)
             else:
@@ -111,13 +113,19 @@ class Delivery(Generic[T]):
             return []
         await absorb_cancellation()
         try:
-            rest = self._rest_of(batch, error)
+            rest = self._rest_of(batch, registration.retry, error)
         except Exception:  # noqa: BLE001 - no memory for its halves
             logger.exception("%s: a failed batch could not be split", self._parts.name)
             rest = []
         if not rest:
             await self._give_up(batch, registration, error, drain_task)
         return rest
+
+    async def report_retry(
+        self, batch: Batch[T], error: BaseException, drain_task: int
+    ) -> None:
+        """Tell that the batch waits for its next attempt; it is safe already."""
+        await report_retry(self._parts, batch, error, drain_task)
 
     def take_cut_off(self, batch: Batch[T]) -> BaseException | None:
         """Return the error of a batch whose handler was cancelled with its drain task.
@@ -126,10 +134,12 @@ class Delivery(Generic[T]):
         None if the batch was not in its hands, or if `Retry` allows another attempt: a
         cancellation is no error of the handler, so it counts as any `Exception` would.
         """
+        registration = batch.registration
         if self._cut_off is None or id(batch) not in self._cut_off:
             return None
         self._cut_off.remove(id(batch))
-        retry, now = self._retry, asyncio.get_running_loop().time()
+        assert registration is not None
+        retry, now = registration.retry, asyncio.get_running_loop().time()
         is_in_time = batch.give_up_at is None or now <= batch.give_up_at
         is_worth_it = issubclass(Exception, retry.retry_on)
         if batch.attempts < retry.attempts and is_worth_it and is_in_time:
@@ -156,8 +166,8 @@ class Delivery(Generic[T]):
             self._cut_off.add(id(batch))
             raise
 
-    def _rest_of(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
-        retry = self._retry
+    @staticmethod
+    def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:
         if isinstance(error, Unstoppable):
             return []
         is_retried = retry.retries(error)
@@ -191,7 +201,7 @@ class Delivery(Generic[T]):
     ) -> None:
         count = len(batch)
         try:
-            if self._on_error is None:
+            if registration.on_error is None:
                 self._parts.repeated_failures.error(
                     "%s: %d items failed in %s",
                     self._parts.name,
@@ -204,7 +214,7 @@ class Delivery(Generic[T]):
             else:
                 if (permit := self._parts.detector.permit) is not None:
                     await permit.regain()
-                await self._tell_failed(batch, error, drain_task)
+                await self._tell_failed(batch, registration, error, drain_task)
         except asyncio.CancelledError:
             logger.error(
                 "%s: on_error was cut off at the deadline, for %d items",
@@ -218,7 +228,11 @@ class Delivery(Generic[T]):
             batch.settle("failed")
 
     async def _tell_failed(
-        self, batch: Batch[T], error: BaseException, drain_task: int
+        self,
+        batch: Batch[T],
+        registration: Registration,
+        error: BaseException,
+        drain_task: int,
     ) -> None:
         try:
             items = list(batch.items)
@@ -227,7 +241,9 @@ class Delivery(Generic[T]):
             self._note("failed", batch.items, error)
             items, batch.items = batch.items, []
         with HandlerCall(self._parts.detector, drain_task, None, EXCLUSIVE):
-            await self.tell(items, error)
+            await self._call_on_error(
+                registration.on_error, items, error, registration.timeout
+            )
 
     def _note(
         self,
@@ -247,10 +263,21 @@ class Delivery(Generic[T]):
             )
 
     async def tell(self, items: list[T], error: BaseException) -> None:
-        """Call `on_error`; what it raises is logged, with the error that it got."""
-        if self._on_error is None:
+        """Call the queue's `on_error` for items that are in no batch any more."""
+        config = self._parts.config
+        await self._call_on_error(config.on_error, items, error, config.handler_timeout)
+
+    async def _call_on_error(
+        self,
+        on_error: ErrorHandler[T] | None,
+        items: list[T],
+        error: BaseException,
+        timeout: float | None,
+    ) -> None:
+        """Call it; what it raises is logged, with the error that it got."""
+        if on_error is None:
             return
-        raised = await attempt(self._on_error, items, error, timeout=self._timeout)
+        raised = await attempt(on_error, items, error, timeout=timeout)
         if raised is not None:
             self._parts.repeated_failures.error(
                 "%s: on_error raised %s for %d items that had failed with %s",
@@ -308,3 +335,10 @@ class Delivery(Generic[T]):
 
         stuck = Stuck(registration.slot, batch, drain_task)
         registration.lock.release_after(stuck, call, ended)
+
+
+def _charge(batch: Batch[Any], registration: Registration, seconds: float) -> None:
+    """Book the time that the handler took, with all who may ask for it."""
+    batch.charge(seconds)
+    if registration.meter is not None:
+        registration.meter.called(seconds)

@@ -57,7 +57,6 @@ class DrainTask(Generic[T]):
         "_gathering",
         "_hooks",
         "_loop",
-        "_max_batch",
         "_parts",
         "_permit",
         "_phase",
@@ -82,7 +81,6 @@ class DrainTask(Generic[T]):
         self.is_paused = False
         self._parts = parts
         self._hooks = parts.hooks
-        self._max_batch = settings.max_batch
         self._schedule = Schedule(parts, index, settings)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
@@ -242,7 +240,7 @@ class DrainTask(Generic[T]):
             called = set()
         found, items = False, 0
         for due in self._due(waiting, now):
-            items += in_flight.take(due, self._max_batch, now)
+            items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.open:
                 # With many partitions: not the first part of what this cycle takes.
                 if found and self._turn.is_over():
@@ -260,16 +258,19 @@ class DrainTask(Generic[T]):
         if handlers.has_retired and (retired := handlers.take_retired()):
             await self._close(retired)
         if called is not None:
-            await self._call_on_idle(called, now, found=found)
+            await self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
 
-    async def _call_on_idle(
+    async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool
     ) -> None:
-        """Tell the handlers that got nothing, and for which nothing lingers."""
+        """Tick; and tell those that got nothing, and for which nothing lingers."""
         handlers = self._schedule.handlers_with_hooks()
-        if not handlers or not self.is_running or (not found and self._is_waited_for()):
+        if not handlers or not self.is_running:
+            return
+        await self._hooks.tick(handlers, max(now, self._clock()), self.index)
+        if not found and self._is_waited_for():
             return
         idle = [
             each

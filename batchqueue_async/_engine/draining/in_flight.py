@@ -13,6 +13,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
+from batchqueue_async._engine.draining.cutting import causes_of, note_cuts
 from batchqueue_async._engine.draining.retry_queue import RetryQueue
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.user_call import absorb_cancellation
@@ -35,6 +36,7 @@ class InFlight(Generic[T]):
         "_delivery",
         "_drain_task",
         "_grouping",
+        "_is_measured",
         "_turn",
         "is_stopped",
         "open",
@@ -51,6 +53,8 @@ class InFlight(Generic[T]):
         self._grouping = Grouping(parts.handlers, parts.placement.has_one_type)
         self._drain_task = drain_task
         self._turn = turn
+        # Whether anybody asks why batches are cut.
+        self._is_measured = parts.config.measure_handlers
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
         # before anything else. The next one last: a stack takes a tenth of a deque's
         # memory.
@@ -87,6 +91,7 @@ class InFlight(Generic[T]):
         if self.retries.batches and not self.open:
             collected = self.retries.take_due(now)
         is_far = len(partitions) > MANY
+        causes = causes_of(partitions) if self._is_measured else None
         try:
             for partition in partitions:
                 items = partition.take(most)
@@ -96,7 +101,10 @@ class InFlight(Generic[T]):
                 grouping.add(partition, items)
         finally:
             # Without the memory for the rest, what was taken is known all the same.
-            collected.extend(grouping.batches(most))
+            batches = grouping.batches(most)
+            if causes is not None:
+                note_cuts(batches, causes)
+            collected += batches
             # Whatever a cancellation left there comes first.
             self.open[:0] = reversed(collected)
             for partition in partitions:
@@ -172,6 +180,7 @@ class InFlight(Generic[T]):
         self.open.pop()
         if rest and rest[0] is batch:
             self.retries.add(batch)
+            await self._delivery.report_retry(batch, error, self._drain_task)
             return
         self.open.extend(reversed(rest))
         if batch.is_deferred:

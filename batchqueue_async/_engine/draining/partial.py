@@ -57,6 +57,8 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     batch.partition = first.partition
     batch.count, batch.first = first.count, first.first
     batch.others = others or None
+    if batch.registration is not None:
+        batch.registration.items += len(former) - len(items)
     for share, rest in parts:
         accounts = share.partition.accounts
         if rest is None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-
 # Partitions that a cycle takes from together. With thousands of them, what is taken
 # long before its handler is called has left the processor's caches by then.
 PARTITIONS_AT_ONCE = 128
@@ -91,7 +90,7 @@ class Schedule(Generic[T]):
     ) -> Iterable[list[Partition[T]]]:
         """Return the waiting partitions that this cycle takes from, part by part."""
         due = waiting
-        if self._settings.linger:
+        if self._parts.layout.terms.lingers:
             due = [each for each in waiting if self._due_at(each, now) <= now]
             if due and self._settings.is_one_batch:
                 due = waiting
@@ -127,14 +126,15 @@ class Schedule(Generic[T]):
             since: When items began to gather.
             now: The loop's time.
         """
-        if self._settings.linger:
+        if self._parts.layout.terms.lingers:
             return self._due_at(partition, now)
         return self._gathered_at(since, now)
 
     def arrivals_end_nap(self, since: float, now: float) -> float:
         """Return the same for what comes now to partitions that are empty."""
-        if self._settings.linger:
-            return now + self._settings.linger
+        if self._parts.layout.terms.lingers:
+            lingers = [each.ages.linger for each in self._owned_now()]
+            return now + min(lingers, default=self._parts.config.linger)
         return self._gathered_at(since, now)
 
     def gather_until(
@@ -146,7 +146,7 @@ class Schedule(Generic[T]):
         something is due: nothing waits longer for it, since it came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
-        if self._settings.linger or any(each.is_due() for each in waiting):
+        if self._parts.layout.terms.lingers or any(each.is_due() for each in waiting):
             return now
         return self._gathered_at(started, now)
 
@@ -177,12 +177,20 @@ class Schedule(Generic[T]):
         handlers = self.handlers_with_hooks()
         if handlers and any(each.on_idle for each in handlers):
             ends.append(now + self._settings.idle.delay(empty_cycles))
+        # One that is late is tried again after a nap, not at once.
+        soon = now + self._settings.idle.shortest
+        ends.extend(
+            max(each.ticks.due or soon, soon)
+            for each in handlers
+            if each.ticks and each.is_open
+        )
         return min(ends) if ends else None
 
     def _due_at(self, partition: Partition[T], now: float) -> float:
-        if partition.is_due() or not self._settings.linger:
+        linger = partition.ages.linger
+        if not linger or partition.is_due():
             return now
-        return partition.oldest(now) + self._settings.linger
+        return partition.oldest(now) + linger
 
 
 class Nap:

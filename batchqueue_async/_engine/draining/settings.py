@@ -15,8 +15,6 @@ class DrainSettings:
     """How a drain task batches and naps."""
 
     idle: IdleBackoff
-    linger: float
-    max_batch: int | None
     # One batch for all partitions: when one is due, all are.
     is_one_batch: bool
     # A handler's items may be in any partition: all must be taken before it is called.
@@ -28,8 +26,6 @@ class DrainSettings:
         has_consumer = config.consumer is not None
         return cls(
             idle=config.idle,
-            linger=config.linger,
-            max_batch=config.max_batch,
             is_one_batch=has_consumer,
             is_mixed=has_consumer or config.selector is not by_type,
         )

@@ -1,4 +1,4 @@
-"""Calls the optional methods of handlers: `on_idle`, `on_flush`, `on_close`.
+"""Calls the optional methods of handlers: `on_idle`, `on_tick`, `on_flush`, `on_close`.
 
 Each call is alone in its handler: never beside `consume`, nor beside another hook.
 """
@@ -55,7 +55,7 @@ class Hooks:
     def lingers_for(self, registration: Registration) -> bool:
         """Whether items that may be for the handler wait for their batch to fill."""
         parts = self._parts
-        if not parts.config.linger:
+        if not parts.layout.terms.lingers:
             return False
         if isinstance(parts.placement, TypePlacement) and registration.item_type:
             return bool(parts.partitions[self._home(registration)].items)
@@ -79,7 +79,7 @@ class Hooks:
         loop = asyncio.get_running_loop()
         for registration in registrations:
             hook = registration.on_idle
-            if hook is None or registration.is_closed:
+            if hook is None or not registration.is_open:
                 continue
             # The hooks before it may have taken long.
             now = max(now, loop.time())
@@ -89,11 +89,33 @@ class Hooks:
             if not registration.lock.try_acquire(EXCLUSIVE):
                 continue
             registration.next_idle = now + self._parts.config.idle.shortest
-            await self._idle(hook, registration, drain_task)
+            await self._in_pause(hook, "on_idle", registration, drain_task)
             await asyncio.sleep(0)
 
-    async def _idle(
-        self, hook: Hook, registration: Registration, drain_task: int
+    async def tick(
+        self, registrations: Iterable[Registration], now: float, drain_task: int
+    ) -> None:
+        """Call `on_tick` where its time has come; what was missed is one tick."""
+        loop = asyncio.get_running_loop()
+        for registration in registrations:
+            ticks, lock = registration.ticks, registration.lock
+            if ticks is None or not registration.is_open:
+                continue
+            now = max(now, loop.time())
+            late = ticks.late(now)
+            if late < 0:
+                continue
+            if not lock.try_acquire(EXCLUSIVE):
+                # Others are in it: let them, but not for ever.
+                if lock.stuck or late < ticks.every:
+                    continue
+                await self._parts.detector.enter_handler(lock, EXCLUSIVE, drain_task)
+            ticks.done(now)
+            await self._in_pause(ticks.hook, "on_tick", registration, drain_task)
+            await asyncio.sleep(0)
+
+    async def _in_pause(
+        self, hook: Hook, name: str, registration: Registration, drain_task: int
     ) -> None:
         if (permit := self._parts.detector.permit) is not None and not permit.is_held:
             try:
@@ -104,7 +126,7 @@ class Hooks:
         call = HandlerCall(
             self._parts.detector, drain_task, registration.lock, EXCLUSIVE
         )
-        await self._call(hook, "on_idle", registration, call)
+        await self._call(hook, name, registration, call)
 
     def flush(
         self, registration: Registration, drain_task: int | None
@@ -152,7 +174,7 @@ class Hooks:
     ) -> BaseException | None:
         hook = registration.on_flush
         await registration.lock.granted(EXCLUSIVE, answer)
-        if hook is None or registration.is_closed:
+        if hook is None or not registration.is_open:
             registration.lock.release(EXCLUSIVE)
             return None
         call = BackgroundCall(
@@ -180,7 +202,9 @@ class Hooks:
             is_back: Whether the handler is in use again, and keeps its `on_close`.
         """
         hook = registration.on_close
-        if hook is None or registration.is_closed:
+        if hook is None or not registration.is_open:
+            # What was never opened has nothing to close.
+            registration.is_closed = True
             return
 
         async def close() -> None:
@@ -189,6 +213,9 @@ class Hooks:
             if is_back(registration):
                 return
             registration.is_closed = True
+            if registration.opening is not None:
+                # It may come back, and is opened again then.
+                registration.opening.is_done = False
             result = hook()
             if result is not None:
                 await finish(hook, result, None)
@@ -240,7 +267,7 @@ class Hooks:
         """Call a hook of a handler that was entered for it, and leave that."""
         left: asyncio.Future[Any] | None = None
         try:
-            error = await attempt(hook, timeout=self._parts.config.handler_timeout)
+            error = await attempt(hook, timeout=registration.timeout)
             left = left_behind(error)
         except BaseException as raised:
             left = left_behind(raised)

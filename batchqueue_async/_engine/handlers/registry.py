@@ -6,35 +6,50 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any, cast
 from weakref import WeakSet
 
+from batchqueue_async._engine.handler_stats import HandlerStats
 from batchqueue_async._engine.handlers.handler_lock import SHARED, HandlerLock
+from batchqueue_async._engine.handlers.meter import Meter
+from batchqueue_async._engine.handlers.opening import Opening
+from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
+from batchqueue_async._engine.handlers.ticks import Ticks
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
-from batchqueue_async._policies.handlers import require_handler
+from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.weights import Exact
 
-Consume = Callable[[list[Any]], Awaitable[None] | None]
-Hook = Callable[[], Awaitable[None] | None]
+Consume = Callable[[list[Any]], Awaitable[object] | object]
+Hook = Callable[[], Awaitable[object] | object]
 
 
 class Registration:
     """A handler under its item type, or the queue's single consumer (no type)."""
 
     __slots__ = (
-        "batches",
         "consume",
         "handler",
         "is_closed",
         "item_type",
+        "items",
         "lock",
+        "meter",
         "next_idle",
         "on_close",
+        "on_error",
         "on_flush",
         "on_idle",
+        "opening",
         "order",
+        "retried",
+        "retry",
+        "settings",
+        "settled",
         "slot",
+        "taken",
+        "ticks",
+        "timeout",
         "weight",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the handler have a default
         self,
         handler: object,
         *,
@@ -42,6 +57,7 @@ class Registration:
         weight: Exact = 1,
         order: int = 0,
         slot: Hashable = SHARED,
+        settings: HandlerSettings = DEFAULT,
     ) -> None:
         self.handler = handler
         self.item_type = item_type
@@ -50,26 +66,78 @@ class Registration:
         self.order = order
         # Which other calls of `consume` may be inside of the handler with one.
         self.slot = slot
-        self.consume = consume_of(handler)
+        if item_type is not None:
+            # A consumer was checked when it was declared.
+            require_handler("handler", handler)
+        self.consume = cast("Consume", getattr(handler, "consume", handler))
+        on_open = _hook(handler, "on_open")
+        self.opening = None if on_open is None else Opening(on_open)
+        self._open_first()
+        on_tick = _hook(handler, "on_tick")
+        self.ticks: Ticks | None = None
+        if on_tick is not None:
+            self.ticks = Ticks(on_tick, float(getattr(handler, "tick_every", 0.0)))
         self.on_idle = _hook(handler, "on_idle")
         self.on_flush = _hook(handler, "on_flush")
         self.on_close = _hook(handler, "on_close")
         self.lock = HandlerLock()
         self.next_idle = 0.0
-        # Batches that were taken for it and are not settled.
-        self.batches = 0
+        # Batches that were taken for it, those of them that are settled, and the items
+        # of these.
+        self.taken = 0
+        self.settled = 0
+        self.items = 0
+        # Items that were tried again, each time.
+        self.retried = 0
+        self.settings = settings
+        self.retry = settings.retry
+        self.timeout = settings.timeout
+        self.on_error = settings.on_error
+        self.meter = Meter() if settings.is_measured else None
         # After `on_close` nothing of it is called any more.
         self.is_closed = False
 
     @property
     def has_hooks(self) -> bool:
         """Whether it wants to be called without a batch while its queue runs."""
-        return bool(self.on_idle or self.on_flush)
+        return bool(self.on_idle or self.on_flush or self.ticks)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its other hooks may be called."""
+        return not self.is_closed and (self.opening is None or self.opening.is_done)
+
+    def share(self, known: Registration) -> None:
+        """Have in common with what else is of this handler what it has once."""
+        self.lock = known.lock
+        self.ticks = known.ticks
+        if known is not self and self.opening is not None:
+            self.opening = known.opening
+            self._open_first()
+
+    def _open_first(self) -> None:
+        if self.opening is not None:
+            consume = getattr(self.handler, "consume", self.handler)
+            self.consume = self.opening.before(cast("Consume", consume))
 
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing of it is taken, and nobody is inside."""
-        return not self.batches and self.lock.is_free
+        return self.taken == self.settled and self.lock.is_free
+
+    def stats(self) -> HandlerStats:
+        """Return what its batches were like up to now."""
+        measured = (None, None, None) if self.meter is None else self.meter.read()
+        sizes, seconds, cuts = measured
+        return HandlerStats(
+            name=self.label,
+            batches=self.settled,
+            items=self.items,
+            retried=self.retried,
+            sizes=sizes,
+            seconds=seconds,
+            cuts=cuts,
+        )
 
     @property
     def label(self) -> str:
@@ -125,13 +193,25 @@ class HandlerRegistry:
         "consumer",
         "has_retired",
         "have_hooks",
+        "have_limits",
+        "most_taken",
         "resolved",
         "retired",
+        "settings",
         "version",
     )
 
-    def __init__(self, consumer: object | None) -> None:
-        self.consumer = None if consumer is None else Registration(consumer)
+    def __init__(
+        self, consumer: object | None, settings: HandlerSettings = DEFAULT
+    ) -> None:
+        # Those of the queue.
+        self.settings = settings
+        # How many items a take removes, and whether a batch may have to be smaller.
+        self.most_taken = settings.max_batch
+        self.have_limits = False
+        self.consumer = None
+        if consumer is not None:
+            self.consumer = Registration(consumer, settings=settings)
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
@@ -171,6 +251,11 @@ class HandlerRegistry:
         self._share_lock(registration)
         if registration.has_hooks:
             self.have_hooks = True
+        own = registration.settings.max_batch
+        if own != self.settings.max_batch:
+            self.have_limits = True
+            if own is not None and self.most_taken is not None:
+                self.most_taken = max(self.most_taken, own)
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
@@ -226,7 +311,7 @@ class HandlerRegistry:
     def _share_lock(self, registration: Registration) -> None:
         """Let one handler have one lock, for all its types, also when it comes back."""
         known = self._locked.setdefault(id(registration.handler), registration)
-        registration.lock = known.lock
+        registration.share(known)
 
     def nearest(self, item_type: type) -> Registration | None:
         """Look the registration up; remembers nothing, so threads may call it."""
@@ -304,5 +389,5 @@ class HandlerRegistry:
         return [
             each
             for each in distinct.values()
-            if each.on_close is not None and not each.is_closed
+            if each.on_close is not None and each.is_open
         ]

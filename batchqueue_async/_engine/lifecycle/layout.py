@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.handler_lock import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.handlers.settings import HandlerSettings
+from batchqueue_async._engine.lifecycle.terms import Terms
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import TypePlacement
@@ -29,15 +31,14 @@ T = TypeVar("T")
 class Layout(Generic[T]):
     """Makes partitions, opens and closes them all; they grow, and never shrink."""
 
-    __slots__ = ("_clock", "_declared", "_is_open", "_parts", "_registered", "_weight")
+    __slots__ = ("_declared", "_parts", "_registered", "_weight", "terms")
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
         # Of all handlers together, and how many there have been.
         self._weight: Exact = 0
         self._registered = 0
-        self._is_open = False
-        self._clock: Callable[[], float | None] | None = None
+        self.terms = Terms(parts)
         # What was declared counts for growth, even if fewer can be busy now.
         policy = parts.config.drain_tasks
         self._declared = 1 if isinstance(policy, SharedDrainTasks) else policy.resolve()
@@ -62,10 +63,7 @@ class Layout(Generic[T]):
         Args:
             clock: Tells the loop's time; None on other threads.
         """
-        self._clock = clock if self._parts.config.linger else None
-        self._is_open = True
-        for partition in self._parts.partitions:
-            self._open(partition)
+        self.terms.open(clock)
 
     def close(self) -> None:
         """Let nobody in any more, and wake who waits for room."""
@@ -88,7 +86,13 @@ class Layout(Generic[T]):
         for partition in self._parts.partitions:
             partition.share(guard)
 
-    def register(self, item_type: type, handler: object, weight: float) -> None:
+    def register(
+        self,
+        item_type: type,
+        handler: object,
+        weight: float,
+        settings: HandlerSettings,
+    ) -> None:
         """Add a handler, and the partitions it asks for."""
         parts, exact = self._parts, exact_weight(weight)
         by_type = isinstance(parts.placement, TypePlacement)
@@ -98,6 +102,7 @@ class Layout(Generic[T]):
             weight=exact,
             order=self._registered,
             slot=item_type if by_type else SHARED,
+            settings=settings,
         )
         known = parts.handlers.of_exactly(item_type)
         delta = exact - (known.weight if known else 0)
@@ -110,12 +115,14 @@ class Layout(Generic[T]):
         parts.handlers.add(registration)
         self._registered += 1
         self._book(item_type, delta)
+        self.terms.changed(registration, is_new=known is None)
 
     def unregister(self, item_type: type) -> bool:
         """Remove a handler, if there is one; its type stays where it is."""
         removed = self._parts.handlers.remove(item_type)
         if removed is not None:
             self._book(item_type, -removed.weight)
+            self.terms.changed(removed, is_new=False)
         return removed is not None
 
     def _book(self, item_type: type, weight: Exact) -> None:
@@ -133,18 +140,13 @@ class Layout(Generic[T]):
         for partition in added:
             if parts.ingress is not None:
                 partition.share(parts.ingress.guard)
-            if self._is_open:
-                self._open(partition)
+            self.terms.settle(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
             # Nobody else looks at its items' types when they come.
             sole = parts.placement.sole
             sole.uniform_prefix = max(0, sole.uniform_prefix)
         parts.ownership.grow()
-
-    def _open(self, partition: Partition[T]) -> None:
-        partition.ages.clock = self._clock
-        partition.open()
 
     def _new_partition(self, index: int) -> Partition[T]:
         config = self._parts.config

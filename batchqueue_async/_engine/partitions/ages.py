@@ -27,12 +27,14 @@ _NONE: deque[Mark] = deque()
 class Ages:
     """Marks (position, time) of one partition; none without a clock."""
 
-    __slots__ = ("_marks", "clock")
+    __slots__ = ("_marks", "clock", "linger")
 
     def __init__(self) -> None:
         self._marks = _NONE
         # Returns None on other threads, where the loop's time may be an old one.
         self.clock: Callable[[], float | None] | None = None
+        # Seconds that the oldest item may wait for its batch to fill.
+        self.linger = 0.0
 
     def note(self, position: int) -> None:
         """Items from `position` on come now."""

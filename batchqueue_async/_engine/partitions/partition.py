@@ -245,7 +245,10 @@ class Partition(ProducersQueue[T]):
                 is_whole = count == len(chunk)
                 self._append(chunk if is_whole else chunk[start : start + count])
                 self.line.filled(waiter, count)
-                self._serve_line()
+                head = self.line.head
+                if head is not None and head.hands_over:
+                    self._serve_line()
+                self._set_limits()
             return count
 
     def leave_line(self, waiter: Waiter) -> None:
@@ -259,8 +262,7 @@ class Partition(ProducersQueue[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self.guard:
-            self.taken_from = self.accounts.taken_out
-            known = self.uniform_prefix
+            self.taken_from, known = self.accounts.taken_out, self.uniform_prefix
             taken = self._remove(most)
             self.took_one_type = known >= len(taken)
             self.accounts.take(len(taken))
@@ -324,8 +326,7 @@ class Partition(ProducersQueue[T]):
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
         """Take in what there is room for; `displaced` gets what has to go for it."""
         room = self._maxsize - len(self.items)
-        if room < len(chunk):
-            chunk = chunk[:room]
+        chunk = chunk[:room] if room < len(chunk) else chunk
         self._append(chunk)
         return len(chunk)
 

@@ -31,12 +31,17 @@ class Waiter(ABC):
     in one step, and a partition where nobody waits needs no container.
     """
 
-    __slots__ = ("ahead", "behind", "granted", "line", "wants")
+    __slots__ = ("ahead", "behind", "granted", "is_woken", "line", "wants")
+
+    hands_over = False
+    """Whether `hand_over` returns items."""
 
     def __init__(self, wants: int) -> None:
         # Slots that it has not filled yet, and those of them that are reserved for it.
         self.wants = wants
         self.granted = 0
+        # Whether it is sure to look again, since it was woken and has not looked yet.
+        self.is_woken = False
         # Where it waits, between whom; the line alone changes these. Ahead of the head
         # is the last one, so that a line needs to know its head only.
         self.line: WaitingLine | None = None
@@ -63,7 +68,7 @@ class Waiter(ABC):
 class LoopWaiter(Waiter):
     """A producer that waits on the event loop."""
 
-    __slots__ = ("_loop", "_partition", "_sleeper", "is_woken")
+    __slots__ = ("_loop", "_partition", "_sleeper")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, wants: int, partition: Partition[Any]
@@ -72,7 +77,6 @@ class LoopWaiter(Waiter):
         self._loop = loop
         self._partition = partition
         self._sleeper: Sleeper | None = None
-        self.is_woken = False
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
@@ -219,5 +223,6 @@ class WaitingLine:
 
     def _wake_head(self) -> None:
         # A waiter may have woken before its turn and gone back to sleep.
-        if self.head is not None and self.head.granted:
-            self.head.wake()
+        head = self.head
+        if head is not None and head.granted and not head.is_woken:
+            head.wake()

@@ -11,6 +11,7 @@ cycle or failure that comes a second later, and at the latest when the queue end
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ class _Kind:
     """Equal failures, and those of them that the log does not know yet."""
 
     title: str
+    level: int
     told_at: float
     seen_at: float
     count: int = 0
@@ -64,6 +66,26 @@ class RepeatedFailures:
             error: What was raised.
             items: How many items failed by it.
         """
+        if self._is_news(logging.ERROR, title, error, items):
+            # The record names the line that called here.
+            logger.error(message, *arguments, exc_info=error, stacklevel=2)
+
+    def warning(
+        self,
+        message: str,
+        *arguments: object,
+        title: str,
+        error: BaseException,
+        items: int = 0,
+    ) -> None:
+        """Do the same at WARNING and without a traceback: it may turn out well."""
+        if self._is_news(logging.WARNING, title, error, items):
+            logger.warning(message, *arguments, stacklevel=2)
+
+    def _is_news(
+        self, level: int, title: str, error: BaseException, items: int
+    ) -> bool:
+        """Whether it is to be logged in full; else it is counted."""
         now = asyncio.get_running_loop().time()
         self.tell(now)
         kinds = self._kinds = self._kinds or {}
@@ -73,12 +95,12 @@ class RepeatedFailures:
             del kinds[key]
             kind = None
         if kind is None and self._has_room(kinds, now):
-            kinds[key] = _Kind(title, now, now)
-            # The record names the line that called here.
-            logger.error(message, *arguments, exc_info=error, stacklevel=2)
-        else:
-            rest = _Kind(f"other failures than the first {MOST} kinds", now, now)
-            self._count(kind or kinds.setdefault(None, rest), now, items, error)
+            kinds[key] = _Kind(title, level, now, now)
+            return True
+        others = f"other failures than the first {MOST} kinds"
+        rest = _Kind(others, logging.ERROR, now, now)
+        self._count(kind or kinds.setdefault(None, rest), now, items, error)
+        return False
 
     def tell(self, now: float) -> None:
         """Log what was counted and is owed by now; all that was, if `now` is inf."""
@@ -92,7 +114,8 @@ class RepeatedFailures:
                 self.owed_at = min(self.owed_at, kind.told_at + PERIOD)
                 continue
             seconds = max(1, round(min(now, kind.seen_at + PERIOD) - kind.told_at))
-            logger.error(
+            logger.log(
+                kind.level,
                 "%s ... %d more time%s in the last %s%s, such as %s",
                 kind.title,
                 kind.count,

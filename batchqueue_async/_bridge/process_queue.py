@@ -1,0 +1,161 @@
+"""One queue, with its loop thread, per process: also where processes are forked."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from batchqueue_async._bridge.loop_thread import LoopThread
+from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._policies.validation import require_callable
+from batchqueue_async._wording import shown
+
+T = TypeVar("T")
+
+OpenQueue: TypeAlias = Callable[[LoopThread], SyncBatchQueue[T]]
+"""Opens a queue on a loop thread that runs: `return loop_thread.open(...)`."""
+
+
+class _Opened(NamedTuple):
+    loop_thread: LoopThread
+    queue: SyncBatchQueue[Any]
+
+
+class _Registry:
+    """What this process has opened; a forked child starts with an empty one."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        # Reentrant: `open_queue` may itself ask for another process's queue.
+        self.lock = threading.RLock()
+        self.opened: dict[OpenQueue[Any], _Opened] = {}
+
+
+_registry = _Registry()
+_inherited: list[_Registry] = []
+
+
+def process_queue(
+    open_queue: OpenQueue[T], *, make_loop_thread: Callable[[], LoopThread] = LoopThread
+) -> SyncBatchQueue[T]:
+    """Return this process's queue for `open_queue`; the first call opens it.
+
+    For programs whose processes are made by others: prefork servers, task queues,
+    `multiprocessing`. Call it where items are produced, each time, on any thread. After
+    a fork the child opens a queue of its own; the parent's isn't touched, and what
+    waits in it is the parent's. A queue that was shut down is opened anew.
+
+    It is drained when the interpreter exits, as each `LoopThread` is. A process that
+    ends by `os._exit` must call `close_process_queues` before.
+
+    Args:
+        open_queue: Gets a `LoopThread` that runs, for this queue alone, and returns the
+            queue that it opened there. Equal ones share a queue: pass a function of a
+            module, not a new `lambda` or `partial` each time.
+        make_loop_thread: Makes the `LoopThread`, for instance with another
+            `shutdown_timeout`; asked by the call that opens the queue.
+
+    Raises:
+        TypeError: If `open_queue` can't be called or hashed, or returns no queue.
+        BatchQueueError: If no thread can be started.
+        Exception: What `open_queue` raises; nothing is kept then.
+    """
+    registry = _current()
+    try:
+        known = registry.opened.get(open_queue)
+    except TypeError:
+        require_callable("open_queue", open_queue)
+        raise
+    if known is not None and known.queue.is_running:
+        return known.queue
+    require_callable("open_queue", open_queue)
+    with registry.lock:
+        known = registry.opened.get(open_queue)
+        if known is not None and not known.queue.is_running:
+            del registry.opened[open_queue]
+            _close(known)
+            known = None
+        if known is None:
+            known = _open(open_queue, make_loop_thread)
+            registry.opened[open_queue] = known
+        return known.queue
+
+
+def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) -> None:
+    """Shut this process's queues down, the last opened first: before an `os._exit`.
+
+    Waits for each as leaving its `LoopThread` does: 30 seconds at most, unless that was
+    made with another `shutdown_timeout`; what is left then is logged and passed to
+    `on_error`. In a forked child the parent's queues aren't touched. Not from a handler
+    of such a queue, which would wait for itself.
+
+    Args:
+        open_queues: Those whose queues are closed; None for all.
+
+    Raises:
+        SystemExit, KeyboardInterrupt: A handler has raised it.
+    """
+    registry = _current()
+    wanted = None if open_queues is None else set(open_queues)
+    while True:
+        # Closed without the lock, which its handlers may need; and what they open
+        # anew by that is closed, too.
+        with registry.lock:
+            last = next(
+                (
+                    each
+                    for each in reversed(registry.opened)
+                    if wanted is None or each in wanted
+                ),
+                None,
+            )
+            if last is None:
+                return
+            opened = registry.opened.pop(last)
+        _close(opened)
+
+
+def _current() -> _Registry:
+    # The hook below does this after each fork of Python's; a fork in C has no hooks.
+    if _registry.pid != os.getpid():
+        _start_anew()
+    return _registry
+
+
+def _start_anew() -> None:
+    # The lock, too: another thread may have held it during the fork.
+    global _registry  # noqa: PLW0603  # one per process is the point
+    # Kept: the end of a LoopThread would wait for a thread that the child hasn't got.
+    _inherited.append(_registry)
+    _registry = _Registry()
+
+
+def _open(
+    open_queue: OpenQueue[Any], make_loop_thread: Callable[[], LoopThread]
+) -> _Opened:
+    loop_thread = make_loop_thread().start()
+    try:
+        return _Opened(loop_thread, _require_queue(open_queue(loop_thread)))
+    except BaseException:
+        loop_thread.__exit__(None, None, None)
+        raise
+
+
+def _require_queue(queue: object) -> SyncBatchQueue[Any]:
+    if not isinstance(queue, SyncBatchQueue):
+        msg = f"open_queue must return a SyncBatchQueue, got {shown(queue)}"
+        raise TypeError(msg)
+    return queue
+
+
+def _close(opened: _Opened) -> None:
+    opened.loop_thread.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)
+# What `multiprocessing` starts by fork ends without `atexit`; its threads' end drains.
+atexit.register(close_process_queues)

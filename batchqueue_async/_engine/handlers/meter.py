@@ -1,0 +1,54 @@
+"""What one handler's batches were like; there is one only where somebody asks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from batchqueue_async._engine.handler_stats import Cuts, Histogram
+
+SIZES: Final = tuple(2**power for power in range(17))
+"""Upper bounds of batch sizes."""
+SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Upper bounds of the seconds that a call took."""
+DUE, LINGER, FULL, FLUSH, CLOSE = range(5)
+"""Why a batch was cut; where several partitions say so, the later one counts."""
+
+
+class Meter:
+    """Counts by class; the last class of each is what exceeds all bounds."""
+
+    __slots__ = ("cuts", "items", "seconds", "sizes", "total_seconds")
+
+    def __init__(self) -> None:
+        self.sizes = [0] * (len(SIZES) + 1)
+        self.items = 0
+        self.seconds = [0] * (len(SECONDS) + 1)
+        self.total_seconds = 0.0
+        self.cuts = [0] * 5
+
+    def cut(self, size: int, why: int) -> None:
+        """A batch was made."""
+        self.sizes[bisect_left(SIZES, size)] += 1
+        self.items += size
+        self.cuts[why] += 1
+
+    def called(self, seconds: float) -> None:
+        """A call of the handler has ended."""
+        self.seconds[bisect_left(SECONDS, seconds)] += 1
+        self.total_seconds += seconds
+
+    def read(self) -> tuple[Histogram, Histogram, Cuts]:
+        """Return the sizes, the seconds and the cuts up to now."""
+        cuts = self.cuts
+        return (
+            Histogram(SIZES, tuple(self.sizes), self.items),
+            Histogram(SECONDS, tuple(self.seconds), self.total_seconds),
+            Cuts(
+                full=cuts[FULL],
+                due=cuts[DUE],
+                linger=cuts[LINGER],
+                flush=cuts[FLUSH],
+                close=cuts[CLOSE],
+            ),
+        )

@@ -1,0 +1,50 @@
+"""What a handler goes by: what was declared for it, else for its queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.handler_options import HandlerOptions
+from batchqueue_async._policies.handlers import ErrorHandler
+from batchqueue_async._policies.retrying import Retry
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HandlerSettings:
+    """How a handler's batches are made and delivered."""
+
+    max_batch: int | None = None
+    linger: float = 0.0
+    retry: Retry = Retry()  # noqa: RUF009 - frozen
+    timeout: float | None = None
+    on_error: ErrorHandler[Any] | None = None
+    is_measured: bool = False
+
+    @classmethod
+    def of(cls, config: BatchQueueConfig[Any]) -> Self:
+        """Return what a queue's config says."""
+        return cls(
+            config.max_batch,
+            config.linger,
+            config.retry,
+            config.handler_timeout,
+            config.on_error,
+            config.measure_handlers,
+        )
+
+    def but(self, own: HandlerOptions[Any]) -> Self:
+        """Return these, with what is declared for one handler in their place."""
+        given = {
+            "max_batch": own.max_batch,
+            "linger": own.linger,
+            "retry": own.retry,
+            "timeout": own.handler_timeout,
+            "on_error": own.on_error,
+        }
+        changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+        return replace(self, **changes) if changes else self
+
+
+DEFAULT = HandlerSettings()

@@ -1,0 +1,85 @@
+"""What partitions go by where handlers have a `max_batch` or `linger` of their own.
+
+A partition is taken from as a whole. So it goes by the shortest linger and the smallest
+batch of the handlers whose types live in it; with another selector than `by_type` these
+may live everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.routing import TypePlacement
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+
+class Terms:
+    """Keeps partitions up with the handlers, from the first that has its own."""
+
+    __slots__ = ("_clock", "_is_open", "_known", "_parts", "lingers")
+
+    def __init__(self, parts: Parts[Any]) -> None:
+        self._parts = parts
+        self._clock: Callable[[], float | None] | None = None
+        self._is_open = False
+        # Whether anything lingers anywhere.
+        self.lingers = parts.config.linger > 0
+        # Linger and largest batch, by partition's index. None while no handler has any
+        # of its own: then nobody has to be asked.
+        self._known: dict[int, tuple[float, int]] | None = None
+
+    def open(self, clock: Callable[[], float | None]) -> None:
+        """Let producers into all partitions; `clock` is None on other threads."""
+        self._clock = clock
+        self._is_open = True
+        for partition in self._parts.partitions:
+            self.settle(partition)
+
+    def settle(self, partition: Partition[Any]) -> None:
+        """Have a partition go by what is known for it."""
+        config = self._parts.config
+        linger, most = config.linger, config.max_batch or partition.maxsize
+        if self._known is not None:
+            linger, most = self._known.get(partition.index, (linger, most))
+        with partition.guard:
+            partition.due_size = min(most, partition.maxsize)
+            partition.ages.linger = linger
+            partition.ages.clock = self._clock if linger else None
+            if self._is_open:
+                partition.open()
+
+    def changed(self, registration: Registration, *, is_new: bool) -> None:
+        """A handler was registered for a new type, or else replaced or removed."""
+        own, queues = registration.settings, self._parts.handlers.settings
+        has_own = own.linger != queues.linger or own.max_batch != queues.max_batch
+        if self._known is None and not has_own:
+            return
+        if self._known is None or not is_new:
+            self._known = {}
+            for each in self._parts.handlers:
+                self._note(each)
+            changed: Iterable[Partition[Any]] = self._parts.partitions
+        else:
+            changed = self._note(registration)
+        self.lingers |= own.linger > 0
+        for partition in changed:
+            self.settle(partition)
+
+    def _note(self, registration: Registration) -> list[Partition[Any]]:
+        """Add what one handler wants; returns the partitions that may hold its type."""
+        own, size = registration.settings, self._parts.config.buffer_size
+        assert self._known is not None
+        assert registration.item_type is not None
+        placement, homes = self._parts.placement, self._parts.partitions
+        if isinstance(placement, TypePlacement):
+            homes = [placement.place(registration.item_type)]
+        most = own.max_batch or size
+        for home in homes:
+            linger, least = self._known.get(home.index, (own.linger, most))
+            self._known[home.index] = min(linger, own.linger), min(least, most)
+        return homes

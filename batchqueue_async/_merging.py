@@ -1,0 +1,197 @@
+"""A handler that merges items by key, and hands on what has come of them.
+
+Invariant: a batch is merged in one step, as the last thing that `consume` does. So one
+that fails, or whose call is cancelled, was not merged, and a retry doubles nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeAlias
+
+from batchqueue_async._engine.queue import BatchQueue
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.items import T
+from batchqueue_async._policies.validation import (
+    refuse,
+    require_callable,
+    require_int,
+    require_positive,
+)
+
+Then: TypeAlias = BatchQueue[T] | Callable[[list[T]], Awaitable[object] | object]
+
+# Seconds after which a `then` that raised is called again, at least.
+_PAUSE = 1.0
+
+
+class Merging(Generic[T]):
+    """A handler that holds one merged item per key, and hands them on in batches.
+
+    It hands on what it holds after `every` seconds; before it merges a batch, if it
+    holds `at_most` by then; in the first pause (without `every`, else in the first one
+    after that time); on a flush; and when its queue closes. While `then` waits, so does
+    the queue in front of it: back-pressure goes through.
+
+    A `then` that raises keeps the merged items here: they are tried again a second
+    later, and go on being merged. With `at_most` of them held a batch fails instead of
+    being merged (the queue's `Retry`, `on_error` and account apply). A flush gets the
+    error in its `DeliveryError`. Of a queue that closed, or was cancelled, in the
+    middle, those that it did not accept are kept.
+
+    What is merged counts as handled by the queue in front. So if the process dies, what
+    is held is lost without a trace: that of the last `every` seconds or more. If the
+    queue's deadline comes before its `on_close`, or `then` raises there, it is lost,
+    too; the log says how much, and `stats().not_closed` names this handler.
+
+    Register it for one type, or for several whose keys differ. Several drain tasks may
+    enter it at once.
+
+    Args:
+        key: Of an item; items with equal keys are merged.
+        merge: Gets the older and the newer of two and returns what stands for both. It
+            may change the older one and return that, where `key` and `merge` never
+            raise: else a batch that fails may be merged in part.
+        then: A `BatchQueue` on the same loop, or a function, sync or async, that gets a
+            list of merged items: all of them are handed on when it returns.
+        every: Seconds that an item is held, before its turn in the next batch or pause;
+            None for until the first pause.
+        at_most: How many merged items are held, and those of one batch; None for as
+            many as there are keys.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: Callable[[T], Hashable],
+        merge: Callable[[T, T], T],
+        then: Then[T],
+        every: float | None = None,
+        at_most: int | None = None,
+    ) -> None:
+        require_callable("key", key)
+        require_callable("merge", merge)
+        if not isinstance(then, BatchQueue) and not callable(then):
+            refuse("then", "a BatchQueue or callable", then, TypeError)
+        if every is not None:
+            require_positive("every", every)
+        if at_most is not None:
+            require_int("at_most", at_most, at_least=1)
+        self._key = key
+        self._merge = merge
+        self._then = then
+        self._every = every
+        self._at_most = at_most
+        self._held: dict[Hashable, T] = {}
+        # Of the loop: when the oldest of them came, and when `then` may be tried.
+        self._since = self._try_at = 0.0
+        self._is_failing = False
+
+    @property
+    def held(self) -> int:
+        """How many merged items wait to be handed on."""
+        return len(self._held)
+
+    async def consume(self, batch: list[T]) -> None:
+        """Hand on what is due, then merge the batch."""
+        if self._is_full:
+            # Whatever it raises fails this batch, which is not merged.
+            await self._hand_on()
+        elif self._every is not None and self._is_due(self._every):
+            try:
+                await self._hand_on()
+            except Exception as error:  # noqa: BLE001 - held, and tried again
+                self._tell(error)
+        self._take_up(batch)
+
+    async def on_idle(self) -> None:
+        """Hand on what is due, or all if there is no `every`."""
+        if self._is_full or self._is_due(self._every or 0.0):
+            await self._hand_on()
+
+    async def on_flush(self) -> None:
+        """Hand on all."""
+        await self._hand_on()
+
+    async def on_close(self) -> None:
+        """Hand on all; what `then` refuses is lost."""
+        try:
+            await self._hand_on()
+        except BaseException:
+            logger.error("%d merged items were not handed on: they are lost", self.held)
+            raise
+
+    @property
+    def _is_full(self) -> bool:
+        return self._at_most is not None and len(self._held) >= self._at_most
+
+    def _is_due(self, after: float) -> bool:
+        if not self._held:
+            return False
+        now = asyncio.get_running_loop().time()
+        return now >= max(self._since + after, self._try_at)
+
+    def _take_up(self, batch: list[T]) -> None:
+        held, key_of, merge = self._held, self._key, self._merge
+        merged: dict[Hashable, T] = {}
+        for item in batch:
+            key = key_of(item)
+            if key in merged:
+                merged[key] = merge(merged[key], item)
+            elif key in held:
+                merged[key] = merge(held[key], item)
+            else:
+                merged[key] = item
+        if not held:
+            self._since = asyncio.get_running_loop().time()
+        # Here, so that an error in the middle has merged nothing.
+        held.update(merged)
+
+    async def _hand_on(self) -> None:
+        # Others may merge meanwhile.
+        handed, self._held = self._held, {}
+        since = self._since
+        try:
+            await self._give(handed)
+            self._is_failing, self._try_at = False, 0.0
+        finally:
+            if handed:
+                self._keep(handed, since)
+
+    async def _give(self, handed: dict[Hashable, T]) -> None:
+        """Hand them on, and take out what was."""
+        then = self._then
+        if isinstance(then, BatchQueue):
+            # One by one: of many, only their number would be known in the end.
+            for key in list(handed):
+                if not await then.produce(handed[key]):
+                    msg = f"queue {then.name!r} refuses what is merged for it"
+                    raise BatchQueueError(msg)
+                del handed[key]
+        elif handed:
+            result = then(list(handed.values()))
+            if inspect.isawaitable(result):
+                await result
+            handed.clear()
+
+    def _keep(self, rest: dict[Hashable, T], since: float) -> None:
+        """Hold what was not handed on, in front of what has come since."""
+        self._since = since
+        self._try_at = asyncio.get_running_loop().time() + _PAUSE
+        newer, self._held = self._held, rest
+        for key, item in newer.items():
+            rest[key] = self._merge(rest[key], item) if key in rest else item
+
+    def _tell(self, error: Exception) -> None:
+        # `on_idle`, which raises, is logged by its queue.
+        if not self._is_failing:
+            self._is_failing = True
+            logger.error(
+                "%d merged items are not handed on, and held", self.held, exc_info=error
+            )

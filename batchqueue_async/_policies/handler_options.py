@@ -1,0 +1,41 @@
+"""What may be declared for one handler in place of its queue's setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from .handlers import ErrorHandler
+from .items import T
+from .retrying import Retry
+from .validation import (
+    require_at_least,
+    require_callable,
+    require_instance,
+    require_int,
+    require_positive,
+)
+from .value import Value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class HandlerOptions(Value, Generic[T]):
+    """Settings of one handler; None stands for the queue's."""
+
+    max_batch: int | None = None
+    linger: float | None = None
+    retry: Retry | None = None
+    on_error: ErrorHandler[T] | None = None
+    handler_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_batch is not None:
+            require_int("max_batch", self.max_batch, at_least=1)
+        if self.linger is not None:
+            require_at_least("linger", self.linger, 0)
+        if self.retry is not None:
+            require_instance("retry", self.retry, Retry, "a Retry or None")
+        if self.on_error is not None:
+            require_callable("on_error", self.on_error)
+        if self.handler_timeout is not None:
+            require_positive("handler_timeout", self.handler_timeout)

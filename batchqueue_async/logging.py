@@ -1,0 +1,307 @@
+"""A `logging.Handler` that hands records over in batches, and holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import inspect
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+from batchqueue_async import (
+    BatchHandler,
+    BatchQueueConfig,
+    BatchQueueError,
+    LoopThread,
+    SyncBatchQueue,
+    close_process_queues,
+    in_thread,
+    process_queue,
+)
+from batchqueue_async._policies.handler_checks import require_handler
+from batchqueue_async._policies.handlers import HandlerLike
+from batchqueue_async._policies.validation import (
+    require_at_least,
+    require_int,
+    require_timeout,
+)
+
+__all__ = ["BatchingHandler"]
+
+_THREAD = "batchqueue-logging"
+_PERIOD = 1.0
+_HOOKS = ("on_idle", "on_flush", "on_close")
+
+_DROPPED = "%d log record%s dropped (%d in all): the target is slow or down"
+
+_logger = logging.getLogger("batchqueue_async.logging")
+
+# Set where records are on their way to a target: what is logged there is of the way.
+_on_its_way: ContextVar[bool] = ContextVar("batchqueue_logging", default=False)
+
+
+class BatchingHandler(logging.Handler):
+    """Puts records into a queue of its own, whose handler is `target`.
+
+    `emit` never waits: where `capacity` records wait already, or the handler is closed,
+    the record is dropped and counted. At most once a second a WARNING of the logger
+    `batchqueue_async.logging` says how many were. It may be called on event loops, on
+    threads, in signal handlers and in `__del__`, and holds no lock while it is.
+
+    The queue runs on a thread of its own, started by the first record; in a forked
+    child by the child's first one. It is drained when the handler is closed and when
+    the interpreter exits; before an `os._exit` call `close` or `logging.shutdown`.
+
+    What is logged there (by the target, its client, or this library about its failures)
+    does not come back into any `BatchingHandler`. Without another handler, such as the
+    console's, it is printed to stderr, from WARNING on.
+
+    Records are prepared as `logging.handlers.QueueHandler` does it, in the caller's
+    thread: `record.message` and `record.msg` are the text that the handler's formatter
+    makes, with a traceback if there is one.
+
+    Args:
+        target: Gets batches of records: a handler as a queue's (a function or an object
+            with `consume`; a blocking one runs on a thread), or a `logging.Handler`,
+            which gets them one by one. One that raises loses its batch.
+        capacity: How many records wait at most, beside the batch on its way.
+        max_batch: How many records a batch has at most.
+        linger: Seconds that a record waits for its batch to fill.
+        shutdown_timeout: Seconds that closing, `flush` and the interpreter's exit wait
+            for the target; None for no limit. What is left then is logged by number.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong.
+    """
+
+    def __init__(
+        self,
+        target: HandlerLike[logging.LogRecord] | logging.Handler,
+        *,
+        capacity: int = 10_000,
+        max_batch: int = 1000,
+        linger: float = 1.0,
+        shutdown_timeout: float | None = 5.0,
+    ) -> None:
+        require_int("capacity", capacity, at_least=1)
+        require_int("max_batch", max_batch, at_least=1)
+        require_at_least("linger", linger, 0)
+        require_timeout("shutdown_timeout", shutdown_timeout)
+        self._target = target
+        self._capacity = capacity
+        self._max_batch = max_batch
+        self._linger = linger
+        self._shutdown_timeout = shutdown_timeout
+        self._is_closed = False
+        _consumer(target)
+        self._start_anew()
+        super().__init__()
+
+    @property
+    def dropped(self) -> int:
+        """How many records this process has dropped here; exact."""
+        # `next` is one step, whatever else runs: no lock that a signal handler finds
+        # taken. What it has come to can only be seen so.
+        return int(repr(self._drops)[len("count(") : -1])
+
+    def handle(self, record: logging.LogRecord) -> bool | logging.LogRecord:  # type: ignore[override]
+        """Emit the record if the filters let it pass; takes no lock."""
+        passed: bool | logging.LogRecord = self.filter(record)
+        if passed:
+            self.emit(passed if isinstance(passed, logging.LogRecord) else record)
+        return passed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Put the record into the queue, or count it as dropped."""
+        try:
+            if _on_its_way.get() or (record.threadName or "").startswith(_THREAD):
+                _print_unless_others_do(record, self)
+            elif not self._offer(self.prepare(record)):
+                self._drop()
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001 - as each handler of `logging` does
+            self.handleError(record)
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return what is put into the queue: a copy whose text is made now."""
+        text = self.format(record)
+        record = copy.copy(record)
+        record.message = record.msg = text
+        # In the text; else they would keep frames alive, with all that is in them.
+        record.args = record.exc_info = record.exc_text = record.stack_info = None
+        return record
+
+    def flush(self) -> None:
+        """Wait until the target got what was logged before, or `shutdown_timeout`."""
+        if self._queue is not None:
+            with contextlib.suppress(BatchQueueError, TimeoutError):
+                self._queue.flush(self._shutdown_timeout)
+
+    def close(self) -> None:
+        """Hand over what waits, end the thread, and report what was dropped.
+
+        Waits for `shutdown_timeout` at most. What is logged here later is dropped.
+        """
+        self._is_closed = True
+        if not _on_its_way.get():
+            with contextlib.suppress(BatchQueueError):
+                close_process_queues([self._open_queue])
+        self._report()
+        super().close()
+
+    def _start_anew(self) -> None:
+        self._queue: SyncBatchQueue[logging.LogRecord] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._drops = itertools.count()
+        self._reported = 0
+        self._is_report_due = False
+        # The threads that open it: they may be struck by a signal handler that logs.
+        self._openers: set[int] = set()
+
+    def _offer(self, record: logging.LogRecord) -> bool:
+        if self._queue is not None:
+            try:
+                return bool(self._queue.offer(record))
+            except BatchQueueError:
+                # This is a forked child, and the queue is the parent's.
+                self._start_anew()
+        queue = self._opened()
+        return queue is not None and bool(queue.offer(record))
+
+    def _opened(self) -> SyncBatchQueue[logging.LogRecord] | None:
+        me = threading.get_ident()
+        if self._is_closed or me in self._openers:
+            return None
+        self._openers.add(me)
+        try:
+            make = partial(LoopThread, _THREAD, shutdown_timeout=self._shutdown_timeout)
+            self._queue = process_queue(self._open_queue, make_loop_thread=make)
+        except BatchQueueError:
+            # No thread is to be had, as at the interpreter's exit.
+            return None
+        finally:
+            self._openers.discard(me)
+        return self._queue
+
+    def _open_queue(self, loop_thread: LoopThread) -> SyncBatchQueue[logging.LogRecord]:
+        config = BatchQueueConfig(
+            consumer=_consumer(self._target),
+            buffer_size=self._capacity,
+            max_batch=self._max_batch,
+            linger=self._linger,
+        )
+        queue = loop_thread.open("logging", config)
+        self._loop = queue.call(_running_loop)
+        return queue
+
+    def _drop(self) -> None:
+        next(self._drops)
+        if not self._is_report_due and self._loop is not None:
+            self._is_report_due = True
+            with contextlib.suppress(RuntimeError):
+                # From there: to report may take its time, and nobody waits for it here.
+                self._loop.call_soon_threadsafe(self._report_later)
+
+    def _report_later(self) -> None:
+        if self._loop is not None:
+            self._loop.call_later(_PERIOD, self._report)
+
+    def _report(self) -> None:
+        self._is_report_due = False
+        dropped = self.dropped
+        new, self._reported = dropped - self._reported, dropped
+        if new:
+            token = _on_its_way.set(True)
+            try:
+                _say(_DROPPED, new, "" if new == 1 else "s", dropped)
+            finally:
+                _on_its_way.reset(token)
+
+
+class _Target:
+    """A target whose own log lines are known as such."""
+
+    consume: Callable[..., Any]
+
+    def __init__(self, target: HandlerLike[logging.LogRecord]) -> None:
+        self.consume = _marked(_consume_of(target))
+        for name in _HOOKS:
+            hook = getattr(target, name, None)
+            if hook is not None:
+                setattr(self, name, _marked(hook))
+
+
+def _consumer(
+    target: HandlerLike[logging.LogRecord] | logging.Handler,
+) -> HandlerLike[logging.LogRecord]:
+    if isinstance(target, logging.Handler):
+        target = partial(_handle_each, target)
+    require_handler("target", target)
+    handler: BatchHandler[logging.LogRecord] = _Target(target)
+    if inspect.iscoroutinefunction(handler.consume):
+        return handler
+    return in_thread(handler)
+
+
+def _handle_each(target: logging.Handler, records: list[logging.LogRecord]) -> None:
+    for each in records:
+        if each.levelno >= target.level:
+            target.handle(each)
+
+
+def _consume_of(target: Any) -> Callable[..., Any]:  # noqa: ANN401
+    return getattr(target, "consume", target)  # type: ignore[no-any-return]
+
+
+def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
+    called = getattr(function, "__call__", None)  # noqa: B004 - of an object's class
+    if any(map(inspect.iscoroutinefunction, (function, called))):
+
+        async def call_async(*args: object) -> object:
+            token = _on_its_way.set(True)
+            try:
+                return await function(*args)
+            finally:
+                _on_its_way.reset(token)
+
+        return call_async
+
+    def call(*args: object) -> object:
+        token = _on_its_way.set(True)
+        try:
+            return function(*args)
+        finally:
+            _on_its_way.reset(token)
+
+    return call
+
+
+def _say(message: str, *arguments: object) -> None:
+    """Log it, also where `dictConfig` has disabled the logger, as is its default."""
+    if _logger.getEffectiveLevel() <= logging.WARNING:
+        place = (_logger.name, logging.WARNING, __file__, 0)
+        _logger.callHandlers(_logger.makeRecord(*place, message, arguments, None))
+
+
+def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> None:
+    handlers: list[logging.Handler] = []
+    logger: logging.Logger | None = logging.getLogger(record.name)
+    while logger is not None:
+        handlers += logger.handlers
+        logger = logger.parent if logger.propagate else None
+    # Of several handlers of this kind one prints it.
+    is_alone = all(isinstance(each, BatchingHandler) for each in handlers)
+    last = logging.lastResort
+    if is_alone and me in handlers[:1] and last and record.levelno >= last.level:
+        last.handle(record)
+
+
+async def _running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()

@@ -1,0 +1,300 @@
+"""One queue per process: every row that was accepted anywhere is in the database."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from batchqueue_async import (
+    BatchQueueConfig,
+    LoopThread,
+    SyncBatchQueue,
+    close_process_queues,
+    process_queue,
+)
+from tests.bridge.background import answers, in_background
+from tests.bridge.programs import PREFACE, Program, each_python
+
+# Not SQLite: it minds forks while a connection is open, in any thread.
+POSTGRES = """
+import asyncpg
+
+class Rows:
+    connection = None
+
+    async def consume(self, batch):
+        if self.connection is None:
+            self.connection = await asyncpg.connect(sys.argv[1])
+        await self.connection.copy_records_to_table(sys.argv[2], records=batch)
+
+    async def on_close(self):
+        if self.connection is not None:
+            await self.connection.close()
+"""
+
+FILE = """
+class Rows:
+    async def consume(self, batch):
+        file = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, b"".join(b"%d\\n" % each for each in batch))
+        os.close(file)
+"""
+
+COMMON = """
+import multiprocessing
+
+def open_rows(loop_thread):
+    config = BatchQueueConfig(consumer=Rows(), linger=0.05, buffer_size=50)
+    return loop_thread.open("rows", config)
+
+def produce(count):
+    # Each call asks for the queue, as the request of a web server would.
+    accepted = 0
+    for _ in range(count):
+        accepted += process_queue(open_rows).produce((os.getpid(),))
+    return accepted
+"""
+
+PREFORK = """
+def serve(ending):
+    accepted = []
+    threads = [
+        threading.Thread(target=lambda: accepted.append(produce(100)))
+        for _ in range(2)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    os.write(told, b"%d\\n" % sum(accepted))
+    if ending == "SIGTERM":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        os.kill(os.getpid(), signal.SIGTERM)
+    elif ending == "os._exit":
+        close_process_queues()
+        os._exit(0)
+    sys.exit(0)
+
+# Preloaded: the parent's queue runs, and has items, when it forks.
+accepted = produce(30)
+answers, told = os.pipe()
+workers, endings = {}, ["exit", "SIGTERM", "os._exit", "exit"] * 3
+while endings or workers:
+    # Four at a time, and each that has ended is replaced.
+    while endings and len(workers) < 4:
+        ending = endings.pop()
+        pid = os.fork()
+        if not pid:
+            serve(ending)
+        workers[pid] = ending
+        accepted += produce(1)
+    pid, status = os.wait()
+    assert status == 0, (workers[pid], status)
+    del workers[pid]
+os.close(told)
+with open(answers) as lines:
+    accepted += sum(map(int, lines))
+print(accepted, flush=True)
+"""
+
+
+@each_python
+def test_a_prefork_server_that_recycles_its_workers(
+    python: Path, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows"
+    ended = Program(FILE + COMMON + PREFORK, "", str(rows), python=python).end(50)
+    assert (ended.status, ended.log) == (0, "")
+    stored = len(rows.read_text().splitlines())
+    assert int(ended.output) == stored == 30 + 12 + 12 * 200
+
+
+def test_a_prefork_server_with_a_connection_per_process(postgres_dsn: str) -> None:
+    with counted_table(postgres_dsn, "prefork") as count:
+        program = Program(POSTGRES + COMMON + PREFORK, postgres_dsn, "prefork")
+        ended = program.end(50)
+        assert (ended.status, ended.log) == (0, "")
+        assert int(ended.output) == count() == 30 + 12 + 12 * 200
+
+
+@contextmanager
+def counted_table(dsn: str, name: str) -> Iterator[Callable[[], int]]:
+    """A table of this name, and what counts its rows."""
+
+    def run(statement: str) -> int:
+        async def query() -> Any:  # noqa: ANN401
+            connection = await asyncpg.connect(dsn)
+            try:
+                return await connection.fetchval(statement)
+            finally:
+                await connection.close()
+
+        return asyncio.run(query()) or 0
+
+    run(f"CREATE TABLE {name} (process INTEGER)")
+    try:
+        yield lambda: run(f"SELECT count(*) FROM {name}")
+    finally:
+        run(f"DROP TABLE {name}")
+
+
+PROCESSES = """
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    accepted = produce(10)
+    # Each worker ends after two tasks, and a new one takes its place.
+    with context.Pool(2, maxtasksperchild=2) as pool:
+        accepted += sum(pool.map(produce, [50] * 8, chunksize=1))
+        pool.close()
+        pool.join()
+    process = context.Process(target=produce, args=(100,))
+    process.start()
+    process.join()
+    print(accepted + 100 if process.exitcode == 0 else "failed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_in_each_method(
+    method: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PREFACE + POSTGRES + COMMON + PROCESSES)
+    with counted_table(postgres_dsn, method) as count:
+        ended = Program(program, postgres_dsn, method).end(50)
+        assert (ended.status, ended.log) == (0, "")
+        assert int(ended.output) == count() == 10 + 400 + 100
+
+
+FORKED_WHILE_OPENING = """
+begun = threading.Event()
+
+def open_slowly(loop_thread):
+    begun.set()
+    time.sleep(0.3)
+    return open_rows(loop_thread)
+
+opening = threading.Thread(target=process_queue, args=(open_slowly,))
+opening.start()
+begun.wait()
+pid = os.fork()
+if not pid:
+    begun.set()
+    assert process_queue(open_slowly).produce((1,))
+    sys.exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+opening.join()
+assert process_queue(open_slowly).produce((2,))
+"""
+
+
+@each_python
+def test_a_fork_while_another_thread_opens(python: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    program = Program(
+        FILE + COMMON + FORKED_WHILE_OPENING, "", str(rows), python=python
+    )
+    ended = program.end()
+    assert (ended.status, ended.log) == (0, "")
+    assert sorted(rows.read_text().split()) == ["1", "2"]
+
+
+# --- in one process
+
+handled: list[int] = []
+
+
+def open_numbers(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+    return loop_thread.open("numbers", BatchQueueConfig(consumer=handled.extend))
+
+
+def open_feeder(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+    async def feed(batch: list[int]) -> None:
+        process_queue(open_numbers).produce_many([10 * each for each in batch])
+
+    return loop_thread.open("feeder", BatchQueueConfig(consumer=feed, linger=60))
+
+
+def open_badly(_: LoopThread) -> SyncBatchQueue[int]:
+    msg = "no way to open"
+    raise RuntimeError(msg)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    handled.clear()
+    yield
+    close_process_queues()
+
+
+def test_all_threads_get_one_queue_that_is_opened_once() -> None:
+    queues = answers([in_background(process_queue, open_numbers) for _ in range(8)])
+    assert len({id(each) for each in queues}) == 1
+    assert process_queue(open_numbers) is queues[0]
+
+
+def test_closing_drains_and_the_next_call_opens_anew() -> None:
+    first = process_queue(open_numbers)
+    assert first.produce_many(range(100)) == 100
+    close_process_queues([open_feeder])
+    assert first.produce(100)
+    close_process_queues()
+    assert handled == list(range(101))
+    assert not first.is_running
+    second = process_queue(open_numbers)
+    assert second is not first
+    second.shutdown()
+    assert process_queue(open_numbers).produce(1)
+
+
+def test_what_closing_opens_is_closed_too() -> None:
+    threads = threading.active_count()
+    process_queue(open_numbers)
+    assert process_queue(open_feeder).produce(1)
+    # In vain for what comes out of the feeder, which lingers.
+    close_process_queues([open_numbers])
+    close_process_queues()
+    assert handled == [10]
+    assert threading.active_count() == threads
+
+
+def test_a_loop_thread_to_ones_liking() -> None:
+    made: list[LoopThread] = []
+
+    def make() -> LoopThread:
+        made.append(LoopThread("mine", shutdown_timeout=1.0))
+        return made[-1]
+
+    queue = process_queue(open_numbers, make_loop_thread=make)
+    assert process_queue(open_numbers, make_loop_thread=make) is queue
+    assert [queue.loop_thread] == made
+
+
+def test_what_opening_raises_is_raised_and_nothing_stays() -> None:
+    threads = threading.active_count()
+    with pytest.raises(RuntimeError, match="no way to open"):
+        process_queue(open_badly)
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (lambda _: None, "must return a SyncBatchQueue, got None"),
+        (5, "open_queue must be callable, got 5"),
+        ([], "open_queue must be callable"),
+    ],
+)
+def test_what_opens_no_queue_is_refused(
+    value: Any,  # noqa: ANN401
+    message: str,
+) -> None:
+    threads = threading.active_count()
+    with pytest.raises(TypeError, match=message):
+        process_queue(value)
+    assert threading.active_count() == threads
