@@ -73,8 +73,8 @@ async def _idle(count: int, seconds: float) -> tuple[float, float]:
                 queue = BatchQueue[Any](f"idle {number}")
                 await stack.enter_async_context(queue)
                 queue.add_handler(int, handle)
-            # The first cycle is over, and all nap.
-            await asyncio.sleep(0.1)
+            # All have had their first cycle, for which they stand in line, and nap.
+            await asyncio.sleep(max(0.1, count / 2000))
         cpu, started = time.process_time(), time.perf_counter()
         await asyncio.sleep(seconds)
         used = (time.process_time() - cpu) / (time.perf_counter() - started)

@@ -14,7 +14,9 @@ from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registra
 from batchqueue_async._engine.partitions.ages import Ages
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
+from batchqueue_async._policies.selectors import by_type
 from tests.engine.until import turns
 from tests.support.meddling import Once, before_each_line_of
 
@@ -40,7 +42,8 @@ def test_a_batch_keeps_the_position_that_it_was_taken_from() -> None:
     partition.offer(range(100, 110))
     handlers = HandlerRegistry(None)
     handlers.add(Registration(consume, item_type=int))
-    grouping = Grouping[int](handlers, lambda _: False)
+    placement = placement_for(by_type, [partition], handlers, grows=False)
+    grouping = Grouping[int](handlers, placement)
     grouping.add(partition, taken)
     assert [batch.first for batch in grouping.batches(None)] == [0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +11,7 @@ from batchqueue_async._engine.partitions.accounts import Outcome
 from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import pause, resume
+from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
 
 T = TypeVar("T")
 
@@ -193,14 +193,18 @@ _NO_INDEXES: dict[type, int] = {}
 class Grouping(Generic[T]):
     """The batches of a cycle, in the order in which their first items were taken."""
 
+    __slots__ = ("_apart", "_batches", "_handlers", "_placement")
+
     def __init__(
-        self, handlers: HandlerRegistry, has_one_type: Callable[[Partition[T]], bool]
+        self,
+        handlers: HandlerRegistry,
+        placement: TypePlacement[T] | SelectorPlacement[T],
     ) -> None:
         self._handlers = handlers
-        self._has_one_type = has_one_type
+        self._placement = placement
         self._batches: dict[Registration | None, Batch[T]] = {}
         # What there was no memory for to put it into the batch of its handler.
-        self._apart: list[Batch[T]] = []
+        self._apart: list[Batch[T]] | None = None
 
     def add(self, partition: Partition[T], items: list[T]) -> None:
         """Add what was taken from a partition; order within it is kept."""
@@ -225,7 +229,8 @@ class Grouping(Generic[T]):
         try:
             batch.add(own, partition, first)
         except MemoryError:
-            self._apart.append(Batch(batch.registration, own, partition, first))
+            apart = Batch(batch.registration, own, partition, first)
+            self._apart = [*(self._apart or ()), apart]
 
     def _sort(
         self, partition: Partition[T], items: list[T]
@@ -238,7 +243,7 @@ class Grouping(Generic[T]):
         if (
             len(items) == 1
             or partition.took_one_type
-            or self._has_one_type(partition)
+            or self._placement.has_one_type(partition)
             or have_one_type(items)
         ):
             return {self._handler_of(type(items[0])): items}, _NO_INDEXES
@@ -282,9 +287,9 @@ class Grouping(Generic[T]):
 
     def batches(self, most: int | None) -> list[Batch[T]]:
         """Give the batches away, those of more than `most` items in pieces."""
-        whole = [*self._batches.values(), *self._apart]
+        whole = [*self._batches.values(), *(self._apart or ())]
         self._batches.clear()
-        self._apart.clear()
+        self._apart = None
         have_own = self._handlers.have_limits
         if most is None and not have_own:
             return whole

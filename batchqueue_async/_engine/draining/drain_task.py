@@ -55,7 +55,6 @@ class DrainTask(Generic[T]):
         "_clock",
         "_cycle_ends",
         "_gathering",
-        "_hooks",
         "_loop",
         "_parts",
         "_permit",
@@ -80,7 +79,6 @@ class DrainTask(Generic[T]):
         # Whether it is to end now, and may be run again later.
         self.is_paused = False
         self._parts = parts
-        self._hooks = parts.hooks
         self._schedule = Schedule(parts, index, settings)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
@@ -269,21 +267,23 @@ class DrainTask(Generic[T]):
         handlers = self._schedule.handlers_with_hooks()
         if not handlers or not self.is_running:
             return
-        await self._hooks.tick(handlers, max(now, self._clock()), self.index)
+        await self._parts.hooks.tick(handlers, max(now, self._clock()), self.index)
         if not found and self._is_waited_for():
             return
         idle = [
             each
             for each in handlers
-            if each not in called and not self._hooks.lingers_for(each)
+            if each not in called and not self._parts.hooks.lingers_for(each)
         ]
-        await self._hooks.idle(idle, max(now, self._clock()), self.index)
+        await self._parts.hooks.idle(idle, max(now, self._clock()), self.index)
 
     async def _close(self, retired: list[Registration]) -> None:
         handlers = self._parts.handlers
         try:
             for registration in retired:
-                await self._hooks.close(registration, self.index, handlers.is_in_use)
+                await self._parts.hooks.close(
+                    registration, self.index, handlers.is_in_use
+                )
         finally:
             # Cut short, it is still owed to those who have not got it.
             handlers.put_back(retired)

@@ -50,7 +50,7 @@ class InFlight(Generic[T]):
 
     def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
         self._delivery = parts.delivery
-        self._grouping = Grouping(parts.handlers, parts.placement.has_one_type)
+        self._grouping = Grouping(parts.handlers, parts.placement)
         self._drain_task = drain_task
         self._turn = turn
         # Whether anybody asks why batches are cut.
