@@ -302,3 +302,20 @@ class TestTheBatchInTheHandlersHands:
         await asyncio.wait({flushing})
         assert await queue.shutdown() == []
         assert handler.batches == [[1]]
+
+
+@virtual
+async def test_who_produces_does_not_wait_for_the_restart() -> None:
+    """The loop gets a moment to end; a producer shows before that it lives on."""
+    handler = RecordingHandler[int]()
+    queue, _ = await opened(handler)
+    await turns()
+    cancel_all()
+    await turns()
+    began = asyncio.get_running_loop().time()
+    assert await queue.produce(1)
+    await turns()
+    assert handler.items == [1]
+    assert asyncio.get_running_loop().time() == began
+    await queue.close()
+    check_settled(queue)

@@ -21,6 +21,8 @@ from hypothesis.stateful import (
 )
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, WhenFull
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
 from tests.engine.stepping_loop import SteppingLoop
 from tests.support.oracle import check_accounts, check_settled
 from tests.support.thorough import examples
@@ -272,3 +274,33 @@ def test_a_queue_keeps_its_promises_in_any_order_of_steps(
         machine,
         settings=settings(max_examples=examples(number), stateful_step_count=50),
     )
+
+
+class HandsOver(Waiter):
+    """A producer that cannot place its items by itself, as on a thread."""
+
+    hands_over = True
+
+    def __init__(self, items: list[int]) -> None:
+        super().__init__(len(items))
+        self._items = items
+
+    def wake(self) -> None:
+        pass
+
+    def hand_over(self) -> list[int]:
+        return self._items
+
+
+async def test_behind_one_who_places_his_own_the_others_are_placed_at_once() -> None:
+    """Not with the next take: until then a thread would wait beside its slot."""
+    partition = Partition[int](0, buffer_size=2, due_size=2)
+    partition.open()
+    assert partition.offer([1, 2]) == 2
+    first = LoopWaiter(asyncio.get_running_loop(), 1, partition)
+    partition.wait_in_line(first)
+    partition.wait_in_line(HandsOver([4]))
+    assert partition.take(None) == [1, 2]
+    assert partition.items == []
+    assert partition.offer_in_turn(first, [3]) == 1
+    assert partition.items == [3, 4]
