@@ -46,6 +46,17 @@ class Totals(Value):
         """How full it is, from 0.0 to 1.0."""
         return self.waiting / self.capacity
 
+    @property
+    def unaccounted(self) -> int:
+        """Accepted items that neither wait, nor are in flight, nor have an outcome.
+
+        0, always: what is accepted is accounted for. With
+        `BatchQueueConfig(audit=True)` that is measured, since `accepted` is counted by
+        itself then; without it, it is derived from the others.
+        """
+        settled = self.handled + self.failed + self.dropped + self.unhandled
+        return self.accepted - self.waiting - self.in_flight - settled - self.returned
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PartitionStats(Totals):
@@ -177,7 +188,8 @@ def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
     stats = _new(PartitionStats)
     _index(stats, partition.index)
     _owner(stats, owner)
-    _accepted(stats, accounts.taken_out + waiting)
+    entered = partition.entered
+    _accepted(stats, accounts.taken_out + waiting if entered is None else entered)
     _rejected(stats, accounts.rejected)
     _waiting(stats, waiting)
     _in_flight(stats, accounts.in_flight)
