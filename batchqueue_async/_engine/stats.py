@@ -162,7 +162,7 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
         name=parts.name,
         partitions=partitions,
         drain_tasks=tuple(
-            _drain_task(each, parts.ownership.owned_by(each.index), loads)
+            drain_task_stats(each, parts.ownership.owned_by(each.index), loads)
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
@@ -177,13 +177,14 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     if not partition.is_shared:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
     # A thread that displaces items changes several counts.
     with partition.guard:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
 
 
-def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
+def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
+    """Return what one partition looks like now; whoever shares it holds its guard."""
     accounts, waiting = partition.accounts, len(partition.items)
     stats = _new(PartitionStats)
     _index(stats, partition.index)
@@ -202,11 +203,12 @@ def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
     return stats
 
 
-def _drain_task(
+def drain_task_stats(
     drain_task: DrainTask[Any],
     owned: tuple[int, ...],
     loads: Sequence[float],
 ) -> DrainTaskStats:
+    """Return what one drain task looks like now."""
     return DrainTaskStats(
         index=drain_task.index,
         partitions=owned,

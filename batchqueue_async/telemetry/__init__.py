@@ -3,9 +3,11 @@
 * `instrument`: metrics by OpenTelemetry's API.
 * `PrometheusCollector`: the same metrics for `prometheus_client`.
 * `with_links`, `traceparent`: spans of batches, linked to those of their producers.
+* `open_view`: lets `batchqueue top PATH` look at this process.
+* `web_view`: a live page, as an ASGI app.
 
-Each loads its package when it is used: `batchqueue-async[opentelemetry]` or
-`batchqueue-async[prometheus]`.
+The first three load their package when they are used: `batchqueue-async[opentelemetry]`
+or `batchqueue-async[prometheus]`; the command needs `batchqueue-async[top]`.
 """
 
 from __future__ import annotations
@@ -17,22 +19,30 @@ from batchqueue_async.telemetry._source import Target
 if TYPE_CHECKING:
     from batchqueue_async.telemetry._instruments import Instrumentation, instrument
     from batchqueue_async.telemetry._prometheus import PrometheusCollector
+    from batchqueue_async.telemetry._socket import OpenView, open_view
     from batchqueue_async.telemetry._spans import traceparent, with_links
+    from batchqueue_async.telemetry._web import web_view
 
 __all__ = [
     "Instrumentation",
+    "OpenView",
     "PrometheusCollector",
     "Target",
     "instrument",
+    "open_view",
     "traceparent",
+    "web_view",
     "with_links",
 ]
 
 _MODULES = {
     "Instrumentation": "_instruments",
+    "OpenView": "_socket",
     "PrometheusCollector": "_prometheus",
     "instrument": "_instruments",
+    "open_view": "_socket",
     "traceparent": "_spans",
+    "web_view": "_web",
     "with_links": "_spans",
 }
 

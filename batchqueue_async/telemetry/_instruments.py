@@ -53,7 +53,8 @@ def instrument(
     observe nothing.
 
     Args:
-        target: A queue, from either side, a manager, or a LoopThread that runs.
+        target: A queue, from either side, several, a manager, or a running
+            LoopThread.
         meter_provider: OpenTelemetry's global one unless given.
         patience: Seconds that a loop gets to answer.
 

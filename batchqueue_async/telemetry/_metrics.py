@@ -76,8 +76,7 @@ def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _fullest(reading: Reading) -> Values:
-    used = (each.used_fraction for each in reading.stats.partitions)
-    return [((), max(used, default=0.0))]
+    return [((), max(reading.overview.used_fractions))]
 
 
 def _rounds(reading: Reading) -> Values:
@@ -156,7 +155,7 @@ METRICS: Final = (
         "sum",
         "{partition}",
         "Partitions.",
-        lambda reading: [((), len(reading.stats.partitions))],
+        lambda reading: [((), len(reading.overview.used_fractions))],
     ),
     Metric(
         "batchqueue.drain_task.cycles",

@@ -35,7 +35,7 @@ class PrometheusCollector(Collector):
     read past it, and `batchqueue_loop_blocked` is 1.
 
     Args:
-        target: A queue, from either side, a manager, or a LoopThread.
+        target: A queue, from either side, several, a manager, or a LoopThread.
         patience: Seconds that a loop gets to answer.
 
     Raises:

@@ -21,7 +21,9 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from batchqueue_async.telemetry import PrometheusCollector, Target
+from batchqueue_async._engine.overview import Overview, overview
+from batchqueue_async._engine.parts import Parts
+from batchqueue_async.telemetry import PrometheusCollector, Target, _source
 
 
 def registry_of(target: Target, patience: float = 0.5) -> CollectorRegistry:
@@ -161,21 +163,20 @@ async def test_rebalancing_shows() -> None:
 
 
 @pytest.mark.real_time
-async def test_another_thread_is_answered_by_the_loop() -> None:
-    loop_thread = threading.current_thread()
-    asked_on: list[threading.Thread] = []
+async def test_another_thread_is_answered_by_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_on: list[threading.Thread] = []
 
+    def noting(parts: Parts[int], **wanted: int) -> Overview:
+        looked_on.append(threading.current_thread())
+        return overview(parts, **wanted)
+
+    monkeypatch.setattr(_source, "overview", noting)
     async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
-        stats = queue.stats
-
-        def noting() -> object:
-            asked_on.append(threading.current_thread())
-            return stats()
-
-        queue.stats = noting  # type: ignore[method-assign, assignment]
         value = reader(queue)
         assert await asyncio.to_thread(value, "loop_blocked", queue="q") == 0
-    assert set(asked_on) == {loop_thread}
+    assert looked_on == [threading.current_thread()]
 
 
 @pytest.mark.real_time
@@ -206,7 +207,9 @@ def test_a_blocked_loop_is_told_and_does_not_block_the_scrape() -> None:
 async def test_each_kind_of_target_will_do() -> None:
     async with BatchQueueManager() as manager:
         queue = await manager.create("q")
-        for target in (queue, manager, SyncBatchQueue(queue)):
+        bridge = SyncBatchQueue(queue)
+        targets: list[Target] = [queue, manager, bridge, [queue], [bridge]]
+        for target in targets:
             assert reader(target)("items_waiting", queue="q") == 0
 
 
@@ -234,5 +237,9 @@ def test_registering_looks_at_no_queue() -> None:
 
 
 def test_another_target_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"target must be a BatchQueue, .* got dict"):
+    with pytest.raises(TypeError, match="LoopThread, got dict"):
         PrometheusCollector({})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="LoopThread, got int"):
+        PrometheusCollector([BatchQueue[int]("q"), 5])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="LoopThread, got str"):
+        PrometheusCollector("q")  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Type-checks the names of `batchqueue_async.telemetry` as a user's program would."""
 
+from pathlib import Path
 from typing import assert_type
 
 from opentelemetry.metrics import get_meter_provider
@@ -15,10 +16,13 @@ from batchqueue_async import (
 )
 from batchqueue_async.telemetry import (
     Instrumentation,
+    OpenView,
     PrometheusCollector,
     Target,
     instrument,
+    open_view,
     traceparent,
+    web_view,
     with_links,
 )
 
@@ -36,7 +40,7 @@ def targets(
     manager: BatchQueueManager,
     loop_thread: LoopThread,
 ) -> None:
-    all_of_them: list[Target] = [queue, bridge, manager, loop_thread]
+    all_of_them: list[Target] = [queue, bridge, manager, loop_thread, [bridge]]
     for target in all_of_them:
         REGISTRY.register(PrometheusCollector(target, patience=0.1))
         with instrument(target) as instrumentation:
@@ -46,6 +50,14 @@ def targets(
     assert_type(queue.stats().unaccounted, int)
     assert_type(manager.queues[0].name, str)
     assert_type(manager.stats()["orders"].accepted, int)
+
+
+def views(loop_thread: LoopThread) -> None:
+    with open_view(loop_thread, "queues.sock", interval=2.0, patience=0.1) as view:
+        assert_type(view, OpenView)
+        assert_type(view.path, Path)
+    web_view(loop_thread, allowed_hosts=None, interval=2.0, patience=0.1)
+    web_view(loop_thread, allowed_hosts=["shop.example"])
 
 
 def links() -> None:
