@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._engine.stats import BatchQueueStats, DrainTaskStats
 from batchqueue_async._policies.validation import require_positive
 from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
 
@@ -156,16 +156,7 @@ def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
             [each.index, each.waiting, each.capacity, each.owner]
             for each in stats.partitions
         ],
-        "drain_tasks": [
-            {
-                "index": each.index,
-                "partitions": len(each.partitions),
-                "cycles": each.cycles,
-                "busy": each.busy,
-                "load": each.load,
-            }
-            for each in stats.drain_tasks
-        ],
+        "drain_tasks": [_drain_task(each) for each in stats.drain_tasks],
         "handlers": [_handler(each) for each in stats.handlers],
         "handler_count": reading.overview.handler_count,
         "last_round": last
@@ -186,6 +177,16 @@ def _cells(used: Sequence[float]) -> list[list[float]]:
         used[start : start + per_cell] for start in range(0, len(used), per_cell)
     )
     return [[round(max(run), 4), round(sum(run) / len(run), 4)] for run in runs]
+
+
+def _drain_task(stats: DrainTaskStats) -> Sample:
+    return {
+        "index": stats.index,
+        "partitions": len(stats.partitions),
+        "cycles": stats.cycles,
+        "busy": stats.busy,
+        "load": stats.load,
+    }
 
 
 def _handler(stats: HandlerStats) -> Sample:
