@@ -51,10 +51,9 @@ async def main() -> None:
                 await asyncio.sleep(0.02)
 
         loading = asyncio.create_task(load())
-        async with served(manager) as url:
-            async with browsed(url) as page:
-                await asyncio.sleep(20)
-                await page.screenshot(path=IMAGES / "live.png")
+        async with served(manager) as url, browsed(url) as page:
+            await asyncio.sleep(20)
+            await page.screenshot(path=IMAGES / "live.png")
         is_over = True
         await loading
 
