@@ -45,7 +45,7 @@ def setup(app: Sphinx) -> None:
 
 
 def keep_colon(*event: object) -> None:
-    """Let napoleon not take what stands before an attribute's first colon for a type."""
+    """Let napoleon not take an attribute's first words for its type."""
     _, what, _, _, _, lines = event
     assert isinstance(lines, list)
     if what in ("attribute", "property") and lines:
