@@ -27,6 +27,7 @@ from pydantic import BaseModel
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Offer, Retry
 
+TABLE = "CREATE TABLE IF NOT EXISTS events (id UNIQUE, page)"
 STATUS = {Offer.ACCEPTED: 202, Offer.FULL: 429, Offer.CLOSED: 503}
 
 
@@ -38,7 +39,7 @@ class Event(BaseModel):
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with aiosqlite.connect(os.environ["EVENTS"]) as database:
-        await database.execute("CREATE TABLE IF NOT EXISTS events (id UNIQUE, page)")
+        await database.execute(TABLE)
 
         async def write(batch: list[Event]) -> None:
             # What is tried again may be there already.
@@ -111,7 +112,7 @@ async def load(database: Path, told: dict[int, bool]) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Either ends the proof.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # In order, as by Ctrl-C.
     told: dict[int, bool] = {}
     with tempfile.TemporaryDirectory() as directory:
         database = Path(directory, "events.db")
@@ -119,6 +120,7 @@ def main() -> None:
             asyncio.run(load(database, told))
         finally:
             with closing(sqlite3.connect(database)) as connection:
+                connection.execute(TABLE)
                 stored = {n for (n,) in connection.execute("SELECT id FROM events")}
             accepted = {n for n, is_accepted in told.items() if is_accepted}
             print(f"{len(accepted)} accepted, {len(told) - len(accepted)} refused")

@@ -134,7 +134,7 @@ async def prove(path: Path, collector: Collector) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Either ends the proof.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # In order, as by Ctrl-C.
     collector = Collector()
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "app.log")

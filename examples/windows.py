@@ -96,27 +96,27 @@ async def run(path: Path, chain: list[BatchQueue[Views]]) -> None:
     retry = Retry(attempts=5, retry_on=(sqlite3.OperationalError,))
     storing = BatchQueueConfig(consumer=in_thread(Store(path)), retry=retry)
     async with BatchQueueManager() as manager:
-        # From the end of the chain: what was created last is flushed, and closed, first.
-        chain.append(await manager.create("store", storing))
-        chain.append(await manager.create("L2", merging(chain[-1], every=WINDOW)))
-        chain.append(await manager.create("L1", merging(chain[-1], every=WINDOW / 5)))
+        # From its end: what was created last is flushed, and closed, first.
+        store = await manager.create("store", storing)
+        l2 = await manager.create("L2", merging(store, every=WINDOW))
+        l1 = await manager.create("L1", merging(l2, every=WINDOW / 5))
+        chain += [l1, l2, store]
         drain_on_signals(manager, (signal.SIGTERM, signal.SIGINT))
         for _ in range(20):
-            await chain[-1].produce_many(visits())
+            await l1.produce_many(visits())
         await manager.flush(timeout=10)
         show_account(path, chain)
-        await chain[-1].produce_many(visits())
+        await l1.produce_many(visits())
 
 
 def show_account(path: Path, chain: list[BatchQueue[Views]]) -> None:
     """Print what became of all views; exit if the store has not got as many."""
     with closing(sqlite3.connect(path)) as database:
         ((stored,),) = database.execute("SELECT total(number) FROM views")
-    accepted = [queue.stats().accepted for queue in reversed(chain)]
-    print(
-        f"{accepted} items came to L1, L2 and the store; {stored:.0f} views are stored"
-    )
-    if accepted[0] != stored:
+    came = {queue.name: queue.stats().accepted for queue in chain}
+    print(*(f"{count} came to {name}" for name, count in came.items()), sep=", ")
+    print(f"{stored:.0f} views are stored")
+    if came["L1"] != stored:
         sys.exit("the account is wrong")
 
 
