@@ -296,10 +296,14 @@ def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> N
     while logger is not None:
         handlers += logger.handlers
         logger = logger.parent if logger.propagate else None
-    # Of several handlers of this kind one prints it.
-    is_alone = all(isinstance(each, BatchingHandler) for each in handlers)
+    # Who isn't there got it in another way, as a sink of loguru's: of who else got it
+    # nothing is known. Else, of several handlers of this kind, the first one prints it.
+    is_alone = me not in handlers or (
+        me is handlers[0]
+        and all(isinstance(each, BatchingHandler) for each in handlers)
+    )
     last = logging.lastResort
-    if is_alone and me in handlers[:1] and last and record.levelno >= last.level:
+    if is_alone and last and record.levelno >= last.level:
         last.handle(record)
 
 
