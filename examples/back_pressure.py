@@ -3,7 +3,7 @@
 `produce` waits while `buffer_size` items wait: memory stays bounded, nothing is lost,
 and the producer runs at the receiver's pace. The receiver is a TCP server in here.
 
-    python examples/exporter.py
+    python examples/back_pressure.py
 """
 
 import asyncio

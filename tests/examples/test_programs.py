@@ -64,6 +64,23 @@ def proved(name: str, account: str, directory: Path) -> re.Match[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    "name, by_hand",
+    [
+        ("service", 115),
+        ("shipper", 139),
+        ("exporter", 146),
+        ("windows", 140),
+        ("wsgi", 107),
+    ],
+)
+def test_a_program_is_shorter_than_before_the_library_had_what_it_needs(
+    name: str, by_hand: int
+) -> None:
+    program = (ROOT / "examples" / f"{name}.py").read_text("utf-8")
+    assert sum(map(bool, map(str.strip, program.splitlines()))) < by_hand
+
+
 def test_the_service_answers_at_once_and_stores_what_it_accepted(
     tmp_path: Path,
 ) -> None:
