@@ -25,7 +25,7 @@ from opentelemetry.trace import Tracer
 
 from batchqueue_async import (
     BatchQueueConfig,
-    DeliveryError,
+    BatchQueueError,
     DrainTaskPolicy,
     LoopThread,
     Retry,
@@ -58,7 +58,7 @@ class OfferedSpans(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         try:
             self._queue.flush(timeout_millis / 1000)
-        except (DeliveryError, TimeoutError):
+        except (BatchQueueError, TimeoutError):
             return False
         return True
 
@@ -86,7 +86,7 @@ def exporting(port: int, path: str) -> BatchQueueConfig[Any]:
 def report(queue: SyncBatchQueue[Any]) -> str:
     """Say how a queue is doing: what came of its items, and why batches were cut."""
     stats = queue.stats()
-    counts = [f"{name} {getattr(stats, name)}" for name in SHOWN]
+    counts = [f"{name} {getattr(stats, name):g}" for name in SHOWN]
     for handler in stats.handlers:
         if handler.cuts is not None:
             counts += [f"{why} {n}" for why, n in asdict(handler.cuts).items() if n]

@@ -56,6 +56,10 @@ async def test_the_service_keeps_every_row_that_it_accepted(
                 for _ in range(8):
                     clients.create_task(send(numbers))
                 await enough.wait()
+                async with session.get("/stats") as response:
+                    stats = await response.json()
+                assert stats["accepted"] >= 500
+                assert stats["handlers"][0]["items"] == stats["handled"]
                 # In the middle of the traffic.
                 service.send_signal(sign)
         await asyncio.to_thread(service.wait, 20)
