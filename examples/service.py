@@ -104,9 +104,9 @@ async def load(database: Path, told: dict[int, bool]) -> None:
             await send(0)
             with closing(sqlite3.connect(database)) as other:
                 other.execute("BEGIN EXCLUSIVE")  # Nobody else can write: it fills.
-                await asyncio.gather(*map(send, range(1, 1500)))
-            sending = [asyncio.create_task(send(n)) for n in range(1500, 4000)]
-            await sending[1000]
+                await asyncio.gather(*map(send, range(1, 1200)))
+            sending = [asyncio.create_task(send(n)) for n in range(1200, 2400)]
+            await sending[600]
             service.terminate()  # In the middle of the traffic.
             await asyncio.gather(*sending)
 

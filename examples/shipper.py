@@ -1,4 +1,4 @@
-"""A log shipper: follows a file, and sends its lines to a bulk endpoint over HTTP.
+"""A log shipper: follows a file that grows, and posts its lines to a bulk endpoint.
 
 It keeps to a rate, waits when the collector says so, and sends only those lines again
 that were not taken. How far it has come is noted beside the file: killed and started
