@@ -109,6 +109,8 @@ async def load(database: Path, told: dict[int, bool]) -> None:
             await sending[600]
             service.terminate()  # In the middle of the traffic.
             await asyncio.gather(*sending)
+    if service.returncode != -signal.SIGTERM:
+        sys.exit(f"the service ended by itself: {service.returncode}")
 
 
 def main() -> None:

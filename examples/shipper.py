@@ -120,7 +120,7 @@ async def prove(path: Path, collector: Collector) -> None:
     app = web.Application(client_max_size=1_000_000)
     app.router.add_post("/bulk", collector.bulk)
     packages: list[int] = []
-    async with TestServer(app) as server:
+    async with TestServer(app) as server, asyncio.timeout(60):
         command = [sys.executable, __file__, str(path), str(server.make_url("/bulk"))]
         for enough, last_word in (3000, signal.SIGKILL), (LINES, signal.SIGTERM):
             shipper = await asyncio.create_subprocess_exec(*command)

@@ -92,6 +92,8 @@ def prove(database: Path, told: dict[str, bool]) -> None:
         server.send_signal(signal.SIGHUP)  # All workers are replaced.
         sent[1600].result()
         server.terminate()  # In the middle of the traffic.
+    if server.returncode:
+        sys.exit(f"the server ended by itself: {server.returncode}")
 
 
 def main() -> None:
