@@ -24,8 +24,8 @@ from aiohttp.test_utils import TestServer
 from aiolimiter import AsyncLimiter
 
 from batchqueue_async import (
+    BatchQueue,
     BatchQueueConfig,
-    BatchQueueManager,
     PartialFailure,
     Retry,
     RetryAfter,
@@ -76,20 +76,20 @@ def complete_lines(file: BinaryIO) -> Iterator[Line]:
 async def ship(path: Path, url: str) -> None:
     """Follow the file until a signal comes."""
     noted = path.with_suffix(".sent")
-    async with aiohttp.ClientSession() as client, BatchQueueManager() as manager:
+    async with aiohttp.ClientSession() as client:
         config = BatchQueueConfig(
             consumer=Shipper(client, url, noted),
             max_batch=1000,
             linger=0.2,
             retry=Retry(attempts=1_000_000, wait_max=30),
         )
-        queue = await manager.create("lines", config)
-        drain_on_signals(manager, (signal.SIGTERM, signal.SIGINT), timeout=5)
-        with path.open("rb") as file:
-            file.seek(int(noted.read_text()) if noted.exists() else 0)
-            while True:
-                await queue.produce_many(complete_lines(file))
-                await asyncio.sleep(0.1)
+        async with BatchQueue("lines", config) as queue:
+            drain_on_signals(queue, (signal.SIGTERM, signal.SIGINT), timeout=5)
+            with path.open("rb") as file:
+                file.seek(int(noted.read_text()) if noted.exists() else 0)
+                while True:
+                    await queue.produce_many(complete_lines(file))
+                    await asyncio.sleep(0.1)
 
 
 class Collector:
