@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from typing import Protocol
 
@@ -64,8 +65,10 @@ def remember(resting: Resting) -> None:
     if not _hooked and hasattr(os, "register_at_fork"):
         _hooked.append(True)
         # What is hooked last comes first before a fork: its hook takes a lock that
-        # our threads may wait for on their way to rest.
-        import concurrent.futures.thread  # noqa: F401, PLC0415
+        # our threads may wait for on their way to rest. At the interpreter's exit it
+        # can't be imported any more.
+        with suppress(RuntimeError):
+            import concurrent.futures.thread  # noqa: F401, PLC0415
 
         os.register_at_fork(
             before=_begin, after_in_parent=_end, after_in_child=_leave_to_parent
