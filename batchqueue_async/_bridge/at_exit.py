@@ -11,6 +11,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from itertools import count
+from operator import attrgetter
 from typing import Protocol
 
 from batchqueue_async._policies.errors import BatchQueueError
@@ -22,14 +24,18 @@ class DrainsAtExit(Protocol):
     entered_by: threading.Thread | None
     """The thread that is in its `with` block, and will leave that by itself."""
 
+    turn: int
+    """The higher, the earlier it is drained."""
+
     def drain_at_exit(self) -> None:
         """Drain it, within its own time; what is left then is logged."""
 
 
-# In order of their start. They keep alive what their users have lost sight of.
+# They keep alive what their users have lost sight of.
 _running: dict[int, DrainsAtExit] = {}
 # A forked child keeps its parent's, too: the end of a loop would touch its sockets.
 _inherited: list[DrainsAtExit] = []
+_turns = count()
 _hooked: list[bool] = []
 _exiting: list[bool] = []
 # Whether a thread waits for the others, to drain after them; it does not begin while
@@ -40,12 +46,18 @@ _draining = [threading.RLock()]
 
 def remember(running: DrainsAtExit) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
+    drain_before_others(running)
     _running[id(running)] = running
     if not _hooked:
         _hooked.append(True)
         _hook()
     elif is_exiting():
         _drain_after_threads()
+
+
+def drain_before_others(running: DrainsAtExit) -> None:
+    """It has opened a queue, which may feed the others."""
+    running.turn = next(_turns)
 
 
 def forget(running: DrainsAtExit) -> None:
@@ -121,16 +133,16 @@ def _drain_all(is_meant: Callable[[DrainsAtExit], bool]) -> None:
     begun: list[DrainsAtExit] = []
     with _draining[0]:
         _exiting.append(True)
-        # The last started first: it may feed the others. Or start one to feed.
+        # The last first: it may feed the others. Or start one to feed.
         while left := [
             each
             for each in [*_running.values()]
             if each not in begun and is_meant(each)
         ]:
-            begun.append(left[-1])
+            begun.append(max(left, key=attrgetter("turn")))
             # Each logs for itself; a third Ctrl-C ends this one, and the next is begun.
             with contextlib.suppress(BaseException):
-                left[-1].drain_at_exit()
+                begun[-1].drain_at_exit()
 
 
 def _leave_to_parent() -> None:

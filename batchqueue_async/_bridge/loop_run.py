@@ -61,6 +61,7 @@ class LoopRun:
         # What was to end the program, raised by handlers and other code on the loop.
         self.endings: list[BaseException] = []
         self.entered_by: threading.Thread | None = None
+        self.turn = 0
         self._name = name
         self._shutdown_timeout = shutdown_timeout
         self._patience = patience

@@ -29,6 +29,14 @@ def open_feeder(loop_thread):
     config = BatchQueueConfig(consumer=in_thread(feed), linger=60)
     return loop_thread.open("feeder", config)
 
+def open_chain(loop_thread):
+    # The end of the chain is opened first, though its thread is started last.
+    process_queue(open_rows)
+    return open_feeder(loop_thread)
+
+def feed_chain():
+    assert process_queue(open_chain).produce_many(range(100)) == 100
+
 def feed():
     # Only the feeder's end opens the other one.
     assert process_queue(open_feeder).produce_many(range(100)) == 100
@@ -82,6 +90,9 @@ def spawn(target):
         "spawn(feed_to_the_end)",
         "spawn(fork_from_a_thread)",
         "fork_from_a_thread()",
+        # Python 3.12 starts no thread at this end.
+        "close_process_queues(); feed_chain()",
+        "close_process_queues(); spawn(feed_chain)",
     ],
 )
 def test_what_is_opened_late_is_drained(end: str, python: Path, tmp_path: Path) -> None:
