@@ -19,6 +19,7 @@ from threading import get_ident
 from typing import Protocol
 
 from batchqueue_async._threads.event import ThreadEvent
+from batchqueue_async._threads.raise_later import raise_later
 
 
 class Rest:
@@ -56,6 +57,7 @@ _threads: dict[int, Resting] = {}
 # By the thread that forks: two may do so at once, and in a signal handler one may do
 # so in the middle of its own.
 _forking: dict[int, list[list[Rest]]] = {}
+_endings: dict[int, BaseException] = {}
 _hooked: list[bool] = []
 
 
@@ -84,15 +86,19 @@ def _begin() -> None:
     here = get_ident()
     rests: list[Rest] = []
     _forking.setdefault(here, []).append(rests)
-    waits = []
-    for each in [*_threads.values()]:
-        if each.ident != here:
-            rest = Rest()
-            rests.append(rest)
-            waits.append(each.rest(rest))
-    # All are asked by now, and come to rest side by side.
-    for wait in waits:
-        wait()
+    try:
+        waits = []
+        for each in [*_threads.values()]:
+            if each.ident != here:
+                rest = Rest()
+                rests.append(rest)
+                waits.append(each.rest(rest))
+        # All are asked by now, and come to rest side by side.
+        for wait in waits:
+            wait()
+    except (SystemExit, KeyboardInterrupt) as ending:
+        # A signal handler's, and the parent's alone.
+        _endings[here] = ending
 
 
 def _end() -> None:
@@ -103,8 +109,11 @@ def _end() -> None:
             each.over.set()
     if not forks:
         _forking.pop(here, None)
+    if (ending := _endings.pop(here, None)) is not None:
+        raise_later(ending, _end.__code__)
 
 
 def _leave_to_parent() -> None:
     _threads.clear()
     _forking.clear()
+    _endings.clear()

@@ -198,6 +198,46 @@ def test_a_handler_that_blocks_does_not_hold_up_a_fork_for_ever(
     assert queue.stats().handled == 1
 
 
+SIGNALLED = """
+from batchqueue_async._bridge import fork_rest
+
+is_inside, may_leave = threading.Event(), threading.Event()
+
+async def block(batch):
+    is_inside.set()
+    may_leave.wait()
+
+def send():
+    while not fork_rest._forking:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+loop_thread = LoopThread().start()
+drain_on_signals(loop_thread)
+queue = loop_thread.open("rows", BatchQueueConfig(consumer=block))
+queue.produce(1)
+is_inside.wait()
+parent = os.getpid()
+threading.Thread(target=send).start()
+try:
+    os.fork()
+    # The parent's SIGTERM is none of the child's business.
+    if os.getpid() != parent:
+        os._exit(0)
+    time.sleep(30)
+    print("lost")
+finally:
+    may_leave.set()
+    assert os.wait()[1] == 0
+"""
+
+
+@each_python
+def test_a_signal_that_ends_the_program_is_not_lost_in_a_fork(python: Path) -> None:
+    ended = Program(SIGNALLED, python=python).end(60)
+    assert (ended.status, ended.output, ended.log) == (128 + 15, "", "")
+
+
 def test_a_fork_that_takes_long_is_no_silence_of_the_loop() -> None:
     """Who waits meanwhile does not take the loop for dead."""
     is_over = threading.Event()
