@@ -219,7 +219,8 @@ class LoopRun:
         while not (done.is_set or self._over.is_set):
             left = self.draining.seconds_left()
             if left is None or left > 0:
-                done.wait(1.0 if left is None else left)
+                # A thread that ends without having drained does not wake who waits.
+                done.wait(1.0 if left is None else min(1.0, left))
                 continue
             # What is left is being told now, if the loop runs.
             if self.draining.is_overdue:

@@ -12,6 +12,10 @@ from batchqueue_async._engine.handlers.handler_lock import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.terms import Terms
+from batchqueue_async._engine.partitions.audited_partition import (
+    AuditedPartition,
+    AuditedRollingPartition,
+)
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import TypePlacement
@@ -154,5 +158,6 @@ class Layout(Generic[T]):
         due = config.max_batch or size
         if config.when_full is WhenFull.DROP_OLDEST:
             on_drop = partial(self._parts.failures.add, "dropped")
-            return RollingPartition(index, size, due, on_drop)
-        return Partition(index, size, due)
+            rolling = AuditedRollingPartition if config.audit else RollingPartition
+            return rolling(index, size, due, on_drop)
+        return (AuditedPartition if config.audit else Partition)(index, size, due)
