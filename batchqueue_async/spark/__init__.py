@@ -11,6 +11,7 @@ On the executors:
 
 * `executor_queue`: one queue per Python worker process, for functions of your own.
 * `write_partitions`: a frame's partitions into those queues, with a receipt.
+* `map_partitions`: a frame's partitions through queues, into another frame.
 * `data_source`: `format("batchqueue")`, each write and micro-batch exactly once into a
   `StagedSink`.
 
@@ -27,6 +28,8 @@ from batchqueue_async.sinks.staged import (
 
 from .arrow_batches import arrow_batches, whole_frame
 from .data_source import BatchQueueSource
+from .emitting.emit import Emit
+from .emitting.task import OpenEmittingQueue
 from .executor_queue import (
     OpenQueue,
     close_executor_queues,
@@ -36,6 +39,7 @@ from .executor_queue import (
 from .foreach_batch import ForeachBatchSink
 from .items import to_batches, to_dicts, to_objects, to_tuples
 from .java import JavaMissingError, ensure_java
+from .map_partitions import map_partitions_with_queue
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .progress_listener import QueryRecord, QueueProgressListener
 from .push import PushProgress, push
@@ -44,11 +48,13 @@ from .write_partitions import write_partitions
 __all__ = [
     "Attempt",
     "BatchQueueSource",
+    "Emit",
     "Epoch",
     "EpochSink",
     "EpochWriter",
     "ForeachBatchSink",
     "JavaMissingError",
+    "OpenEmittingQueue",
     "OpenQueue",
     "PartitionResult",
     "PartitionsFailed",
@@ -64,6 +70,7 @@ __all__ = [
     "ensure_java",
     "executor_queue",
     "flushed_queue",
+    "map_partitions_with_queue",
     "push",
     "to_batches",
     "to_dicts",
