@@ -10,7 +10,7 @@ import pytest
 from batchqueue_async.sinks import EpochSink
 from batchqueue_async.sinks.staged import StagedSink
 from tests.sinks.databases import Database, Postgres, Sqlite, postgres_database
-from tests.sinks.places import ParquetPlace, Place, make_postgres_place
+from tests.sinks.places import ParquetPlace, Place, SqlitePlace, make_postgres_place
 from tests.sinks.stores import (
     ParquetStore,
     PostgresStore,
@@ -56,11 +56,13 @@ async def new_sink(store: Store) -> AsyncIterator[NewSink]:
             await close()
 
 
-@pytest.fixture(params=["parquet", "postgres"])
+@pytest.fixture(params=["parquet", "sqlite", "postgres"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty place for a staged sink."""
     if request.param == "parquet":
         return ParquetPlace(tmp_path / "out")
+    if request.param == "sqlite":
+        return SqlitePlace(tmp_path / "store.db")
     return await make_postgres_place(request.getfixturevalue("postgres_dsn"))
 
 

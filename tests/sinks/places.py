@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import sqlite3
 import time
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +16,7 @@ import pyarrow.dataset
 from batchqueue_async.sinks.epochs import Epoch
 from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 EPOCH = Epoch("a query", 7)
@@ -94,6 +97,47 @@ class ParquetPlace:
         then = time.time() - days * 24 * 3600
         for path in self._directory.glob("_staged/**/*"):
             os.utime(path, (then, then))
+
+
+class SqlitePlace:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._ask("CREATE TABLE items (word TEXT, id INTEGER)")
+
+    def sink(self) -> StagedSink[Any]:
+        return SqliteStagedSink(self._file, "items")
+
+    async def ids(self) -> list[int]:
+        rows = self._ask("SELECT id, word FROM items ORDER BY id")
+        assert all(word == f"w{number}" for number, word in rows)
+        return [number for number, _ in rows]
+
+    async def leftovers(self) -> int:
+        ((rows, attempts),) = self._ask(
+            "SELECT (SELECT count(*) FROM items_staged),"
+            " (SELECT count(*) FROM batchqueue_attempts)"
+        )
+        return int(rows + attempts)
+
+    async def traces(self) -> int:
+        return await self.leftovers()
+
+    async def lose_staged(self) -> None:
+        self._ask("DELETE FROM items_staged")
+
+    async def kill(self, sink: StagedSink[Any]) -> None:
+        assert isinstance(sink, SqliteStagedSink)
+        await sink._file.close()
+
+    async def age(self, days: float) -> None:
+        self._ask(
+            "UPDATE batchqueue_attempts SET started_at ="
+            f" datetime('now', '-{days} days')"
+        )
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self._file)) as database, database:
+            return database.execute(query).fetchall()
 
 
 class PostgresPlace:

@@ -1,5 +1,6 @@
 """What the sinks of SQLite share.
 
 * `file`: the file, one connection to it, and the fences in it.
+* `staged_rows`: rows of many processes that wait in it for their epoch.
 * `values`: what SQLite keeps as it is.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from asyncio import _get_running_loop
-from collections.abc import Awaitable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from .output import Output
@@ -31,11 +31,13 @@ class Emit:
         self._room = _Room(output)
         self._task_thread = threading.get_ident()
 
-    def __call__(self, row: Any) -> Awaitable[None]:  # noqa: ANN401 - as declared
+    # As awaitables the results would have to be awaited, say type checkers.
+
+    def __call__(self, row: Any) -> Any:  # noqa: ANN401
         """Emit one row; the result need not be awaited."""
         return self.many((row,))
 
-    def many(self, rows: Iterable[Any]) -> Awaitable[None]:
+    def many(self, rows: Iterable[Any]) -> Any:  # noqa: ANN401
         """Emit rows in their order; the result need not be awaited."""
         self._output.add(rows if isinstance(rows, tuple | list) else [*rows])
         # The task's own thread takes the rows: it must not wait for itself.

@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from batchqueue_async import (
     BatchQueueConfig,
@@ -18,12 +19,16 @@ from batchqueue_async import (
     WhenFull,
     in_thread,
 )
-from batchqueue_async.spark.calls.declared import declare
+from batchqueue_async.spark.calls.declared import Declared, declare
 from batchqueue_async.spark.emitting.emit import Emit
 from batchqueue_async.spark.emitting.task import OpenEmittingQueue, QueueTask
 from batchqueue_async.spark.items import to_tuples
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(60)]
+
+
+Handler: TypeAlias = Any
+MakeHandler: TypeAlias = Callable[[Emit], Handler]
 
 
 def in_batches(rows: int, size: int) -> Iterator[pa.RecordBatch]:
@@ -32,8 +37,13 @@ def in_batches(rows: int, size: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": pa.array(ids, pa.int64())})
 
 
-def task(open_queue: OpenEmittingQueue[Any], schema: str = "id BIGINT") -> QueueTask:
-    return QueueTask(open_queue, to_tuples, declare(schema, None, "raise", "error"))
+def declared(*names: str) -> Declared:
+    columns = StructType([StructField(name, LongType()) for name in names])
+    return declare(columns, None, "raise", "error")
+
+
+def task(open_queue: OpenEmittingQueue[Any]) -> QueueTask:
+    return QueueTask(open_queue, to_tuples, declared("id"))
 
 
 def ids(batches: Iterator[pa.RecordBatch]) -> list[int]:
@@ -43,7 +53,7 @@ def ids(batches: Iterator[pa.RecordBatch]) -> list[int]:
 class Opening:
     """Opens a queue with one consumer, made with `emit`."""
 
-    def __init__(self, make: Any, **config: Any) -> None:  # noqa: ANN401 - any config
+    def __init__(self, make: MakeHandler, **config: Any) -> None:  # noqa: ANN401
         self._make = make
         self._config = {"buffer_size": 100, **config}
 
@@ -52,7 +62,7 @@ class Opening:
         return loop_thread.open("numbers", config)
 
 
-def passing(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+def passing(emit: Emit) -> Handler:
     async def consume(items: list[tuple[int]]) -> None:
         for item in items:
             emit(item)
@@ -60,7 +70,7 @@ def passing(emit: Emit) -> Any:  # noqa: ANN401 - a handler
     return consume
 
 
-def waiting(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+def waiting(emit: Emit) -> Handler:
     async def consume(items: list[tuple[int]]) -> None:
         for item in items:
             await emit({"id": item[0]})
@@ -68,7 +78,7 @@ def waiting(emit: Emit) -> Any:  # noqa: ANN401 - a handler
     return consume
 
 
-def on_a_thread(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+def on_a_thread(emit: Emit) -> Handler:
     def consume(items: list[tuple[int]]) -> None:
         for item in items:
             emit(item)
@@ -77,17 +87,17 @@ def on_a_thread(emit: Emit) -> Any:  # noqa: ANN401 - a handler
 
 
 @pytest.mark.parametrize("make", [passing, waiting, on_a_thread])
-def test_what_is_emitted_comes_out_in_order(make: Any) -> None:
+def test_what_is_emitted_comes_out_in_order(make: MakeHandler) -> None:
     made = task(Opening(make))(in_batches(25_000, 4_000))
 
     assert ids(made) == [*range(25_000)]
 
 
 @pytest.mark.parametrize("make", [waiting, on_a_thread])
-def test_ten_rows_out_for_each_row_in_never_block_each_other(make: Any) -> None:
+def test_ten_rows_out_for_each_row_in_never_block_each_other(make: MakeHandler) -> None:
     """The queue is full, the output is full, and one thread serves both."""
 
-    def tenfold(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+    def tenfold(emit: Emit) -> Handler:
         handler = make(emit)
         consume = handler if make is waiting else handler.consume
 
@@ -104,7 +114,7 @@ def test_ten_rows_out_for_each_row_in_never_block_each_other(make: Any) -> None:
 def test_handlers_that_wait_hold_no_more_than_is_full() -> None:
     emitted = []
 
-    def counting(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+    def counting(emit: Emit) -> Handler:
         async def consume(items: list[tuple[int]]) -> None:
             for item in items:
                 await emit(item)
@@ -176,14 +186,14 @@ def test_a_chain_is_flushed_through() -> None:
     def pairs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
         return ((number % 7, number) for (number,) in to_tuples(batch))
 
-    declared = declare("k INT, total BIGINT", None, "raise", "error")
-    (made,) = QueueTask(open_chain, pairs, declared)(in_batches(1_000, 300))
+    chain = QueueTask(open_chain, pairs, declared("k", "total"))
+    (made,) = chain(in_batches(1_000, 300))
 
     totals = {row["k"]: row["total"] for row in made.to_pylist()}
     assert totals == {k: sum(range(k, 1_000, 7)) for k in range(7)}
 
 
-def failing(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+def failing(emit: Emit) -> Handler:
     async def consume(items: list[tuple[int]]) -> None:
         if (300,) in items:
             msg = "300 can't be handled"
@@ -201,7 +211,9 @@ def test_a_handler_that_fails_fails_the_task_soon() -> None:
             read.append(batch)
             yield batch
 
-    with pytest.raises(DeliveryError, match=r"'numbers'; first: .*300 can't be") as told:
+    with pytest.raises(
+        DeliveryError, match=r"'numbers'; first: .*300 can't be"
+    ) as told:
         ids(task(Opening(failing))(noted()))
 
     assert "\n" not in str(told.value)
@@ -226,7 +238,7 @@ def test_no_thread_is_left_however_it_ends() -> None:
 
 
 def test_a_row_that_does_not_fit_fails_the_task() -> None:
-    def wrong(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+    def wrong(emit: Emit) -> Handler:
         async def consume(items: list[tuple[int]]) -> None:
             emit.many({"di": item[0]} for item in items)
 
@@ -239,7 +251,7 @@ def test_a_row_that_does_not_fit_fails_the_task() -> None:
 def test_nothing_can_be_emitted_after_the_task() -> None:
     kept = []
 
-    def keeping(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+    def keeping(emit: Emit) -> Handler:
         kept.append(emit)
         return passing(emit)
 
@@ -262,7 +274,7 @@ def test_a_handler_that_cannot_close_fails_the_task() -> None:
 
 
 def test_dropped_items_fail_the_task() -> None:
-    def slow(emit: Emit) -> Any:  # noqa: ANN401 - a handler
+    def slow(emit: Emit) -> Handler:
         async def consume(items: list[tuple[int]]) -> None:
             await asyncio.sleep(0.01)
             emit.many(items)
@@ -281,7 +293,7 @@ def test_a_queue_from_elsewhere_is_refused() -> None:
         with pytest.raises(ValueError, match="got 'elsewhere' from elsewhere"):
             ids(task(lambda *_: queue)(in_batches(1, 1)))
     with pytest.raises(TypeError, match="must return a SyncBatchQueue, got None"):
-        ids(task(lambda *_: None)(in_batches(1, 1)))  # type: ignore[arg-type, return-value]
+        ids(task(lambda *_: None)(in_batches(1, 1)))  # type: ignore[arg-type]
 
 
 def test_each_task_has_a_queue_of_its_own() -> None:

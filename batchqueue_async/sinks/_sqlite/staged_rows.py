@@ -1,0 +1,201 @@
+"""Rows of many processes that wait in a SQLite file, beside their table."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import astuple
+from typing import Any, Self
+
+from batchqueue_async import BatchQueueError
+
+from ..epochs import Epoch
+from ..rows import Row
+from ..staged import Attempt
+from ..table_names import quoted
+from .file import find_table
+
+_KEY = "batchqueue_attempt"
+_ATTEMPTS = "main.batchqueue_attempts"
+_OF_EPOCH = "target = ? COLLATE NOCASE AND query = ? AND batch = ?"
+# Attempts that nobody published or discarded in this time died with their driver.
+_KEPT = "-7 days"
+
+
+class StagedRows:
+    """A staging table, and the register of those who write to it.
+
+    An attempt registers with its first rows. Who ends an epoch or a run strikes off
+    what is registered, so that an attempt that comes too late finds itself missing.
+
+    Args:
+        database: The connection.
+        table: The name that the target was created with.
+    """
+
+    def __init__(self, database: sqlite3.Connection, table: str) -> None:
+        self.table = table
+        self._database = database
+        self._target = f"main.{quoted(table)}"
+        self._name = f"{table}_staged"
+        self._staging = f"main.{quoted(self._name)}"
+
+    @classmethod
+    def of(cls, database: sqlite3.Connection, table: str) -> Self:
+        """Return them for a table as its user spells it; they need not be there."""
+        return cls(database, find_table(database, table))
+
+    @classmethod
+    @contextmanager
+    def written(cls, database: sqlite3.Connection, table: str) -> Iterator[Self]:
+        """Write to them, and to the target, in one transaction.
+
+        What raises leaves it open, which undoes it at the end of the file's call.
+        """
+        database.execute("BEGIN IMMEDIATE")
+        staged = cls.of(database, table)
+        staged.prepare()
+        yield staged
+        database.execute("COMMIT")
+
+    def prepare(self) -> None:
+        """Make what is missing; a staging table of another shape, if it is empty."""
+        columns = self._columns(self._name)
+        wanted = [_KEY, *self._columns(self.table)]
+        if columns != wanted:
+            if columns and (
+                _KEY not in columns
+                or self._one(f"SELECT 1 FROM {self._staging} LIMIT 1")
+            ):
+                msg = (
+                    f"table {self._name} must have the columns {', '.join(wanted)}, got"
+                    f" {', '.join(columns)}: drop it while nobody writes"
+                )
+                raise BatchQueueError(msg)
+            self._create()
+        self._database.execute(
+            f"CREATE TABLE IF NOT EXISTS {_ATTEMPTS} ("
+            "number INTEGER PRIMARY KEY, target TEXT NOT NULL,"
+            " query TEXT NOT NULL, batch INTEGER NOT NULL, run TEXT NOT NULL,"
+            " name TEXT UNIQUE, started_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+        )
+
+    def announce(self, epoch: Epoch, run: str) -> None:
+        """Register a run: a line without an attempt's name."""
+        self._register(epoch, run, None)
+
+    def number_of(self, attempt: Attempt, *, is_new: bool) -> int:
+        """Return the attempt's number; a new one is registered.
+
+        Raises:
+            BatchQueueError: It was struck off; or its run was announced, and is over.
+        """
+        if is_new and not (attempt.is_announced and not self._has_run(attempt)):
+            return self._register(attempt.epoch, attempt.run, attempt.name)
+        number = None if is_new else self._number(attempt.name)
+        if number is None:
+            msg = f"{attempt} comes too late: its run was published or discarded"
+            raise BatchQueueError(msg)
+        return number
+
+    def has(self, attempt: Attempt) -> bool:
+        """Return whether the attempt is registered."""
+        return self._number(attempt.name) is not None
+
+    def add(self, number: int, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Add rows to an attempt; the first value of each is in its number's place."""
+        names = ", ".join(map(quoted, columns))
+        places = ", ".join("?" * len(columns))
+        self._database.executemany(
+            f"INSERT INTO {self._staging} ({_KEY}, {names}) VALUES (?, {places})",
+            [(number, *row[1:]) for row in rows],
+        )
+
+    def count(self, names: Sequence[str]) -> int:
+        """Return how many rows these attempts have."""
+        found: int = self._one(f"SELECT count(*) {self._marked}", json.dumps(names))
+        return found
+
+    def copy(self, names: Sequence[str], columns: Sequence[str], end: str) -> None:
+        """Copy these attempts' rows into the table."""
+        listed = ", ".join(map(quoted, columns))
+        self._database.execute(
+            f"INSERT INTO {self._target} ({listed}) SELECT {listed} {self._marked}"
+            f" ORDER BY rowid {end}",
+            (json.dumps(names),),
+        )
+
+    def strike_off(self, name: str) -> None:
+        """Forget an attempt, and delete its rows."""
+        self._delete("name = ?", (name,))
+
+    def clear(self, epoch: Epoch, run: str | None = None) -> None:
+        """Forget the epoch's attempts, or one run's, and delete their rows.
+
+        With the epoch goes what died with its driver, of whatever epoch.
+        """
+        which = (self.table, *astuple(epoch))
+        if run is not None:
+            self._delete(f"{_OF_EPOCH} AND run = ?", (*which, run))
+            return
+        old = "target = ? COLLATE NOCASE AND started_at < datetime('now', ?)"
+        self._delete(f"{_OF_EPOCH} OR {old}", (*which, self.table, _KEPT))
+
+    @property
+    def _marked(self) -> str:
+        return (
+            f"FROM {self._staging} WHERE {_KEY} IN (SELECT number FROM {_ATTEMPTS}"
+            " WHERE name IN (SELECT value FROM json_each(?)))"
+        )
+
+    def _delete(self, which: str, values: Sequence[object]) -> None:
+        chosen = f"FROM {_ATTEMPTS} WHERE {which}"
+        self._database.execute(
+            f"DELETE FROM {self._staging} WHERE {_KEY} IN (SELECT number {chosen})",
+            values,
+        )
+        self._database.execute(f"DELETE {chosen}", values)
+
+    def _register(self, epoch: Epoch, run: str, name: str | None) -> int:
+        query = (
+            f"INSERT INTO {_ATTEMPTS} (target, query, batch, run, name)"
+            " VALUES (?, ?, ?, ?, ?) RETURNING number"
+        )
+        number: int = self._one(query, self.table, *astuple(epoch), run, name)
+        return number
+
+    def _number(self, name: str) -> int | None:
+        if not self._columns("batchqueue_attempts"):
+            return None
+        number: int | None = self._one(
+            f"SELECT number FROM {_ATTEMPTS} WHERE name = ?", name
+        )
+        return number
+
+    def _has_run(self, attempt: Attempt) -> bool:
+        query = (
+            f"SELECT 1 FROM {_ATTEMPTS} WHERE {_OF_EPOCH} AND run = ? AND name IS NULL"
+        )
+        which = (self.table, *astuple(attempt.epoch), attempt.run)
+        return self._one(query, *which) is not None
+
+    def _create(self) -> None:
+        self._database.execute(f"DROP TABLE IF EXISTS {self._staging}")
+        self._database.execute(
+            f"CREATE TABLE {self._staging} AS SELECT 0 AS {_KEY}, * FROM {self._target}"
+            " LIMIT 0"
+        )
+        index = f"main.{quoted(f'{self._name}_attempt')}"
+        self._database.execute(f"CREATE INDEX {index} ON {quoted(self._name)} ({_KEY})")
+
+    def _columns(self, table: str) -> list[str]:
+        query = "SELECT name FROM pragma_table_info(?, 'main')"
+        with closing(self._database.execute(query, (table,))) as found:
+            return [str(name) for (name,) in found]
+
+    def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
+        with closing(self._database.execute(query, values)) as found:
+            row = found.fetchone()
+        return None if row is None else row[0]

@@ -1,0 +1,223 @@
+"""A table of a SQLite file that many processes fill, each epoch exactly once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ._sqlite.file import SqliteFile, find_table
+from ._sqlite.staged_rows import StagedRows
+from ._sqlite.values import SqliteValues
+from .checks import refuse, require_name, require_seconds, seconds_of
+from .epochs import Epoch
+from .rows import plain_rows
+from .staged import Attempt, StagedRowsMissing, Token, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class _Open:
+    """An attempt that has staged something; without columns none of it is kept."""
+
+    columns: list[str]
+    rows: int = 0
+
+
+class SqliteStagedSink:
+    """Stages record batches in a SQLite file and publishes an epoch in one transaction.
+
+    For executors on one host: all processes must see the file on a disk of this host,
+    since SQLite's locks don't work over networks.
+
+    Why it is exactly once: SQLite has one writer at a time, and each step is one of its
+    transactions. An attempt registers with its first rows, in a staging table beside
+    the table. `publish` looks for the epoch's fence, copies the rows of exactly the
+    attempts that its tokens name, removes all others, and adds the fence. An attempt
+    that seals too late finds itself struck off. The fences are those of
+    `SqliteEpochSink`: a query may go from one to the other with its checkpoint.
+
+    What it costs: rows are written twice, and deleted once, in one file, by one process
+    at a time. The others wait, for `timeout` seconds at most; readers wait for commits,
+    unless the file is in WAL mode. Each commit waits for the disk. One small row per
+    published epoch stays. Attempts whose driver died for good go after 7 days, with the
+    next `publish` into the table.
+
+    The columns of the record batches are matched by name. The table must exist; the
+    tables `<table>_staged`, `batchqueue_attempts` and the fences are made when they are
+    missing. Values become what SQLite takes, as in `SqliteEpochSink`: timestamps are
+    whole microseconds since 1970 (UTC), dates and decimals texts; a row with a NaN is
+    refused unless `nan_as_null` says that NULL is wanted in its place.
+
+    Args:
+        file: The file.
+        table: Where rows go: a table of the file, or a view that takes rows. As it is
+            named, or as SQL spells it: `items`, `main.items` and `"items"` are one.
+        on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
+        timeout: Seconds to wait while others have the file locked.
+        nan_as_null: Write NULL for a NaN, instead of refusing its row.
+        fences: The table of fences.
+
+    Raises:
+        TypeError: An argument is of the wrong kind.
+        ValueError: An argument has a wrong value.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        file: str | Path,
+        table: str,
+        *,
+        on_conflict: str = "",
+        timeout: float = 30.0,
+        nan_as_null: bool = False,
+        fences: str = "batchqueue_epochs",
+    ) -> None:
+        require_name("table", table)
+        require_name("fences", fences)
+        require_seconds("timeout", timeout, above=None)
+        self._table = table
+        self._on_conflict = on_conflict
+        self._nan_as_null = nan_as_null
+        self._file = SqliteFile(Path(file), timeout, fences)
+        self._open: dict[str, _Open] = {}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        """Make one from the data source's options, which have the arguments' names."""
+        for name in ("file", "table"):
+            if not options.get(name):
+                refuse(name, "given as an option", options.get(name))
+        nan_as_null = options.get("nan_as_null", "false").lower()
+        if nan_as_null not in {"true", "false"}:
+            refuse("nan_as_null", '"true" or "false"', nan_as_null)
+        return cls(
+            options["file"],
+            options["table"],
+            on_conflict=options.get("on_conflict", ""),
+            timeout=seconds_of("timeout", options.get("timeout", "30")),
+            nan_as_null=nan_as_null == "true",
+            fences=options.get("fences", "batchqueue_epochs"),
+        )
+
+    async def announce(self, epoch: Epoch, run: str, /) -> None:
+        """Register the run, so that what comes after its end is refused."""
+
+        def announce(database: sqlite3.Connection) -> None:
+            with StagedRows.written(database, self._table) as staged:
+                staged.announce(epoch, run)
+
+        await self._file.run(announce)
+
+    async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
+        """Add the rows in one transaction.
+
+        Raises:
+            BatchQueueError: The attempt comes too late: its run is over.
+            ValueError: A value is a NaN, or the record batches' columns differ.
+            sqlite3.Error: SQLite refuses them, or is locked for `timeout` seconds.
+        """
+        known = self._open.get(attempt.name)
+        columns = known.columns if known else list(items[0].schema.names)
+        values = SqliteValues(columns, nan_as_null=self._nan_as_null)
+
+        def stage(database: sqlite3.Connection) -> int | None:
+            # Before the file is locked: making the values takes the longest.
+            rows = [
+                row
+                for batch in items
+                for row in values.plain(0, plain_rows(batch.select(columns)))
+            ]
+            with StagedRows.written(database, self._table) as staged:
+                # Of an announced run that is over its number tells, below.
+                is_first = known is None and not attempt.is_announced
+                if is_first and self._has_fence(database, attempt.epoch):
+                    return None
+                number = staged.number_of(attempt, is_new=known is None)
+                staged.add(number, columns, rows)
+            return len(rows)
+
+        added = await self._file.run(stage)
+        if known is None and added is not None:
+            known = self._open[attempt.name] = _Open(columns)
+        if known is not None:
+            known.rows += added or 0
+
+    async def seal(self, attempt: Attempt, /) -> Token:
+        """Return the receipt: what was staged is on the disk already."""
+        known = self._open.get(attempt.name)
+        if known is None:
+            return Token(attempt, 0)
+
+        def is_known(database: sqlite3.Connection) -> bool:
+            return StagedRows.of(database, self._table).has(attempt)
+
+        is_late = not await self._file.run(is_known)
+        del self._open[attempt.name]
+        if is_late:
+            return Token(attempt, 0)
+        return Token(attempt, known.rows, "\0".join(known.columns))
+
+    async def abandon(self, attempt: Attempt, /) -> None:
+        """Delete the attempt's rows, and strike it off."""
+        if self._open.pop(attempt.name, None) is not None:
+            await self._strike_off(attempt.name)
+
+    async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
+        """Copy the rows and add the fence in one transaction."""
+        rows = rows_of(epoch, tokens)
+        full = [token for token in tokens if token.rows]
+
+        def publish(database: sqlite3.Connection) -> bool:
+            with StagedRows.written(database, self._table) as staged:
+                is_new = not self._has_fence(database, epoch)
+                if is_new:
+                    self._file.add_fence(database, staged.table, epoch, rows)
+                if is_new and full:
+                    names = [token.attempt.name for token in full]
+                    found = staged.count(names)
+                    if found != sum(token.rows for token in full):
+                        raise StagedRowsMissing(epoch, rows, found)
+                    columns = full[0].place.split("\0")
+                    staged.copy(names, columns, self._on_conflict)
+                staged.clear(epoch)
+            return is_new
+
+        return await self._file.run(publish)
+
+    async def discard(self, epoch: Epoch, run: str, /) -> None:
+        """Strike the run's attempts off and delete their rows."""
+
+        def discard(database: sqlite3.Connection) -> None:
+            with StagedRows.written(database, self._table) as staged:
+                staged.clear(epoch, run)
+
+        await self._file.run(discard)
+
+    async def is_published(self, epoch: Epoch, /) -> bool:
+        """Return whether the fence is there."""
+        return await self._file.run(lambda database: self._has_fence(database, epoch))
+
+    async def close(self) -> None:
+        """Delete what isn't sealed, and close the file."""
+        try:
+            while self._open:
+                name, _ = self._open.popitem()
+                await self._strike_off(name)
+        finally:
+            await self._file.close()
+
+    def _has_fence(self, database: sqlite3.Connection, epoch: Epoch) -> bool:
+        table = find_table(database, self._table)
+        return self._file.has_fence(database, table, epoch)
+
+    async def _strike_off(self, name: str) -> None:
+        def strike_off(database: sqlite3.Connection) -> None:
+            with StagedRows.written(database, self._table) as staged:
+                staged.strike_off(name)
+
+        await self._file.run(strike_off)
