@@ -35,6 +35,7 @@ class Options:
     events_per_second: float | None
     proof_only: bool
     stream: bool
+    on_executors: bool
     master: str
     view: Path | None
 
@@ -90,6 +91,12 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         action="store_true",
         help="as a Structured Streaming job, a micro-batch for each month; killed at"
         " any time, the same command goes on where it was",
+    )
+    add(
+        "--on-executors",
+        action="store_true",
+        help="the queues run in Spark's tasks, with its shuffle between L1 and L2, and"
+        ' format("batchqueue") publishes the tables; with --stream, too',
     )
     add(
         "--master",

@@ -17,13 +17,13 @@ from .problems import Problem, first_line
 from .schema import TABLES, Dialect, combine_metrics, create_tables, replace_top_delays
 
 # A schema of its own: `reset` drops tables, and must not drop anyone else's.
-_SCHEMA = "flights_demo"
-_WORDS = Dialect('TEXT COLLATE "C"', "LEAST", "GREATEST")
+SCHEMA = "flights_demo"
+WORDS = Dialect('TEXT COLLATE "C"', "LEAST", "GREATEST")
 # Arrays instead of a statement per row: one round trip for the whole batch.
 _WRITE_METRICS = (
     "INSERT INTO metrics SELECT * FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[],"
     " $4::BIGINT[], $5::BIGINT[], $6::BIGINT[], $7::BIGINT[], $8::BIGINT[])"
-    + combine_metrics(_WORDS)
+    + combine_metrics(WORDS)
 )
 _WRITE_TOP_DELAYS = (
     "INSERT INTO top_delays SELECT * FROM UNNEST($1::TEXT[], $2::BIGINT[],"
@@ -51,7 +51,7 @@ class PostgresDatabase:
     async def connect(cls, url: str) -> Self:
         """Connect to the server that the URL names."""
         with _told_in_a_line():
-            settings = {"search_path": _SCHEMA, "application_name": "flights demo"}
+            settings = {"search_path": SCHEMA, "application_name": "flights demo"}
             connection = await asyncpg.connect(
                 url, timeout=10, server_settings=settings
             )
@@ -60,10 +60,10 @@ class PostgresDatabase:
     async def reset(self) -> None:
         with _told_in_a_line():
             async with self._connection.transaction():
-                await self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
+                await self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
                 for table in TABLES:
                     await self._connection.execute(f"DROP TABLE IF EXISTS {table}")
-                for statement in create_tables(_WORDS):
+                for statement in create_tables(WORDS):
                     await self._connection.execute(statement)
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
@@ -22,7 +23,6 @@ from .events import Arrival, Cancellation, Departure, Event, Observation
 from .problems import Problem, first_line
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 # Small splits of the input: the first events arrive early, and two are little memory.
@@ -134,6 +134,23 @@ def flight_events(batch: pa.RecordBatch) -> Iterator[Event]:
 def observations(batch: pa.RecordBatch) -> Iterator[Observation]:
     """Return what a batch of the columns of `weather` tells."""
     return map(Observation, *_columns(batch))
+
+
+def events_of(batch: pa.RecordBatch) -> Iterator[Event]:
+    """Return the events of rows that have either a flight or an observation."""
+    flights, weather = batch.column("flight"), batch.column("weather")
+    yield from flight_events(pa.RecordBatch.from_struct_array(flights.drop_null()))
+    yield from observations(pa.RecordBatch.from_struct_array(weather.drop_null()))
+
+
+def all_events(flights: DataFrame, weather: DataFrame) -> DataFrame:
+    """Return the rows of both in one frame, for `events_of`."""
+    return flights.sparkSession.sql(
+        """SELECT STRUCT(*) AS flight, NULL AS weather FROM {flights}
+        UNION ALL SELECT NULL, STRUCT(*) FROM {weather}""",
+        flights=flights,
+        weather=weather,
+    )
 
 
 def _columns(batch: pa.RecordBatch) -> list[list[object]]:

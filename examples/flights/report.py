@@ -31,7 +31,7 @@ def render_report(
         year=charts.year_by_hour(findings),
         visibility=charts.delays_by_visibility(findings),
         routes=charts.slowest_and_fastest_routes(findings),
-        loads=queue_loads(recorder.loads),
+        loads=queue_loads(recorder.loads) if recorder.latest.queues else "",
         worst=_worst(findings, airlines),
         queues=_queues(recorder),
         proof=_proof(checks),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async import DeliveryError
 
-from . import stream_run
+from . import executor_run, stream_run
 from .data import InputFiles, input_files
 from .database import Connect, Run, connected
 from .events import Arrival, Cancellation, Departure, Event, Observation
@@ -26,7 +26,7 @@ from .producing import produce_all
 from .proof import Check, holds_all_of, prove
 from .reading import read_airlines, read_events
 from .session import spark_session
-from .sinks import sink_for
+from .sinks import sink_for, staged_tables
 from .stages import TOP_SIZE
 from .streaming import Job
 from .summary import (
@@ -70,8 +70,9 @@ class _Demo:
     def run(self) -> int:
         if self.options.proof_only:
             return _status_of(self._prove())
-        run, recorder = self._stream() if self.options.stream else self._process()
-        self.console.print(queue_table(recorder), "")
+        run, recorder = self._run()
+        if recorder.latest.queues:
+            self.console.print(queue_table(recorder), "")
         if run.state == "interrupted":
             return self._account_for(run)
         checks = self._prove()
@@ -79,19 +80,47 @@ class _Demo:
         self._report(run, recorder, checks)
         return _status_of(checks)
 
+    def _run(self) -> tuple[Run, LoadRecorder]:
+        if self.options.stream:
+            return self._stream()
+        return (
+            self._run_on_executors() if self.options.on_executors else self._process()
+        )
+
     def _stream(self) -> tuple[Run, LoadRecorder]:
         run = Run(started=_now(), finished=None, state="running")
         job = Job(self.options)
         if stream_run.prepare(job, self.files, self.connect, run):
             self.console.print("An unfinished stream goes on from its checkpoint.")
-        is_done, recorder = stream_run.process(
-            job, self.spark, self.connect, self.console, self.options.view
-        )
+        is_done, recorder = self._pump_stream(job)
         state = "complete" if is_done else "interrupted"
         ended = replace(run, state=state, finished=_now())
         ended = asyncio.run(stream_run.counted(self.connect, ended))
         if is_done:
             asyncio.run(stream_run.export(self.connect, self._export))
+        return ended, recorder
+
+    def _pump_stream(self, job: Job) -> tuple[bool, LoadRecorder]:
+        if not self.options.on_executors:
+            return stream_run.process(
+                job, self.spark, self.connect, self.console, self.options.view
+            )
+        # The queues are elsewhere: there is nothing to be seen of them here.
+        with Interruption() as interruption, LoadRecorder({}) as recorder:
+            tables = staged_tables(self.options.sink, self.options.out)
+            is_done = executor_run.stream(job, self.spark, tables, interruption)
+        return is_done, recorder
+
+    def _run_on_executors(self) -> tuple[Run, LoadRecorder]:
+        run = Run(started=_now(), finished=None, state="running")
+        Job(self.options).end()
+        asyncio.run(_begin(self.connect, run))
+        with LoadRecorder({}) as recorder:
+            tables = staged_tables(self.options.sink, self.options.out)
+            executor_run.process(self.spark, tables)
+        ended = replace(run, state="complete", finished=_now())
+        ended = asyncio.run(stream_run.counted(self.connect, ended))
+        asyncio.run(stream_run.export(self.connect, self._export))
         return ended, recorder
 
     def _process(self) -> tuple[Run, LoadRecorder]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.logger import PySparkLogger
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_ROOT = Path(__file__).resolve().parents[2]
+
+
 @contextmanager
 def spark_session(
     console: Console, files: InputFiles, master: str
@@ -27,6 +32,9 @@ def spark_session(
     # What goes wrong in Spark, and Ctrl-C, is told in one line by whoever catches it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interrupt)
+    # What executors run, they import; their working folders are others.
+    paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with console.status("Starting Spark ..."):
         spark = quiet_session("flights", master)
         spark.sparkContext.setLogLevel("OFF")

@@ -26,10 +26,10 @@ from .schema import (
     replace_top_delays,
 )
 
-_WORDS = Dialect("TEXT", "MIN", "MAX", "WITHOUT ROWID")
+WORDS = Dialect("TEXT", "MIN", "MAX", "WITHOUT ROWID")
 _WRITE_METRICS = (
     f"INSERT INTO metrics VALUES ({', '.join('?' * len(METRIC_COLUMNS))})"
-    + combine_metrics(_WORDS)
+    + combine_metrics(WORDS)
 )
 _WRITE_TOP_DELAYS = (
     f"INSERT INTO top_delays VALUES ({', '.join('?' * len(TOP_COLUMNS))})"
@@ -67,7 +67,7 @@ class SqliteDatabase:
         async with self._transaction():
             for table in TABLES:
                 await self._connection.execute(f"DROP TABLE IF EXISTS {table}")
-            for statement in create_tables(_WORDS):
+            for statement in create_tables(WORDS):
                 await self._connection.execute(statement)
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:

@@ -14,9 +14,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 
 from batchqueue_async.spark import (
@@ -32,10 +32,11 @@ from .interruption import Interruption
 from .months import divide
 from .options import Options
 from .problems import Problem
-from .reading import CSV, FLIGHTS, WEATHER, flight_events, observations, text_columns
+from .reading import CSV, FLIGHTS, WEATHER, all_events, events_of, text_columns
 from .stream_pipeline import StreamPipeline
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -50,7 +51,8 @@ class Job:
     def __init__(self, options: Options) -> None:
         self._folder = options.out.resolve() / "stream"
         self._rate = options.events_per_second
-        asked = (options.sample, str(options.data), options.sink)
+        where = options.on_executors
+        asked = (options.sample, str(options.data), options.sink, where)
         # As a digest: the sink's URL may hold a password.
         self._settings = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
@@ -76,6 +78,16 @@ class Job:
         # The settings first: half of a folder must not look like a job.
         (self._folder / "settings").unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the folder of a stream's checkpoint."""
+        return self._folder / "checkpoint" / name
+
+    def events(self, spark: SparkSession) -> DataFrame:
+        """Return the stream of all events, a month in each micro-batch."""
+        flights = self._read(spark, "flights", FLIGHTS)
+        weather = self._read(spark, "weather", WEATHER)
+        return all_events(flights, weather)
 
     def run(
         self,
@@ -106,17 +118,10 @@ class Job:
     def _start(
         self, spark: SparkSession, sink: ForeachBatchSink[Event]
     ) -> StreamingQuery:
-        flights = self._read(spark, "flights", FLIGHTS)
-        weather = self._read(spark, "weather", WEATHER)
-        both = spark.sql(
-            """SELECT STRUCT(*) AS flight, NULL AS weather FROM {flights}
-            UNION ALL SELECT NULL, STRUCT(*) FROM {weather}""",
-            flights=flights,
-            weather=weather,
-        )
         return (
-            both.writeStream.foreachBatch(sink)
-            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            self.events(spark)
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(self.checkpoint("all")))
             .trigger(availableNow=True)
             .start()
         )
@@ -127,13 +132,6 @@ class Job:
         stream = spark.readStream.option("maxFilesPerTrigger", 1)
         stream.csv(str(folder), schema, **CSV).createOrReplaceTempView("months")
         return spark.sql(query.format(source="months"))
-
-
-def events_of(batch: pa.RecordBatch) -> Iterator[Event]:
-    """Return the events of rows that have either a flight or an observation."""
-    flights, weather = batch.column("flight"), batch.column("weather")
-    yield from flight_events(pa.RecordBatch.from_struct_array(flights.drop_null()))
-    yield from observations(pa.RecordBatch.from_struct_array(weather.drop_null()))
 
 
 def _wait_for(query: StreamingQuery, interruption: Interruption) -> bool:

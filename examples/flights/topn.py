@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappush, heappushpop
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from batchqueue_async import BatchQueue, BatchQueueError
+from batchqueue_async import BatchQueueError
 
 from .events import Arrival, Departure
 
@@ -34,18 +34,29 @@ class TopDelay:
     dest: str
 
 
+class Downstream(Protocol):
+    """What takes the rows: the queue that writes them, or Spark."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    async def produce_many(self, items: list[TopDelay], /) -> int:
+        """Return how many were accepted."""
+
+
 class LongestDelays(Generic[E]):
     """The handler of one type of event with a delay.
 
     Args:
         kind: What the rows are called in the database.
-        downstream: The queue that writes them.
+        downstream: Where they go.
         size: How many are kept for each day.
         every: Seconds after which the days that changed are reported.
     """
 
     def __init__(
-        self, kind: str, downstream: BatchQueue[TopDelay], *, size: int, every: float
+        self, kind: str, downstream: Downstream, *, size: int, every: float
     ) -> None:
         self._kind = kind
         self._downstream = downstream
