@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Self
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
-from .checks import refuse, require_name, require_seconds, seconds_of
+from .checks import (
+    refuse,
+    require_name,
+    require_options,
+    require_seconds,
+    seconds_of,
+)
 from .epochs import Epoch
 from .rows import plain_rows
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_OPTIONS = ("file", "table", "on_conflict", "timeout", "nan_as_null", "fences")
 
 
 @dataclass
@@ -89,6 +97,7 @@ class SqliteStagedSink:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options, which have the arguments' names."""
+        require_options("the SQLite sink", options, _OPTIONS)
         for name in ("file", "table"):
             if not options.get(name):
                 refuse(name, "given as an option", options.get(name))

@@ -36,6 +36,7 @@ REFERENCE = {
     "batchqueue_async.sinks.staged": "Staged sinks",
     "batchqueue_async.sinks.postgres_staged": "Staged sinks: PostgreSQL",
     "batchqueue_async.sinks.parquet_staged": "Staged sinks: Parquet",
+    "batchqueue_async.sinks.sqlite_staged": "Staged sinks: SQLite",
     "batchqueue_async.spark": "Spark",
     "batchqueue_async.telemetry": "Telemetry",
     "batchqueue_async.simulation": "Simulation",

@@ -148,6 +148,7 @@ async def test_a_cancelled_stage_is_undone_with_its_attempt(file: Path) -> None:
     [
         ({}, "file must be given as an option, got None"),
         ({"file": "x.db"}, "table must be given as an option, got None"),
+        ({"tabel": "t"}, "has the options file, table, on_conflict, .* got 'tabel'"),
         ({"timeout": "soon"}, "timeout must be a number of seconds, got 'soon'"),
         ({"timeout": "-1"}, "timeout must be >= 0, got -1"),
         ({"nan_as_null": "perhaps"}, 'nan_as_null must be "true" or "false"'),
