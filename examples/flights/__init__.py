@@ -11,6 +11,7 @@ an event meets them:
 * `sinks`, `sqlite`, `postgres`, `schema`: where the results go;
 * `months`, `streaming`, `stream_run`, `stream_pipeline`, `epochs`, `combining`: all of
   it as a stream (`--stream`), a micro-batch for each month, that survives `kill -9`;
+* `executor_stages`, `executor_run`: all of it in Spark's tasks (`--on-executors`);
 * `answers`, `proof`: the comparison with Spark SQL's own answer;
 * `loads`, `summary`, `findings`, `charts`, `report`: what one sees of it.
 """

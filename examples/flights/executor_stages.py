@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 # sink has each key once, so these stages emit at the end of their task alone. A task's
 # share of the keys has to fit into memory for that; Spark's partitions make it small.
 _AT_THE_END = 1e9
+# How many rows are made at a time.
+_SOME = 1_000
 
 _TEXTS = {"metric", "key", "kind", "carrier", "origin", "dest"}
 _METRICS = {metric.__name__: metric for metric in METRICS}
@@ -147,7 +149,9 @@ class _Rows:
         self._to_row = to_row
 
     async def consume(self, items: list[Any]) -> None:
-        await self._emit.many(map(self._to_row, items))
+        for start in range(0, len(items), _SOME):
+            # Waits while Spark has enough.
+            await self._emit.many(map(self._to_row, items[start : start + _SOME]))
 
     async def produce_many(self, items: list[Any]) -> int:
         await self.consume(items)

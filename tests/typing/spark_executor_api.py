@@ -13,10 +13,13 @@ from batchqueue_async import BatchQueueConfig, DeliveryError, LoopThread, SyncBa
 from batchqueue_async.sinks.counting_staged import CountingStagedSink
 from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
 from batchqueue_async.spark import (
     Attempt,
     BatchQueueSource,
+    Emit,
     Epoch,
+    OpenEmittingQueue,
     OpenQueue,
     PartitionResult,
     PartitionsFailed,
@@ -27,6 +30,7 @@ from batchqueue_async.spark import (
     close_executor_queues,
     executor_queue,
     flushed_queue,
+    map_partitions_with_queue,
     to_batches,
     to_tuples,
     write_partitions,
@@ -71,11 +75,34 @@ def partitions(df: DataFrame) -> None:
     write_partitions(df, open_words, words)  # type: ignore[call-arg]
 
 
+def open_lengths(loop_thread: LoopThread, emit: Emit) -> SyncBatchQueue[str]:
+    async def consume(batch: list[str]) -> None:
+        for word in batch:
+            emit((word, len(word)))
+            await emit({"word": word, "length": len(word)})
+        emit.many((word, len(word)) for word in batch)
+        await emit.many([])
+
+    return loop_thread.open("lengths", BatchQueueConfig[str](consumer=consume))
+
+
+def queues_inside_of_a_frame(df: DataFrame) -> None:
+    opener: OpenEmittingQueue[str] = open_lengths
+    schema = "word STRING, length INT"
+    made = map_partitions_with_queue(df, opener, schema, to_items=words)
+    assert_type(made, DataFrame)
+    map_partitions_with_queue(made, open_lengths, made.schema, to_items=words)
+    map_partitions_with_queue(df, open_words, schema)  # type: ignore[arg-type]
+    map_partitions_with_queue(df, open_lengths)  # type: ignore[call-arg]
+
+
 def make_sink(options: Mapping[str, str]) -> StagedSink[pa.RecordBatch]:
     if "url" in options:
         return PostgresStagedSink.from_options(options)
     if "directory" in options:
         return ParquetStagedSink(options["directory"], row_group=1000)
+    if "file" in options:
+        return SqliteStagedSink(options["file"], "items", nan_as_null=True)
     return CountingStagedSink(delay=0.1)
 
 

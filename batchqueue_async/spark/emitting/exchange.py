@@ -73,7 +73,7 @@ class Exchange:
         """Give the work up, and let nobody wait for it."""
         if self._work is not None:
             self._work.cancel()
-        self._output.unbind()
+        self._output.give_up()
 
     async def _begin(self, work: Coroutine[Any, Any, None]) -> Step:
         self._work = asyncio.create_task(work, name="map_partitions_with_queue")

@@ -26,6 +26,7 @@ class Output:
         self._lock = threading.Lock()
         self._rows: list[Any] = []
         self._is_open = True
+        self._is_wanted = True
         self._is_bound = True
         self._is_told = False
         self._room = asyncio.Event()
@@ -47,6 +48,8 @@ class Output:
             if not self._is_open:
                 msg = "a row was emitted for a task of Spark's that is over"
                 raise BatchQueueError(msg)
+            if not self._is_wanted:
+                return
             self._rows += rows
             tells = self.is_full and not self._is_told
             self._is_told = self._is_told or tells
@@ -80,6 +83,13 @@ class Output:
         """Let nobody wait any more: whoever takes the rows waits for who emits them."""
         self._is_bound = False
         self._room.set()
+
+    def give_up(self) -> None:
+        """Drop all rows from now on: nobody wants them, and no handler is to blame."""
+        with self._lock:
+            self._is_wanted = False
+            self._rows = []
+        self.unbind()
 
     def close(self) -> list[Any]:
         """Refuse rows from now on; returns those that are left. On any thread."""

@@ -32,6 +32,10 @@ OpenEmittingQueue: TypeAlias = Callable[[LoopThread, Emit], SyncBatchQueue[T]]
 
 # Of a record batch: as many as Spark puts into one unless it is told otherwise.
 _MOST_ROWS = 10_000
+# Seconds. A handler that blocks the loop holds up nobody but its own task.
+_PATIENCE = 600.0
+# Seconds for what the queues hold when nobody wants the rest of a task's rows.
+_GRACE = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class _TaskThread(LoopThread):
     """The loop of one task; knows the queues that were opened on it."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
+        super().__init__(name, patience=_PATIENCE)
         self._queues: list[SyncBatchQueue[Any]] = []
 
     def open(
@@ -159,7 +163,7 @@ class _Emitting:
         if self._is_done:
             return
         with contextlib.suppress(BatchQueueError):
-            self._output.close()
             if self._exchange is not None:
                 self._loop_thread.portal.call(self._exchange.abandon)
-            self._loop_thread.stop(0)
+            self._loop_thread.stop(_GRACE)
+            self._output.close()

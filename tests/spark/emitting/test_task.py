@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -235,6 +236,29 @@ def test_no_thread_is_left_however_it_ends() -> None:
     ours = [t.name for t in threading.enumerate() if t.name.startswith("batchqueue")]
     assert not ours
     assert threading.active_count() <= before + 2
+
+
+def test_a_handler_may_block_the_loop_of_its_task() -> None:
+    def blocking(emit: Emit) -> Handler:
+        async def consume(items: list[tuple[int]]) -> None:
+            time.sleep(0.7)  # noqa: ASYNC251 - that is the point
+            emit.many(items)
+
+        return consume
+
+    assert ids(task(Opening(blocking))(in_batches(10, 10))) == [*range(10)]
+
+
+@pytest.mark.parametrize("make", [passing, waiting, on_a_thread])
+def test_rows_that_nobody_wants_are_no_handler_s_failure(
+    make: MakeHandler, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = task(Opening(make))(in_batches(50_000, 1_000))
+
+    next(rows)
+    rows.close()  # type: ignore[attr-defined]
+
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_a_row_that_does_not_fit_fails_the_task() -> None:
