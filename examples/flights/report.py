@@ -47,7 +47,7 @@ def _headline(run: Run, recorder: LoadRecorder, checks: list[Check]) -> dict[str
         "arrivals": f"{run.arrivals:,}",
         "cancellations": f"{run.cancellations:,}",
         "observations": f"{run.observations:,}",
-        "items": f"{items:,}",
+        "items": f"{items:,}" if recorder.latest.queues else "not counted",
         "seconds": f"{recorder.latest.at:.1f}",
         "rows": f"{sum(check.rows for check in checks):,}",
         "differing": f"{differing:,}",
