@@ -3,6 +3,8 @@
 import ast
 import asyncio
 import re
+import runpy
+import sys
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -10,10 +12,20 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+GUIDES = [
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    ROOT / "docs" / "migrating.md",
+]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A file of the tutorial, and what it prints if it is a program.
+TUTORIAL_FILE = re.compile(
+    r"^```python\n(?P<code># (?P<name>\w+)\.py\n.*?)^```$"
+    r"(?:\n\n```text\n(?P<output>.*?)^```$)?",
+    re.DOTALL | re.MULTILINE,
+)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
@@ -54,6 +66,38 @@ async def run_in_order(codes: list[CodeType]) -> None:
         result = eval(code, namespace)
         if result is not None:
             await result
+
+
+FILES = {
+    each["name"]: each for each in TUTORIAL_FILE.finditer(TUTORIAL.read_text("utf-8"))
+}
+PROGRAMS = [name for name, each in FILES.items() if each["output"] is not None]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_of_the_tutorial_prints_what_it_shows(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for each in FILES.values():
+        Path(tmp_path, f"{each['name']}.py").write_text(each["code"], "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    try:
+        runpy.run_path(str(tmp_path / f"{name}.py"), run_name="__main__")
+    finally:
+        for imported in FILES:
+            sys.modules.pop(imported, None)
+
+    assert capsys.readouterr().out == FILES[name]["output"]
+
+
+def test_every_block_of_the_tutorial_is_a_file() -> None:
+    assert len(FILES) == len(blocks(TUTORIAL))
+    assert len(PROGRAMS) == len([name for name in FILES if name.startswith("step")])
 
 
 def test_the_readme_shows_the_quickstart() -> None:
