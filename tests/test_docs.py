@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from batchqueue_async import DrainTaskPolicy
+from batchqueue_async._policies import drain_tasks
+
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 GUIDES = [
@@ -172,6 +175,25 @@ def test_each_of_the_originals_tests_has_one_row() -> None:
     rows = re.findall(r"^\| `(test\w+)` \|", page, re.MULTILINE)
 
     assert len(rows) == 80
+
+
+THREADS = re.compile(
+    r"^\| (\d+) \| (\d+) \| (\d+) \| 1 \| 4 \| (\d+) \| 1 \|$", re.MULTILINE
+)
+
+
+def test_drain_tasks_per_machine_are_what_the_policies_make_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = (ROOT / "docs" / "from_skywalking.md").read_text("utf-8")
+    rows = [tuple(map(int, row)) for row in THREADS.findall(page)]
+
+    for cpus, l1, l2, together in rows:
+        monkeypatch.setattr(drain_tasks, "usable_cpus", lambda cpus=cpus: cpus)
+        assert DrainTaskPolicy.cpu_cores(1.0).resolve() == l1
+        assert DrainTaskPolicy.cpu_cores_with_base(1, 0.25).resolve() == l2
+        assert l1 + l2 + 1 + 4 == together
+    assert len(rows) == 6
 
 
 ROW = re.compile(r"^\| `(?P<message>[^`]+)` \|", re.MULTILINE)
