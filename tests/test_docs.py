@@ -2,11 +2,9 @@
 
 import ast
 import asyncio
-import functools
 import re
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -123,6 +121,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name}: {link}"
 
 
+def test_the_index_lists_every_guide() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {index.parent / link for link in LINK.findall(prose(index))}
+
+    assert set((ROOT / "docs" / "guides").glob("*.md")) <= linked
+
+
 def anchors(page: Path) -> set[str]:
     """The headings of a page as they are linked to."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
@@ -194,85 +199,3 @@ def test_drain_tasks_per_machine_are_what_the_policies_make_of_it(
         assert DrainTaskPolicy.cpu_cores_with_base(1, 0.25).resolve() == l2
         assert l1 + l2 + 1 + 4 == together
     assert len(rows) == 6
-
-
-ROW = re.compile(r"^\| `(?P<message>[^`]+)` \|", re.MULTILINE)
-LOGGED_AS = frozenset({"warning", "error", "exception", "critical", "log"})
-HOLE = re.compile(r"%[-+.\d]*[sdrgf]|`[^`]*`")
-
-
-def test_troubleshooting_has_a_row_for_each_line_that_is_logged() -> None:
-    rows = set(rows_of_troubleshooting())
-
-    assert logged_messages()
-    assert sorted(logged_messages() - rows) == []
-
-
-def test_what_troubleshooting_quotes_stands_in_the_source() -> None:
-    rows = rows_of_troubleshooting()
-
-    assert sorted(set(rows) - all_messages() - MADE_OF_PARTS) == []
-    assert sorted({each for each in rows if rows.count(each) > 1}) == []
-
-
-# Of `refuse` for settings, of `DeliveryError`, and of words behind a conditional.
-MADE_OF_PARTS = {
-    "... must be ..., got ...",
-    "... failures in queue ...; first: ...",
-    "queue ... exists and dispatches to ...",
-    "a handler of ... would wait for itself: ... before it returns",
-}
-
-
-def rows_of_troubleshooting() -> list[str]:
-    return ROW.findall((ROOT / "docs" / "troubleshooting.md").read_text("utf-8"))
-
-
-def logged_messages() -> set[str]:
-    """What is logged at WARNING or above, as it stands in the code."""
-    texts = set()
-    for node in calls():
-        if isinstance(node.func, ast.Attribute) and node.func.attr in LOGGED_AS:
-            of = ast.unparse(node.func.value)
-            if of.endswith(("logger", "repeated_failures")):
-                texts |= {text for each in node.args[:2] if (text := shown_of(each))}
-    # A line that has no words of its own, and one that is said in its own way.
-    return texts - {"..."} | {
-        "... log record... dropped (... in all): the target is slow or down"
-    }
-
-
-def all_messages() -> set[str]:
-    """Every text of the package, as a message of it would be quoted."""
-    return {
-        text for tree in trees() for each in ast.walk(tree) if (text := shown_of(each))
-    }
-
-
-def shown_of(node: ast.AST) -> str:
-    """Return a text with `...` for what varies; "" for what is no text."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return with_holes(node.value)
-    if isinstance(node, ast.JoinedStr):
-        parts = (
-            each.value if isinstance(each, ast.Constant) else "..."
-            for each in node.values
-        )
-        return with_holes("".join(parts))
-    return ""
-
-
-def with_holes(text: str) -> str:
-    # Of two that touch each other, or stand around a dot, only one is seen.
-    return re.sub(r"\.{4,}", "...", HOLE.sub("...", text))
-
-
-def calls() -> Iterator[ast.Call]:
-    for tree in trees():
-        yield from (each for each in ast.walk(tree) if isinstance(each, ast.Call))
-
-
-@functools.cache
-def trees() -> list[ast.Module]:
-    sources = sorted((ROOT / "batchqueue_async").rglob("*.py"))
-    return [ast.parse(each.read_text("utf-8")) for each in sources]

@@ -17,6 +17,8 @@ extensions = [
 ]
 html_theme = "furo"
 html_title = f"batchqueue_async {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
