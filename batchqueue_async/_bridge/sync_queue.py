@@ -260,6 +260,7 @@ class SyncBatchQueue(Generic[T]):
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,
         handler_timeout: float | None = None,
+        max_batch_bytes: float | None = None,
     ) -> None:
         """Register a handler, as `BatchQueue.add_handler` does."""
         self._refuse_own_thread()
@@ -273,6 +274,7 @@ class SyncBatchQueue(Generic[T]):
             retry=retry,
             on_error=on_error,
             handler_timeout=handler_timeout,
+            max_batch_bytes=max_batch_bytes,
         )
         self._on_loop(partial(_as_coroutine, call))
 
