@@ -22,7 +22,8 @@ pytestmark = every_loop
 
 
 def config_for(
-    size_of: Callable[[Any], float] | None, **settings: Any
+    size_of: Callable[[Any], Any] | None,
+    **settings: Any,  # noqa: ANN401  # of BatchQueueConfig
 ) -> BatchQueueConfig[Any]:
     return BatchQueueConfig[Any](
         consumer=RecordingHandler[Any](), size_of=size_of, **settings
@@ -71,7 +72,7 @@ async def test_each_item_is_measured_once(when_full: WhenFull, partitions: int) 
     ],
 )
 async def test_a_size_that_is_none_is_refused(
-    answer: Any, error: type[Exception], told: str
+    answer: object, error: type[Exception], told: str
 ) -> None:
     config = config_for(lambda _: answer, max_batch_bytes=100)
     async with BatchQueue("q", config) as queue:
@@ -129,7 +130,7 @@ async def test_without_size_of_only_bytes_and_texts_have_one() -> None:
     async with BatchQueue("q", config_for(None, buffer_bytes=10)) as queue:
         assert await queue.produce_many([b"abc", "de", bytearray(3)]) == 3
         assert queue.stats().waiting_bytes == 8
-        with pytest.raises(TypeError, match="size_of must be given .* and a list"):
+        with pytest.raises(TypeError, match=r"size_of must be given .* and a list"):
             await queue.produce([1])
 
 

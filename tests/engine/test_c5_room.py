@@ -37,8 +37,9 @@ class Held:
     handler: RecordingHandler[bytes]
     gate: asyncio.Event
 
-    async def waits(self, *items: bytes) -> "asyncio.Task[int]":
+    async def waits(self, *items: bytes) -> asyncio.Task[int]:
         """Start a producer that has to wait."""
+        task: asyncio.Task[int]
         task = asyncio.create_task(self.queue.produce_many(items))
         await turns(5)
         assert not task.done()
@@ -46,7 +47,10 @@ class Held:
 
 
 @asynccontextmanager
-async def held_up(partitions: int = 3, **settings: Any) -> AsyncIterator[Held]:
+async def held_up(
+    partitions: int = 3,
+    **settings: Any,  # noqa: ANN401  # of BatchQueueConfig
+) -> AsyncIterator[Held]:
     """A queue whose only handler holds one byte; leaving it opens the gate."""
     gate = asyncio.Event()
     handler = RecordingHandler[bytes](gate=gate)
@@ -86,8 +90,10 @@ async def test_it_is_one_room_for_all_partitions() -> None:
 async def test_slots_are_counted_beside_it() -> None:
     async with held_up(buffer_size=2) as held:
         assert await held.queue.produce_many([b"b", b"b"]) == 2
-        await held.waits(b"b")
+        waiter = await held.waits(b"b")
         assert held.queue.produce_nowait(b"c" * 98), "a line for slots is no line here"
+        held.gate.set()
+        assert await waiter == 1
 
 
 async def test_what_handlers_hold_above_one_batch_takes_up_room() -> None:
@@ -146,7 +152,8 @@ class TestLine:
             second = await held.waits(b"b")
             order: list[str] = []
             for name, task in (("large", large), ("small", small), ("second", second)):
-                task.add_done_callback(lambda _, name=name: order.append(name))
+                task.set_name(name)
+                task.add_done_callback(lambda each: order.append(each.get_name()))
             held.gate.set()
             await asyncio.gather(large, small, second)
             assert order == ["large", "small", "second"]
@@ -156,10 +163,20 @@ class TestLine:
             assert await held.queue.produce(b"a" * 90)
             large = await held.waits(b"b" * 80)
             small, same = await held.waits(b"c"), await held.waits(b"b")
-            large.cancel()
+            assert large.cancel()
             await turns(5)
             assert [small.done(), same.done()] == [True, True]
             assert held.queue.stats().waiting_bytes == 92
+
+    async def test_a_batch_of_one_item_is_beside_the_room(self) -> None:
+        async with held_up(partitions=1) as held:
+            assert await held.queue.produce(b"a" * 90)
+            held.gate.set()
+            await until(lambda: held.queue.stats().in_flight == 0)
+            held.gate.clear()
+            assert await held.queue.produce(b"a" * 90)
+            await until(lambda: held.queue.stats().in_flight_bytes == 90)
+            assert held.queue.produce_nowait(b"a" * 100)
 
     async def test_a_chunk_gets_in_as_far_as_there_is_room(self) -> None:
         async with held_up(partitions=1) as held:
@@ -209,6 +226,49 @@ class TestLine:
             assert loop.time() < 2
             assert await queue.produce("y" * (20 if is_in else 80))
 
+    @virtual
+    async def test_so_it_does_for_who_is_refused_on_the_way(self) -> None:
+        received = RecordingHandler[bytes]()
+        config = BatchQueueConfig[bytes](
+            consumer=received, linger=3600.0, buffer_bytes=100
+        )
+        async with BatchQueue("q", config) as queue:
+            assert await queue.produce(b"x" * 80)
+            await asyncio.sleep(1)
+            assert not queue.offer(b"y" * 80)
+            await asyncio.sleep(0.01)
+            assert received.batches == [[b"x" * 80]]
+            assert queue.offer(b"y" * 80)
+
+    @virtual
+    async def test_who_was_let_in_with_a_full_batch_does_not_linger(self) -> None:
+        received = RecordingHandler[bytes]()
+        config = BatchQueueConfig[bytes](
+            consumer=received, linger=3600.0, buffer_bytes=60, max_batch_bytes=50
+        )
+        async with BatchQueue("q", config) as queue:
+            assert await queue.produce_many([b"x" * 40, b"y" * 60]) == 2
+            await asyncio.sleep(0.01)
+            assert received.batches == [[b"x" * 40], [b"y" * 60]]
+
+    @virtual
+    async def test_nor_does_he_where_its_drain_task_naps(self) -> None:
+        received = RecordingHandler[bytes]()
+        config = BatchQueueConfig[bytes](
+            consumer=received,
+            partitions=PartitionPolicy.fixed(2),
+            drain_tasks=DrainTaskPolicy.fixed(2),
+            selector=by_first,
+            linger=3600.0,
+            buffer_bytes=60,
+            max_batch_bytes=50,
+        )
+        async with BatchQueue("q", config) as queue:
+            await asyncio.sleep(1)
+            assert await queue.produce_many([b"a" * 40, b"b" * 60]) == 2
+            await asyncio.sleep(0.01)
+            assert received.batches == [[b"a" * 40], [b"b" * 60]]
+
 
 class TestDropOldest:
     async def test_its_own_oldest_make_room(self) -> None:
@@ -249,7 +309,7 @@ class TestHandlersThatWait:
                 try:
                     assert queue.produce_nowait(b"b" * 95)
                     await queue.produce(b"c" * 6)
-                except Exception as error:
+                except WouldDeadlock as error:
                     raised.append(error)
 
         config = BatchQueueConfig[bytes](
@@ -260,7 +320,8 @@ class TestHandlersThatWait:
         )
         async with BatchQueue("q", config) as queue:
             await queue.produce(b"a")
-        assert len(raised) == 1
+            await queue.flush()
+            assert len(raised) == 1
 
     async def test_for_another_drain_task(self) -> None:
         """It may, and may not any more once that one has made what room it can."""
@@ -272,7 +333,7 @@ class TestHandlersThatWait:
                 await gate.wait()
             elif batch[0] == b"a":
                 assert queue.produce_nowait(b"a" * 40)
-                for size in (41, 90):
+                for size in (90, 41):
                     try:
                         answers.append(await queue.produce(b"c" * size))
                     except WouldDeadlock as error:
@@ -294,8 +355,7 @@ class TestHandlersThatWait:
             assert answers == []
             gate.set()
             await queue.flush()
-            # "c" is in the first partition: nobody else takes from it.
-            assert answers == [True, WouldDeadlock]
+            assert answers == [WouldDeadlock, True]
 
     async def test_for_each_other(self) -> None:
         """Each could be served by the other: the second one that waits is told."""
@@ -324,28 +384,16 @@ class TestHandlersThatWait:
             await queue.flush()
         assert answers == [WouldDeadlock, True]
 
-    async def test_by_way_of_a_flush(self) -> None:
-        """The other drain task closes the circle, with a wait of another kind."""
-        waiting, answers = asyncio.Event(), list[object]()
+    async def test_meanwhile_it_gets_no_partition_of_others(self) -> None:
+        """A handoff could make it the only one who could make room for itself."""
+        is_waiting, gate = asyncio.Event(), asyncio.Event()
 
         async def consume(batch: list[bytes]) -> None:
             if batch[0] == b"a":
-                assert queue.produce_nowait(b"b" * 95)
-                waiting.set()
-                try:
-                    answers.append(await queue.produce(b"b" * 6))
-                except WouldDeadlock as error:
-                    answers.append(type(error))
+                is_waiting.set()
+                assert await queue.produce(b"a" * 60)
             elif batch[0] == b"b":
-                await waiting.wait()
-                await turns(5)
-                try:
-                    await other.flush()
-                except WouldDeadlock as error:
-                    answers.append(type(error))
-
-        async def pass_back(batch: list[bytes]) -> None:
-            await queue.flush()
+                await gate.wait()
 
         config = BatchQueueConfig[bytes](
             consumer=consume,
@@ -353,14 +401,42 @@ class TestHandlersThatWait:
             drain_tasks=DrainTaskPolicy.fixed(2),
             selector=by_first,
             buffer_bytes=100,
+            max_batch=1,
         )
-        passing = BatchQueueConfig[bytes](consumer=pass_back)
-        async with (
-            BatchQueue("other", passing) as other,
-            BatchQueue("q", config) as queue,
-        ):
-            await queue.produce_many([b"b", b"a"])
+        async with BatchQueue("q", config) as queue:
+            assert await queue.produce_many([b"a", b"b", b"b" * 50]) == 3
+            await is_waiting.wait()
             await turns(5)
-            await other.produce(b"x")
+            parts = queue._parts
+            assert not parts.detector.may_own(0, parts.partitions[1])
+            gate.set()
             await queue.flush()
-        assert WouldDeadlock in answers
+            assert parts.detector.may_own(0, parts.partitions[1])
+
+    async def test_a_flush_leaves_out_who_waits_for_the_one_that_flushes(self) -> None:
+        answers: list[object] = []
+
+        async def consume(batch: list[bytes]) -> None:
+            if batch[0] == b"a":
+                try:
+                    answers.append(await queue.produce(b"a" * 60))
+                except WouldDeadlock as error:
+                    answers.append(type(error))
+            elif batch[0] == b"b":
+                await turns(5)
+                assert answers == []
+                await queue.flush()
+                answers.append("flushed")
+
+        config = BatchQueueConfig[bytes](
+            consumer=consume,
+            partitions=PartitionPolicy.fixed(2),
+            drain_tasks=DrainTaskPolicy.fixed(2),
+            selector=by_first,
+            buffer_bytes=100,
+            max_batch=1,
+        )
+        async with BatchQueue("q", config) as queue:
+            assert await queue.produce_many([b"a", b"b", b"b" * 50]) == 3
+            await turns(20)
+        assert answers == ["flushed", True]

@@ -1,4 +1,4 @@
-"""C5: a batch never exceeds `max_batch_bytes`; a single item that is larger goes alone."""
+"""C5: a batch never exceeds `max_batch_bytes`; a larger item goes alone."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,10 @@ def of(*lengths: int) -> list[bytes]:
     return [b"x" * length for length in lengths]
 
 
-async def batches_of(items: list[Any], **settings: Any) -> list[list[Any]]:
+async def batches_of(
+    items: list[Any],
+    **settings: Any,  # noqa: ANN401  # of BatchQueueConfig
+) -> list[list[Any]]:
     handler = RecordingHandler[Any]()
     config = BatchQueueConfig[Any](consumer=handler, **settings)
     async with BatchQueue("q", config) as queue:

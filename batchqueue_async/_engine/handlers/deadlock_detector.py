@@ -105,8 +105,11 @@ class DeadlockDetector:
             return False
         if call.drain_task == drain_task:
             return True
-        node = DrainTaskNode(self, drain_task)
-        return find((node,), lambda each: each.call is call) is not None
+        node, own = (
+            DrainTaskNode(self, drain_task),
+            DrainTaskNode(self, call.drain_task),
+        )
+        return find((node,), lambda each: each.call is call, (own,)) is not None
 
     def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:
         """Whether nobody waits for the partition for whom the drain task waits."""

@@ -208,8 +208,16 @@ def end_of(detector: DeadlockDetector) -> Collection[Node]:
     ]
 
 
-def find(start: Iterable[Node], matches: Callable[[Wait], bool]) -> Wait | None:
-    """Return a wait that one of these nodes needs, perhaps by way of others."""
+def find(
+    start: Iterable[Node],
+    matches: Callable[[Wait], bool],
+    held_up: Collection[Node] = (),
+) -> Wait | None:
+    """Return a wait that one of these nodes needs, perhaps by way of others.
+
+    Of a wait that several nodes could serve none is needed alone. Such a wait is
+    returned if all of them wait for each other, or for those that are held up.
+    """
     seen: set[Node] = set()
     choices: list[Wait] = []
     ahead = list(start)
@@ -225,16 +233,16 @@ def find(start: Iterable[Node], matches: Callable[[Wait], bool]) -> Wait | None:
             if matches(wait):
                 return wait
             ahead.extend(wait.targets())
-    # There was no circle before, so one that is there now is the one in question.
-    return next(filter(is_stuck, choices), None)
+    return next((each for each in choices if is_stuck(each, held_up)), None)
 
 
-def is_stuck(wait: Wait) -> bool:
+def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
     """Whether nobody whom it waits for can go on before it, one way or another.
 
     All who are within its reach are stuck until they are seen not to be: who waits for
     nobody goes on, and so does who waits only for such as go on. Who needs one of
-    several goes on with the first of them. What is left waits for itself.
+    several goes on with the first of them. What is left waits for itself, or for those
+    that are held up by what is not known here.
     """
     waits = _within_reach(wait)
     stuck = set(waits)
@@ -246,8 +254,10 @@ def is_stuck(wait: Wait) -> bool:
         count = len(stuck.intersection(goals))
         return not count or (each.needs_one and count < len(goals))
 
-    while free := [node for node in stuck if all(map(goes_on, waits[node]))]:
+    ahead = stuck.difference(held_up)
+    while free := [node for node in ahead if all(map(goes_on, waits[node]))]:
         stuck.difference_update(free)
+        ahead.difference_update(free)
     return not goes_on(wait)
 
 

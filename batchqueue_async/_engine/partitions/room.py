@@ -44,7 +44,6 @@ class Room:
     __slots__ = (
         "_beside",
         "_is_hurried",
-        "_is_short",
         "_largest",
         "_line",
         "_partitions",
@@ -52,6 +51,7 @@ class Room:
         "capacity",
         "in_hands",
         "is_changing",
+        "is_short",
         "lookers",
         "measure",
         "most_taken",
@@ -85,7 +85,7 @@ class Room:
         self._places: dict[int, int] = {}
         # Whether an item did not fit since the last take, and whether all drain tasks
         # know that: nothing may linger then.
-        self._is_short = False
+        self.is_short = False
         self._is_hurried = False
         # Handlers' waits; whatever changes here, they look whether they can go on.
         self.lookers: dict[Looker, None] = {}
@@ -104,11 +104,6 @@ class Room:
     def surplus(self) -> Exact:
         """What handlers hold above what they may beside the room."""
         return max(0, self.in_hands - max(self._beside, self._largest))
-
-    @property
-    def is_short(self) -> bool:
-        """Whether an item does not fit, or did not since the last take."""
-        return self._is_short or self.first is not None
 
     @property
     def first(self) -> SizedPartition[Any] | None:
@@ -142,7 +137,7 @@ class Room:
         total: Exact = 0
         for size in sizes:
             if total + size > free:
-                self._is_short = True
+                self.is_short = True
                 break
             fit += 1
             total += size
@@ -152,7 +147,7 @@ class Room:
         """Whether an item of this size does not fit in now."""
         if self.used + size <= self.capacity:
             return False
-        self._is_short = True
+        self.is_short = True
         return True
 
     def would_hold(self, size: Exact, without: Exact) -> bool:
@@ -162,7 +157,7 @@ class Room:
     def taken(self, sizes: Sequence[Exact]) -> Exact:
         """Items that waited are in the hands of handlers; returns their size."""
         total = sum(sizes)
-        self._is_short = self._is_hurried = False
+        self.is_short = self._is_hurried = False
         # Both at once: what waits becomes surplus at most.
         self._largest = max(self._largest, max(sizes, default=0))
         self.in_hands += total
