@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
+from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH
 from batchqueue_async._engine.partitions.measured import measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.room import Room
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 class SizedIngress(ThreadIngress[T]):
     """Places measured items only."""
+
+    chunk_length = SIZED_LENGTH
 
     def __init__(
         self, parts: Parts[T], loop: asyncio.AbstractEventLoop, room: Room

@@ -63,6 +63,8 @@ class SyncBatchQueue(Generic[T]):
         self._log = parts.failures.open()
         self._lock = self._ingress.guard.lock
         self._loop = self._ingress.loop
+        # How many items of a long iterable are placed together.
+        self._length = self._ingress.chunk_length
         # For the hot path.
         self._sole = parts.placement.sole
         self._choose = parts.placement.choose
@@ -178,7 +180,7 @@ class SyncBatchQueue(Generic[T]):
                 require_timeout("timeout", timeout)
             self._refuse_own_thread()
             until = None if timeout is None else time.monotonic() + timeout
-            for chunk in chunks(items):
+            for chunk in chunks(items, self._length):
                 left = None if until is None else max(0.0, until - time.monotonic())
                 placed = self._ingress.put_chunk(chunk, left, self._patience, tally)
                 if placed < len(chunk):

@@ -17,6 +17,7 @@ from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle import thread_access
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
+from batchqueue_async._engine.partitions.bulk import LENGTH
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -81,6 +82,9 @@ class ThreadIngress(Announcer[T]):
     """One queue's way in for other threads; all its bridges share it."""
 
     guard: Guard
+
+    chunk_length = LENGTH
+    """How many items of a long iterable are placed together."""
 
     def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, Guard())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.bulk import Tally
+from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH, Tally
 from batchqueue_async._engine.partitions.measured import (
     Measured,
     measured,
@@ -32,6 +32,10 @@ class SizedIntake(Intake[T]):
     def __init__(self, parts: Parts[T], room: Room) -> None:
         super().__init__(parts)
         self._room = room
+
+    @property
+    def chunk_length(self) -> int:
+        return SIZED_LENGTH
 
     def try_put(self, item: T) -> Run[T] | None:
         partition = self._sole or self._placement.partition_of(item)

@@ -1,6 +1,7 @@
 """C5 across threads: one room for producers on the loop and on threads."""
 
 import asyncio
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -168,6 +169,19 @@ async def test_what_cannot_be_measured_comes_out_where_it_is_produced() -> None:
         bridge = SyncBatchQueue(queue)
         await asyncio.to_thread(on_thread)
     assert queue.stats().handled == 2
+
+
+async def test_an_iterable_is_not_asked_for_much_more_than_fits() -> None:
+    gate, asked = asyncio.Event(), itertools.count()
+    handler = RecordingHandler[bytes](gate=gate)
+    config = BatchQueueConfig[bytes](consumer=handler, buffer_bytes=100, max_batch=1)
+    pages = (b"a" * 10 for _ in asked)
+    async with BatchQueue("q", config) as queue:
+        bridge = SyncBatchQueue(queue)
+        accepted = await asyncio.to_thread(bridge.produce_many, pages, 0.05)
+        assert 10 <= accepted <= 11
+        assert next(asked) <= accepted + 16
+        gate.set()
 
 
 async def test_a_timeout_leaves_the_room_to_others() -> None:

@@ -1,7 +1,7 @@
 """C5: `buffer_bytes` bounds what waits in all partitions together."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +116,24 @@ async def test_what_handlers_hold_above_one_batch_takes_up_room() -> None:
         assert not queue.produce_nowait(item)
         gate.set()
         assert await producer == 5_000
+
+
+async def test_an_iterable_is_not_asked_for_much_more_than_fits() -> None:
+    asked: list[bytes] = []
+
+    def pages() -> Iterator[bytes]:
+        while True:
+            asked.append(b"a" * 10)
+            yield asked[-1]
+
+    async with held_up() as held:
+        producer = asyncio.create_task(held.queue.produce_many(pages()))
+        await turns(50)
+        assert held.queue.stats().waiting_bytes == 100
+        assert len(asked) <= 10 + 16
+        producer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await producer
 
 
 async def test_one_batch_of_a_declared_size_is_beside_the_room() -> None:

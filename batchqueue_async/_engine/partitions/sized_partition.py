@@ -175,11 +175,16 @@ class SizedPartition(Partition[T]):
         return count
 
     def _remove(self, most: int | None) -> list[T]:
-        items = super()._remove(most)
-        sizes = [self.sizes.popleft() for _ in items]
-        size = self.room.taken(sizes)
-        self.waiting_size -= size
-        self._in_hands += size
+        # What a `__del__` or a signal handler put in here would have its size taken.
+        self.is_changing = True
+        try:
+            items = super()._remove(most)
+            sizes = [self.sizes.popleft() for _ in items]
+            size = self.room.taken(sizes)
+            self.waiting_size -= size
+            self._in_hands += size
+        finally:
+            self.is_changing = False
         return Measured(items, sizes)
 
     def _set_limits(self) -> None:
