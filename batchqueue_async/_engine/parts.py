@@ -70,8 +70,6 @@ class Parts(Generic[T]):
         self.room = room_of(config, self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)
         self.handlers = HandlerRegistry(config.consumer, HandlerSettings.of(config))
-        if self.room is not None:
-            self.room.bound_takes(self.handlers.most_taken_bytes)
         self.placement = placement_for(
             config.selector,
             self.partitions,

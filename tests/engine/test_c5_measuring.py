@@ -30,9 +30,12 @@ def config_for(
     )
 
 
+@pytest.mark.parametrize("audit", [False, True])
 @pytest.mark.parametrize("when_full", list(WhenFull))
 @pytest.mark.parametrize("partitions", [1, 3])
-async def test_each_item_is_measured_once(when_full: WhenFull, partitions: int) -> None:
+async def test_each_item_is_measured_once(
+    when_full: WhenFull, partitions: int, *, audit: bool
+) -> None:
     measured: list[int] = []
 
     def size_of(item: int) -> int:
@@ -44,6 +47,7 @@ async def test_each_item_is_measured_once(when_full: WhenFull, partitions: int) 
         buffer_bytes=3,
         max_batch_bytes=2,
         when_full=when_full,
+        audit=audit,
         partitions=PartitionPolicy.fixed(partitions),
         selector=lambda item, count: item % count,
     )
@@ -57,6 +61,7 @@ async def test_each_item_is_measured_once(when_full: WhenFull, partitions: int) 
         await queue.produce_many(range(30, 50))
     assert measured == list(range(50))
     check_settled(queue)
+    assert queue.stats().unaccounted == 0
 
 
 @pytest.mark.parametrize(

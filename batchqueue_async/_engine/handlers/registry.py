@@ -93,7 +93,9 @@ class Registration:
         self.retry = settings.retry
         self.timeout = settings.timeout
         self.on_error = settings.on_error
-        self.meter = Meter() if settings.is_measured else None
+        self.meter: Meter | None = None
+        if settings.is_measured:
+            self.meter = Meter(self.label, settings.listeners)
         # After `on_close` nothing of it is called any more.
         self.is_closed = False
 
@@ -195,7 +197,6 @@ class HandlerRegistry:
         "have_hooks",
         "have_limits",
         "most_taken",
-        "most_taken_bytes",
         "resolved",
         "retired",
         "settings",
@@ -209,8 +210,6 @@ class HandlerRegistry:
         self.settings = settings
         # How many items a take removes, and whether a batch may have to be smaller.
         self.most_taken = settings.max_batch
-        # The same in the sizes of items, where those count.
-        self.most_taken_bytes = settings.max_batch_bytes
         self.have_limits = False
         self.consumer = None
         if consumer is not None:
@@ -259,10 +258,6 @@ class HandlerRegistry:
             self.have_limits = True
             if own is not None and self.most_taken is not None:
                 self.most_taken = max(self.most_taken, own)
-        if (size := registration.settings.max_batch_bytes) is not None and (
-            self.most_taken_bytes is not None
-        ):
-            self.most_taken_bytes = max(self.most_taken_bytes, size)
         replaced = self._by_type.get(registration.item_type)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)

@@ -113,7 +113,7 @@ class Layout(Generic[T]):
         self._grow(count)
         parts.handlers.add(registration)
         if parts.room is not None:
-            parts.room.bound_takes(parts.handlers.most_taken_bytes)
+            parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
         self._book(item_type, delta)
         self.terms.changed(registration, is_new=known is None)

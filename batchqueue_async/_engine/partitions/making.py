@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from batchqueue_async._engine.partitions.audited_partition import (
+    AuditedPartition,
+    AuditedRollingPartition,
+)
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._policies.buffering import WhenFull
@@ -12,6 +16,10 @@ from batchqueue_async._policies.config import BatchQueueConfig
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.room import Room
+    from batchqueue_async._engine.partitions.sized_partition import (
+        SizedPartition,
+        SizedRollingPartition,
+    )
 
 T = TypeVar("T")
 
@@ -38,14 +46,30 @@ def new_partition(
     due = config.max_batch or size
     is_rolling = config.when_full is WhenFull.DROP_OLDEST
     if room is not None:
-        from batchqueue_async._engine.partitions.sized_partition import (  # noqa: PLC0415
-            SizedPartition,
-            SizedRollingPartition,
+        sized, rolling = _kinds_with_sizes(config)
+        if is_rolling:
+            return rolling(room, index, size, due, on_drop)
+        return sized(room, index, size, due)
+    if is_rolling:
+        kind = AuditedRollingPartition if config.audit else RollingPartition
+        return kind(index, size, due, on_drop)
+    return (AuditedPartition if config.audit else Partition)(index, size, due)
+
+
+def _kinds_with_sizes(
+    config: BatchQueueConfig[T],
+) -> tuple[type[SizedPartition[T]], type[SizedRollingPartition[T]]]:
+    """Return the kind that keeps what waits, and the one that displaces it."""
+    if config.audit:
+        from batchqueue_async._engine.partitions.audited_sizes import (  # noqa: PLC0415
+            AuditedSizedPartition,
+            AuditedSizedRollingPartition,
         )
 
-        if is_rolling:
-            return SizedRollingPartition(room, index, size, due, on_drop)
-        return SizedPartition(room, index, size, due)
-    if is_rolling:
-        return RollingPartition(index, size, due, on_drop)
-    return Partition(index, size, due)
+        return AuditedSizedPartition, AuditedSizedRollingPartition
+    from batchqueue_async._engine.partitions.sized_partition import (  # noqa: PLC0415
+        SizedPartition,
+        SizedRollingPartition,
+    )
+
+    return SizedPartition, SizedRollingPartition

@@ -68,8 +68,10 @@ class Room:
         self.measure = measured_by(config.size_of, most)
         self.capacity: Exact | float = math.inf if most is None else most
         # What a take removes at most, beside a first item that is larger.
-        self.most_taken: Exact | None = None
+        largest = config.max_batch_bytes
+        self.most_taken = None if largest is None else exact(largest)
         self._beside: Exact = 0 if most is None else most // _BESIDE
+        self.allow_batches_of(self.most_taken)
         self._partitions = partitions
         self.waiting: Exact = 0
         self.reserved: Exact = 0
@@ -90,10 +92,12 @@ class Room:
         # Handlers' waits; whatever changes here, they look whether they can go on.
         self.lookers: dict[Looker, None] = {}
 
-    def bound_takes(self, most: Exact | None) -> None:
-        """Have a take remove no more than this, unless its first item is larger."""
-        self.most_taken = most
-        self._beside = max(self._beside, most or 0)
+    def allow_batches_of(self, most: Exact | None) -> None:
+        """Let a take remove as much as one of the handlers may get, and be beside."""
+        if most is not None:
+            self._beside = max(self._beside, most)
+            if self.most_taken is not None:
+                self.most_taken = max(self.most_taken, most)
 
     @property
     def used(self) -> Exact:
