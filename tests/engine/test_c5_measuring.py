@@ -14,6 +14,7 @@ from batchqueue_async import (
     PartitionPolicy,
     WhenFull,
 )
+from batchqueue_async._engine.overview import overview
 from tests.engine.every_loop import every_loop
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
@@ -97,6 +98,7 @@ async def test_whole_numbers_of_other_libraries_are_sizes() -> None:
     async with BatchQueue("q", config_for(lambda _: Whole())) as queue:
         assert queue.produce_nowait("item")
         assert queue.stats().waiting_bytes == 3
+        assert overview(queue._parts, partitions=1).stats.waiting_bytes == 3
 
 
 async def test_what_size_of_raises_comes_out_and_says_for_what() -> None:

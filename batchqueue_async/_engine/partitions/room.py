@@ -107,7 +107,9 @@ class Room:
     @property
     def surplus(self) -> Exact:
         """What handlers hold above what they may beside the room."""
-        return max(0, self.in_hands - max(self._beside, self._largest))
+        # Asked of each item, so without calls.
+        beside = self._beside if self._beside > self._largest else self._largest
+        return self.in_hands - beside if self.in_hands > beside else 0
 
     @property
     def first(self) -> SizedPartition[Any] | None:
@@ -125,6 +127,8 @@ class Room:
 
     def is_open_to(self, partition: SizedPartition[Any]) -> bool:
         """Whether no producer of another partition is before it."""
+        if not self._line:
+            return True
         first = self.first
         return first is None or first is partition
 
