@@ -107,9 +107,9 @@ class Room:
     @property
     def surplus(self) -> Exact:
         """What handlers hold above what they may beside the room."""
-        # Asked of each item, so without calls.
-        beside = self._beside if self._beside > self._largest else self._largest
-        return self.in_hands - beside if self.in_hands > beside else 0
+        if self.in_hands <= self._beside:
+            return 0
+        return max(0, self.in_hands - max(self._beside, self._largest))
 
     @property
     def first(self) -> SizedPartition[Any] | None:
