@@ -49,6 +49,7 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
+from batchqueue_async._policies.fairness import fair_by
 from batchqueue_async._policies.handlers import (
     BatchFunction,
     BatchHandler,
@@ -124,6 +125,7 @@ __all__ = [
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "fair_by",
     "in_thread",
     "process_queue",
     "round_robin",

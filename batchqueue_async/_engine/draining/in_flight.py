@@ -17,8 +17,10 @@ from batchqueue_async._engine.draining.cutting import causes_of, note_cuts
 from batchqueue_async._engine.draining.retry_queue import RetryQueue
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.user_call import absorb_cancellation
+from batchqueue_async._engine.partitions.fair_partition import buffers_to_take
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn
+from batchqueue_async._policies.fairness import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
@@ -36,6 +38,7 @@ class InFlight(Generic[T]):
         "_delivery",
         "_drain_task",
         "_grouping",
+        "_is_fair",
         "_is_measured",
         "_turn",
         "is_stopped",
@@ -53,6 +56,8 @@ class InFlight(Generic[T]):
         self._grouping = Grouping(parts.handlers, parts.placement)
         self._drain_task = drain_task
         self._turn = turn
+        # Whether a partition's keys share it: then it is taken from buffer by buffer.
+        self._is_fair = isinstance(parts.config.selector, FairSelector)
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
@@ -91,6 +96,8 @@ class InFlight(Generic[T]):
         if self.retries.batches and not self.open:
             collected = self.retries.take_due(now)
         is_far = len(partitions) > MANY
+        if self._is_fair:
+            partitions = buffers_to_take(partitions, most)
         causes = causes_of(partitions) if self._is_measured else None
         try:
             for partition in partitions:

@@ -174,7 +174,7 @@ class RoomWait(Wait):
         # One that has been served and has only not run since blocks nobody: a chain of
         # queues goes on then.
         return (
-            partition is self._partition
+            self._partition.is_in(partition)
             and self._waiter.wants > self._waiter.granted
             and not partition.is_closed
             and self.refusal is None

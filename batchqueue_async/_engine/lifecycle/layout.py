@@ -12,12 +12,14 @@ from batchqueue_async._engine.handlers.handler_lock import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.terms import Terms
+from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
+from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import Exact, exact_weight
@@ -152,7 +154,11 @@ class Layout(Generic[T]):
         config = self._parts.config
         size = config.buffer_size
         due = config.max_batch or size
+        on_drop = None
         if config.when_full is WhenFull.DROP_OLDEST:
             on_drop = partial(self._parts.failures.add, "dropped")
+        if isinstance(config.selector, FairSelector):
+            return FairPartition(index, size, due, config.selector, on_drop)
+        if on_drop is not None:
             return RollingPartition(index, size, due, on_drop)
         return Partition(index, size, due)

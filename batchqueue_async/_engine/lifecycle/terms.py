@@ -43,11 +43,11 @@ class Terms:
     def settle(self, partition: Partition[Any]) -> None:
         """Have a partition go by what is known for it."""
         config = self._parts.config
-        linger, most = config.linger, config.max_batch or partition.maxsize
+        linger, most = config.linger, config.max_batch or config.buffer_size
         if self._known is not None:
             linger, most = self._known.get(partition.index, (linger, most))
         with partition.guard:
-            partition.due_size = min(most, partition.maxsize)
+            partition.due_size = min(most, config.buffer_size)
             partition.ages.linger = linger
             partition.ages.clock = self._clock if linger else None
             if self._is_open:
