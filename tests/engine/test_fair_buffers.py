@@ -13,6 +13,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     Offer,
     PartitionPolicy,
+    PartitionSelector,
     Rebalancing,
     Retry,
     WhenFull,
@@ -23,13 +24,15 @@ from batchqueue_async._engine.partitions.key_buffer import KeyBuffer
 from tests.engine.every_loop import every_loop
 from tests.engine.failing_items import FailingItems, Item, assert_in_order
 from tests.engine.until import turns, until
-from tests.support.oracle import check_accounts, check_settled
+from tests.support.oracle import QueueAccounts, check_accounts, check_settled
 
 pytestmark = every_loop
 
 virtual = pytest.mark.asyncio(loop_factories=["virtual"])
 
-BY_KEY = fair_by(lambda item: item[0])
+Selector = PartitionSelector[Any]
+
+BY_KEY: PartitionSelector[Item] = fair_by(lambda item: item[0])
 
 
 def of(key: str, count: int, first: int = 0) -> list[Item]:
@@ -54,7 +57,10 @@ class Gate:
         return [item for batch in self.batches for item in batch]
 
 
-async def stalled(gate: Gate, **declared: Any) -> BatchQueue[Item]:
+async def stalled(
+    gate: Gate,
+    **declared: Any,  # noqa: ANN401 - any setting
+) -> BatchQueue[Item]:
     """Return a queue whose handler is at work, on an item of nobody's."""
     declared.setdefault("selector", BY_KEY)
     config = BatchQueueConfig[Item](consumer=gate, **declared)
@@ -65,7 +71,7 @@ async def stalled(gate: Gate, **declared: Any) -> BatchQueue[Item]:
     return queue
 
 
-async def ended(queue: BatchQueue[Item], gate: Gate) -> Any:
+async def ended(queue: BatchQueue[Item], gate: Gate) -> QueueAccounts:
     gate.opened.set()
     await queue.close()
     return check_settled(queue)
@@ -325,8 +331,13 @@ class TestNothingStays:
             assert buffers() == 0
 
 
+def as_list(item: str) -> Any:  # noqa: ANN401 - a mistake that types would tell
+    return [item]
+
+
 class TestMisuse:
-    async def run(self, selector: Any, item: Any, error: type[Exception]) -> str:
+    async def run(self, selector: Selector, error: type[Exception]) -> str:
+        item: Any = "abc"
         config = BatchQueueConfig[Any](consumer=lambda _: None, selector=selector)
         async with BatchQueue("q", config) as queue:
             for produce in (queue.produce, queue.produce_many):
@@ -339,14 +350,17 @@ class TestMisuse:
         return str(caught.value)
 
     async def test_a_key_that_cannot_be_hashed(self) -> None:
-        message = await self.run(fair_by(list), "abc", TypeError)
-        assert message == "fair_by(list, quantum=100) needs hashable keys, got a list"
+        message = await self.run(fair_by(as_list), TypeError)
+        assert (
+            message == "fair_by(as_list, quantum=100) needs hashable keys, got a list"
+        )
 
     async def test_a_key_function_that_raises(self) -> None:
-        await self.run(fair_by(lambda item: item.tenant), 1, AttributeError)
+        await self.run(fair_by(lambda item: item.tenant), AttributeError)
 
     async def test_a_weight_function_that_raises(self) -> None:
-        await self.run(fair_by(str, weight={}.__getitem__), 1, KeyError)
+        weights: dict[str, float] = {}
+        await self.run(fair_by(str, weight=weights.__getitem__), KeyError)
 
     @pytest.mark.parametrize(
         "weight, error",
@@ -361,21 +375,18 @@ class TestMisuse:
         ],
     )
     async def test_a_weight_that_is_none(
-        self, weight: Any, error: type[Exception]
+        self,
+        weight: Any,  # noqa: ANN401 - what is no weight, too
+        error: type[Exception],
     ) -> None:
-        message = await self.run(fair_by(str, weight=lambda _: weight), 1, error)
+        message = await self.run(fair_by(str, weight=lambda _: weight), error)
         rule = "a number from 1e-06 to 1000000 for every key"
         assert message == f"weight must be {rule}, got {weight!r}"
 
     async def test_every_nan_is_one_key(self) -> None:
         gate = Gate()
-        selector = fair_by(lambda item: float(item[0]))
-        queue = await stalled(
-            gate,
-            selector=fair_by(
-                lambda item: selector.key(item) if item[0] == "nan" else item[0]
-            ),
-        )
+        selector: Selector = fair_by(lambda item: (item[0], float("nan")))
+        queue = await stalled(gate, selector=selector)
         await queue.produce_many(of("nan", 5))
         assert buffers() == 2
         await ended(queue, gate)

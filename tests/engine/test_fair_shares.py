@@ -30,6 +30,10 @@ class Item(NamedTuple):
     made: float
 
 
+def tenant_of(item: Item) -> str:
+    return item.tenant
+
+
 class Sink:
     """Notes how old the items are when they are stored."""
 
@@ -54,7 +58,10 @@ QUIET = [f"quiet {n}" for n in range(3)]
 
 
 async def run(
-    sink: Sink, tenants: dict[str, float], seconds: float, **settings: Any
+    sink: Sink,
+    tenants: dict[str, float],
+    seconds: float,
+    **settings: Any,  # noqa: ANN401 - any setting
 ) -> None:
     """Have each tenant send one item every so many seconds."""
     settings.setdefault("selector", fair_by(lambda item: item.tenant))
@@ -77,7 +84,10 @@ async def run(
     check_settled(queue)
 
 
-async def quiet_p99(flood: dict[str, float], **settings: Any) -> float:
+async def quiet_p99(
+    flood: dict[str, float],
+    **settings: Any,  # noqa: ANN401 - any setting
+) -> float:
     sink = Sink(settings.pop("per_item", 0.0))
     quiet = {tenant: EVERY + n / 1000 for n, tenant in enumerate(QUIET)}
     await run(sink, quiet | flood, seconds=1.0, **settings)
@@ -133,7 +143,7 @@ async def test_a_batch_has_something_of_every_tenant_that_waits() -> None:
 async def test_weights_are_kept() -> None:
     weights = {"free": 1, "plus": 2.5, "pro": 10}
     sink = Sink()
-    selector = fair_by(lambda item: item.tenant, weight=weights.__getitem__, quantum=20)
+    selector = fair_by(tenant_of, weight=weights.__getitem__, quantum=20)
     config = BatchQueueConfig[Item](consumer=sink, selector=selector)
     async with BatchQueue("tenants", config) as queue:
         for tenant in weights:
