@@ -45,15 +45,15 @@ class FairSelector(Value, Generic[T, K]):
         Raises:
             TypeError: If the key is not hashable.
         """
-        return hash(self.key_of(item)) % partitions
+        return hash(self.comparable(self.key(item))) % partitions
 
-    def key_of(self, item: T) -> Hashable:
-        """Return an item's key as it is looked up.
+    def comparable(self, key: K) -> Hashable:
+        """Return a key as it is looked up.
 
         Raises:
             TypeError: If it is not hashable.
         """
-        return comparable(self.key(item), self)
+        return comparable(key, self)
 
     def units_of(self, key: K) -> int:
         """Return what a key weighs, in parts of `UNIT`.

@@ -106,8 +106,6 @@ def comparable(key: Hashable, selector: object) -> Hashable:
     Raises:
         TypeError: If it is not hashable; says what `selector` needs.
     """
-    if type(key) in PLAIN_KEYS:
-        return key
     try:
         known = _with_one_nan(key)
         hash(known)

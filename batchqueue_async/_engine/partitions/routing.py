@@ -12,7 +12,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.guard import UNGUARDED
@@ -230,12 +230,13 @@ def _chosen_fairly(
     selector: FairSelector[T, Any], partitions: Sequence[Partition[T]]
 ) -> Callable[[T], Partition[T]]:
     """Return what finds the buffer of an item's key in its partition."""
+    fair = cast("Sequence[FairPartition[T]]", partitions)
 
     def choose(item: T) -> Partition[T]:
-        key = selector.key_of(item)
-        partition = partitions[hash(key) % len(partitions)]
-        assert isinstance(partition, FairPartition)
-        return partition.buffer_of(key)
+        key = selector.key(item)
+        if type(key) not in PLAIN_KEYS:
+            key = selector.comparable(key)
+        return fair[hash(key) % len(fair)].buffer_of(key)
 
     return choose
 
