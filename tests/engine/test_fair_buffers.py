@@ -20,6 +20,7 @@ from batchqueue_async import (
     WouldDeadlock,
     fair_by,
 )
+from batchqueue_async._engine.overview import overview
 from batchqueue_async._engine.partitions.key_buffer import KeyBuffer
 from tests.engine.every_loop import every_loop
 from tests.engine.failing_items import FailingItems, Item, assert_in_order
@@ -170,6 +171,46 @@ class TestRoom:
         assert sorted(left) == [("a", 0), ("b", 0), ("c", 0), ("nobody", 0)]
         assert not await queue.produce(("d", 0))
         assert check_settled(queue).rejected == 4
+
+
+class TestAccounts:
+    @pytest.mark.parametrize("when_full", WhenFull)
+    async def test_what_came_in_is_counted_where_it_comes_in(
+        self, when_full: WhenFull
+    ) -> None:
+        gate = Gate()
+        queue = await stalled(gate, buffer_size=3, when_full=when_full, audit=True)
+        calls = [queue.produce(item) for item in [*of("a", 9), *of("b", 2)]]
+        accepting = asyncio.gather(*calls, queue.produce_many(of("c", 10)))
+        await turns()
+        assert check_accounts(queue).waiting == 8
+        assert queue.stats().unaccounted == 0
+        gate.opened.set()
+        accepted = sum(await accepting)
+        await queue.close()
+        assert check_settled(queue).accepted == accepted + 1
+        assert queue.stats().unaccounted == 0
+
+    async def test_an_item_lost_in_a_buffer_shows(self) -> None:
+        gate = Gate()
+        queue = await stalled(gate, audit=True)
+        await queue.produce_many([*of("a", 2), *of("b", 2)])
+        # The planted fault.
+        queue._parts.placement.partition_of(("a", 0)).items.pop()
+        assert queue.stats().unaccounted == 1
+        gate.opened.set()
+        await queue.close()
+        assert queue.stats().unaccounted == 1
+
+    async def test_from_afar_its_fullness_is_that_of_its_keys(self) -> None:
+        gate = Gate()
+        queue = await stalled(gate, buffer_size=4)
+        await queue.produce_many([*of("a", 3), *of("b", 3)])
+        seen = overview(queue._parts, partitions=1)
+        # The one of the item that is in flight has room, too.
+        assert seen.stats.capacity == queue.stats().capacity == 12
+        assert seen.used_fractions == [0.5]
+        await ended(queue, gate)
 
 
 class TestRetries:

@@ -12,6 +12,10 @@ from batchqueue_async._engine.handlers.handler_lock import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.terms import Terms
+from batchqueue_async._engine.partitions.audited_partition import (
+    AuditedPartition,
+    AuditedRollingPartition,
+)
 from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
@@ -158,7 +162,10 @@ class Layout(Generic[T]):
         if config.when_full is WhenFull.DROP_OLDEST:
             on_drop = partial(self._parts.failures.add, "dropped")
         if isinstance(config.selector, FairSelector):
-            return FairPartition(index, size, due, config.selector, on_drop)
+            fair = FairPartition(index, size, due, config.selector, on_drop)
+            fair.entered = 0 if config.audit else None
+            return fair
         if on_drop is not None:
-            return RollingPartition(index, size, due, on_drop)
-        return Partition(index, size, due)
+            rolling = AuditedRollingPartition if config.audit else RollingPartition
+            return rolling(index, size, due, on_drop)
+        return (AuditedPartition if config.audit else Partition)(index, size, due)

@@ -204,6 +204,7 @@ class FairPartition(Partition[T]):
         self._paused.clear()
         self._ready = 0
         self.accounts = SharedAccounts()
+        self.entered = None if self.entered is None else 0
         self._init(self._maxsize)
 
     def _set_limits(self) -> None:

@@ -89,9 +89,18 @@ class KeyBuffer(Partition[T]):
         # Before it is in: one that has nothing to give yet does no harm in the ring,
         # one that is not there while it has would never get its turn.
         self.home.expect(self)
-        super()._append(chunk)
+        before = len(self.items)
+        try:
+            super()._append(chunk)
+        finally:
+            # Whatever struck: what is in came in.
+            self._count_entered(len(self.items) - before)
         if type(self.items) is list and len(self.items) > _LONGEST_LIST:
             self.items = deque(self.items)
+
+    def _count_entered(self, count: int) -> None:
+        if self.home.entered is not None:
+            self.home.entered += count
 
     def _remove(self, most: int | None) -> list[T]:
         items = self.items
@@ -122,5 +131,8 @@ class RollingKeyBuffer(KeyBuffer[T], RollingPartition[T]):
         try:
             super()._drop(waiting, passed)
         finally:
-            home.taken_out += own.dropped - before
-            home.dropped += own.dropped - before
+            gone = own.dropped - before
+            home.taken_out += gone
+            home.dropped += gone
+            # Those of the chunk itself did not even get in.
+            self._count_entered(max(0, gone - waiting))
