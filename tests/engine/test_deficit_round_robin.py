@@ -70,6 +70,14 @@ def test_with_fewer_places_than_flows_all_have_their_turn() -> None:
     assert set(seen.values()) == {3}
 
 
+def test_what_is_allotted_and_cannot_be_taken_keeps_its_turn() -> None:
+    """For want of memory, say."""
+    ring = ring_of([Flow("a", 3), Flow("b", 3)])
+    for _ in range(2):
+        assert sum(ring.allot(10).values()) == 6
+    assert taken(ring, 10) == {"a": 3, "b": 3}
+
+
 def test_a_turn_that_a_batch_has_cut_goes_on_in_the_next() -> None:
     """Without a second gain: else whoever is cut often would get more."""
     ring = ring_of([Flow("a", 1000, 3), Flow("b", 1000, 2)], quantum=10)

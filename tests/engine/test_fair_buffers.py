@@ -290,6 +290,20 @@ class TestLinger:
             assert asyncio.get_running_loop().time() - start == pytest.approx(1, 0.01)
             assert gate.items == [("a", 0), ("b", 0)]
 
+    async def test_each_batch_lingers_for_its_own_oldest_item(self) -> None:
+        gate = Gate()
+        gate.opened.set()
+        config = BatchQueueConfig[Item](
+            consumer=gate, selector=BY_KEY, linger=1.0, max_batch=10
+        )
+        async with BatchQueue("q", config) as queue:
+            for batches in (0, 1):
+                await queue.produce_many([("a", 0), ("b", 0)])
+                await asyncio.sleep(0.99)
+                assert len(gate.batches) == batches
+                await asyncio.sleep(0.02)
+                assert len(gate.batches) == batches + 1
+
     async def test_what_is_full_does_not_linger(self) -> None:
         gate = Gate()
         gate.opened.set()
@@ -499,8 +513,8 @@ async def test_keys_stay_in_order_while_their_partitions_move() -> None:
     assert_in_order(sink.stored)
 
 
-async def test_a_handler_that_forgets_a_retry_of_a_moved_partition_is_woken() -> None:
-    """What waits behind a retry goes on, whoever owns its partition by then."""
+async def test_a_retry_that_ends_wakes_whoever_owns_the_partition_by_then() -> None:
+    """What waits behind it goes on."""
     sink = FailingItems({("a", 0): 1})
     config = BatchQueueConfig[Item](
         consumer=sink,

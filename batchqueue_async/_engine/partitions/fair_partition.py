@@ -141,15 +141,24 @@ class FairPartition(Partition[T]):
             self._ring.add(buffer)
         else:
             self._ring.discard(buffer)
+            if not self._ring:
+                # Whatever Ctrl-C in the middle of a count has left of it.
+                self._ready = 0
 
     def pausing_changed(self, buffer: KeyBuffer[T]) -> None:
         """A buffer was paused, or is not any more."""
-        if buffer.pausing is not None:
-            self._paused[buffer] = None
+        is_over = buffer.pausing is None
+        if is_over and buffer not in self._paused:
+            # It is being made.
+            return
+        with self.guard:
+            if is_over:
+                self._paused.pop(buffer, None)
+                self._oldest = None
+            else:
+                self._paused[buffer] = None
             self.note(buffer)
-        elif self._paused.pop(buffer, buffer) is None:
-            self._oldest = None
-            self.note(buffer)
+        if is_over:
             # Its owner may have changed since, and be asleep.
             self.notify()
 

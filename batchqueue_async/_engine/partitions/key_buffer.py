@@ -79,7 +79,8 @@ class KeyBuffer(Partition[T]):
 
     def take_rest(self) -> list[T]:
         left = super().take_rest()
-        self.home.note(self)
+        with self.guard:
+            self.home.note(self)
         return left
 
     def reject(self, count: int) -> None:
