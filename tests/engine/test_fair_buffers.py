@@ -16,6 +16,7 @@ from batchqueue_async import (
     PartitionSelector,
     Rebalancing,
     Retry,
+    SyncBatchQueue,
     WhenFull,
     WouldDeadlock,
     fair_by,
@@ -390,6 +391,46 @@ def as_list(item: str) -> Any:  # noqa: ANN401 - a mistake that types would tell
     return [item]
 
 
+class TestWhatChangesForAll:
+    """Buffers that there are already go along."""
+
+    async def test_a_bridge_that_is_opened_later(self) -> None:
+        gate = Gate()
+        queue = await stalled(gate)
+        buffer = queue._parts.placement.partition_of(("a", 0))
+        bridge = SyncBatchQueue(queue)
+        assert buffer.is_shared
+        assert buffer.guard is queue._parts.partitions[0].guard
+        assert await asyncio.to_thread(bridge.produce, ("a", 0))
+        await ended(queue, gate)
+
+    async def test_a_linger_that_a_later_handler_brings(self) -> None:
+        config = BatchQueueConfig[Item](selector=BY_KEY)
+        async with BatchQueue("q", config) as queue:
+            buffer = queue._parts.placement.partition_of(("a", 0))
+            queue.add_handler(tuple, lambda _: None, linger=3.0, max_batch=7)
+            assert (buffer.ages.linger, buffer.due_size) == (3.0, 7)
+            assert buffer.ages.clock is not None
+
+    async def test_a_fork(self) -> None:
+        """What the child does: the parent's producers must find nothing there."""
+        gate = Gate()
+        queue = await stalled(gate, buffer_size=2)
+        calls = [asyncio.ensure_future(queue.produce(item)) for item in of("a", 3)]
+        await turns()
+        (partition,) = queue._parts.partitions
+        buffer = queue._parts.placement.partition_of(("a", 0))
+        partition.abandon()
+        assert buffer.is_closed
+        assert not buffer.items
+        assert len(partition.items) == 0
+        assert partition.accepted == 0
+        assert not partition.is_shared
+        calls[2].cancel()
+        gate.opened.set()
+        await queue.shutdown(0)
+
+
 class TestMisuse:
     async def run(self, selector: Selector, error: type[Exception]) -> str:
         item: Any = "abc"
@@ -485,6 +526,47 @@ class TestMisuse:
             await queue.flush()
         assert len(refused) == 1
         assert sorted(others) == [("a", 0), ("a", 1), ("b", 0)]
+
+    async def test_a_partition_is_not_given_to_who_waits_for_room_in_it(self) -> None:
+        """The wait is for a key's buffer; whoever makes room takes the partition."""
+        let_go = asyncio.Event()
+
+        async def store(batch: list[int]) -> None:
+            if 1 in batch:
+                await let_go.wait()
+            if 0 in batch:
+                for _ in range(2):
+                    await queue.produce(3)
+
+        config = BatchQueueConfig[int](
+            consumer=store,
+            selector=fair_by(lambda item: item),
+            buffer_size=1,
+            partitions=PartitionPolicy.fixed(2),
+            drain_tasks=DrainTaskPolicy.fixed(2),
+        )
+        async with BatchQueue("q", config) as queue:
+            await queue.produce(1)
+            await turns()
+            await queue.produce(0)
+            parts = queue._parts
+            await until(lambda: not parts.detector.may_own(0, parts.partitions[1]))
+            assert parts.detector.may_own(1, parts.partitions[1])
+            assert parts.detector.may_own(0, parts.partitions[0])
+            let_go.set()
+            await queue.flush()
+        assert check_settled(queue).handled == 4
+
+    async def test_a_buffer_that_changes_is_a_change_of_its_partition(self) -> None:
+        """After Ctrl-C a thread asks that, to know which of its locks are its own."""
+        gate = Gate()
+        queue = await stalled(gate)
+        buffer = queue._parts.placement.partition_of(("a", 0))
+        (partition,) = queue._parts.partitions
+        for is_changing in (True, False):
+            buffer.is_changing = is_changing
+            assert partition.is_changing == is_changing
+        await ended(queue, gate)
 
 
 @virtual

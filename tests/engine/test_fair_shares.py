@@ -140,6 +140,25 @@ async def test_a_batch_has_something_of_every_tenant_that_waits() -> None:
         assert set(Counter(item.tenant for item in batch).values()) == {2}
 
 
+async def test_of_several_partitions_each_has_its_part_of_a_batch() -> None:
+    """Else the second one's would be in a second call."""
+    batches: list[list[tuple[int, int]]] = []
+    selector: PartitionSelector[tuple[int, int]] = fair_by(lambda item: item[0])
+    config = BatchQueueConfig[tuple[int, int]](
+        consumer=batches.append,
+        selector=selector,
+        max_batch=10,
+        partitions=PartitionPolicy.fixed(2),
+    )
+    async with BatchQueue("q", config) as queue:
+        # A small int is its own hash: one key in each partition, and one more in one.
+        await queue.produce_many([(key, n) for key in (0, 1) for n in range(50)])
+        await queue.produce((3, 0))
+    shares = [Counter(key for key, _ in batch) for batch in batches]
+    assert [sum(each.values()) for each in shares] == [10] * 10 + [1]
+    assert shares[0] == {0: 5, 1: 4, 3: 1}
+
+
 async def test_weights_are_kept() -> None:
     weights = {"free": 1, "plus": 2.5, "pro": 10}
     sink = Sink()
