@@ -10,6 +10,7 @@ import pytest
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    CostBalancer,
     DrainTaskPolicy,
     Offer,
     PartitionPolicy,
@@ -305,6 +306,16 @@ class TestLinger:
                 await asyncio.sleep(0.02)
                 assert len(gate.batches) == batches + 1
 
+    async def test_a_flush_ends_it(self) -> None:
+        gate = Gate()
+        gate.opened.set()
+        config = BatchQueueConfig[Item](consumer=gate, selector=BY_KEY, linger=100.0)
+        start = asyncio.get_running_loop().time()
+        async with BatchQueue("q", config) as queue:
+            await queue.produce(("a", 0))
+            await queue.flush()
+            assert asyncio.get_running_loop().time() - start < 1
+
     async def test_what_is_full_does_not_linger(self) -> None:
         gate = Gate()
         gate.opened.set()
@@ -567,6 +578,23 @@ class TestMisuse:
             buffer.is_changing = is_changing
             assert partition.is_changing == is_changing
         await ended(queue, gate)
+
+
+@virtual
+async def test_a_balancer_knows_what_handlers_spent_on_a_partitions_keys() -> None:
+    config = BatchQueueConfig[int](
+        consumer=lambda _: asyncio.sleep(1),
+        selector=fair_by(lambda item: item),
+        partitions=PartitionPolicy.fixed(2),
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        rebalancing=Rebalancing(CostBalancer(), interval=100),
+    )
+    async with BatchQueue("q", config) as queue:
+        for item in (0, 2, 4):
+            await queue.produce(item)
+            await queue.flush()
+        loads = [each.load for each in queue.stats().drain_tasks]
+    assert loads == [pytest.approx(3, 0.01), 0]
 
 
 @virtual
