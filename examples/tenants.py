@@ -7,6 +7,7 @@ imports its whole catalogue. `fair_by` gives each of them room and a share of it
 """
 
 import asyncio
+import sys
 from time import perf_counter
 from typing import NamedTuple
 
@@ -45,6 +46,10 @@ async def main() -> None:
         tenants.create_task(send(queue, "import", 20_000, 0))
         for shop in SHOPS:
             tenants.create_task(send(queue, shop, 20, 0.03))
+
+    counts = {shop: len(seconds) for shop, seconds in took.items()}
+    if counts != dict.fromkeys(SHOPS, 20) | {"import": 20_000}:
+        sys.exit(f"not every order was stored: {counts}")
     print(f"{queue.stats().handled} orders were stored")
     print(f"the import's took up to {slowest(['import']):.3f} s")
     print(f"the shops' took up to {slowest(SHOPS):.3f} s")
