@@ -16,7 +16,6 @@ from batchqueue_async._engine.partitions.audited_partition import (
     AuditedPartition,
     AuditedRollingPartition,
 )
-from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import TypePlacement
@@ -162,6 +161,11 @@ class Layout(Generic[T]):
         if config.when_full is WhenFull.DROP_OLDEST:
             on_drop = partial(self._parts.failures.add, "dropped")
         if isinstance(config.selector, FairSelector):
+            # Here, since few programs need it.
+            from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
+                FairPartition,
+            )
+
             fair = FairPartition(index, size, due, config.selector, on_drop)
             fair.entered = 0 if config.audit else None
             return fair

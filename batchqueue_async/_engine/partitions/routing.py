@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from batchqueue_async._engine.partitions.fair_partition import FairPartition
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.type_map import TypeMap
@@ -32,6 +31,7 @@ from batchqueue_async._wording import kind_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import HandlerRegistry
+    from batchqueue_async._engine.partitions.fair_partition import FairPartition
 
 T = TypeVar("T")
 
