@@ -50,6 +50,7 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     WouldDeadlock,
 )
+from batchqueue_async._policies.fairness import fair_by
 from batchqueue_async._policies.handlers import (
     BatchFunction,
     BatchHandler,
@@ -126,6 +127,7 @@ __all__ = [
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "fair_by",
     "in_thread",
     "process_queue",
     "round_robin",

@@ -56,6 +56,7 @@ PROMISED = {
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "fair_by",
     "in_thread",
     "process_queue",
     "round_robin",

@@ -29,6 +29,7 @@ from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, put_in_
 from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
+from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.offering import Offer
 
 if TYPE_CHECKING:
@@ -40,7 +41,15 @@ T = TypeVar("T")
 class Intake(Generic[T]):
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
-    __slots__ = ("_announcer", "_parts", "_placement", "_sole", "_sorter", "_waits")
+    __slots__ = (
+        "_announcer",
+        "_is_fair",
+        "_parts",
+        "_placement",
+        "_sole",
+        "_sorter",
+        "_waits",
+    )
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
@@ -50,6 +59,7 @@ class Intake(Generic[T]):
         self._sorter: Sorter[T] | None = None
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
+        self._is_fair = isinstance(parts.config.selector, FairSelector)
         self._waits = parts.config.when_full is WhenFull.WAIT
         # Of a queue without a bridge, from the first `offer` on.
         self._announcer: Announcer[T] | None = None
@@ -214,8 +224,9 @@ class Intake(Generic[T]):
         sole = self._sole or sole_partition(chunk, self._placement)
         if sole is not None:
             return self._place_run(sole, chunk, placed)
-        if self._placement.first.is_shared:
-            # Each placing takes the guard, so the fewest are the cheapest.
+        if self._placement.first.is_shared or self._is_fair:
+            # Each placing takes the guard, or has its key's buffer take its place in
+            # the ring, so the fewest are the cheapest.
             bins = sorted_bins(chunk, self._placement)
             return self._place_bins(bins, None, placed)
         if self._sorter is None or not self._sorter.suits(chunk):

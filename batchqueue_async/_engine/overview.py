@@ -68,8 +68,8 @@ def overview(
         not_closed=parts.hooks.not_closed,
         **sums,
     )
-    size = parts.config.buffer_size
-    return Overview(stats, [each / size for each in waiting], len(registrations))
+    used = [count / each.maxsize for count, each in zip(waiting, every, strict=True)]
+    return Overview(stats, used, len(registrations))
 
 
 def _sums(parts: Parts[Any], waiting: int) -> dict[str, int]:
@@ -81,7 +81,7 @@ def _sums(parts: Parts[Any], waiting: int) -> dict[str, int]:
     accepted = sums.pop("taken_out") + waiting
     if parts.config.audit:
         accepted = sum(each.entered or 0 for each in parts.partitions)
-    capacity = parts.config.buffer_size * len(accounts)
+    capacity = sum(each.maxsize for each in parts.partitions)
     return sums | {"waiting": waiting, "accepted": accepted, "capacity": capacity}
 
 

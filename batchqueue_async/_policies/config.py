@@ -10,6 +10,7 @@ from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
+from .fairness import FairSelector, fair_by
 from .handler_checks import require_handler
 from .handler_options import HandlerOptions
 from .handlers import ErrorHandler, HandlerLike, RetryHook
@@ -36,7 +37,8 @@ class BatchQueueConfig(Value, Generic[T]):
     Attributes:
         drain_tasks: How many drain tasks it runs, or the capacity that it shares.
         partitions: How many partitions it has.
-        buffer_size: How many items wait in a partition at most.
+        buffer_size: How many items wait in a partition at most; with `fair_by`, of each
+            key.
         when_full: What happens to an item whose partition is full.
         selector: Which partition an item waits in.
         consumer: The one handler for everything; None for a handler per type.
@@ -108,9 +110,20 @@ class BatchQueueConfig(Value, Generic[T]):
         require_policy("partitions", self.partitions, PartitionPolicy)
         require_int("buffer_size", self.buffer_size, at_least=1)
         require_instance("when_full", self.when_full, WhenFull, "a WhenFull")
+        self._check_selector()
+
+    def _check_selector(self) -> None:
         require_callable("selector", self.selector)
-        if isinstance(self.selector, KeySelector) and self.partitions.grows:
-            rule = "of a fixed number with by_key, since growth would split keys"
+        selector: object = self.selector
+        if selector is fair_by:
+            rule = "what fair_by returns, as in fair_by(lambda item: item.tenant)"
+            refuse("selector", rule, selector, TypeError)
+        if isinstance(selector, FairSelector) and self.counts_sizes:
+            rule = "another one where sizes count, since fair_by shares out items"
+            refuse("selector", rule, selector)
+        if self.partitions.grows and isinstance(selector, KeySelector | FairSelector):
+            name = "by_key" if isinstance(selector, KeySelector) else "fair_by"
+            rule = f"of a fixed number with {name}, since growth would split keys"
             refuse("partitions", rule, self.partitions)
 
     @property

@@ -58,6 +58,7 @@ from batchqueue_async import (
     by_type,
     close_process_queues,
     drain_on_signals,
+    fair_by,
     in_thread,
     process_queue,
     round_robin,
@@ -188,6 +189,8 @@ def protocols() -> None:
     selector: PartitionSelector[Metric] = by_type
     selector = round_robin
     selector = by_key(key_of)
+    selector = fair_by(key_of)
+    selector = fair_by(key_of, weight=weight_of, quantum=10)
     selector = own_selector
     balancer: DrainBalancer = ThroughputBalancer(skip_below=1.2)
     balancer = CostBalancer()
@@ -216,6 +219,14 @@ async def async_on_retry(
 
 def key_of(item: Metric) -> str:
     return item.name
+
+
+def weight_of(name: str) -> int:
+    return len(name)
+
+
+def unhashable_of(item: Metric) -> list[str]:
+    return [item.name]
 
 
 def own_selector(item: Metric, partitions: int) -> int:
@@ -277,6 +288,13 @@ def configs() -> None:
     assert_type(BatchQueueConfig(consumer=AsyncHandler()), BatchQueueConfig[Metric])
     assert_type(BatchQueueConfig(consumer=async_function), BatchQueueConfig[Metric])
     BatchQueueConfig[Metric](selector=by_key(lambda item: item.name))
+    BatchQueueConfig[Metric](selector=fair_by(lambda item: item.name))
+    BatchQueueConfig[Metric](
+        selector=fair_by(key_of, weight=lambda name: 2 * len(name))
+    )
+    BatchQueueConfig[Metric](selector=fair_by)  # type: ignore[arg-type]
+    fair_by(key_of, weight=key_of)  # type: ignore[arg-type]
+    fair_by(unhashable_of)  # type: ignore[type-var]
     BatchQueueConfig[Metric](selector=lambda item, n: len(item.name) % n)
     BatchQueueConfig[Metric](consumer=lambda batch: use(batch[0].value))
     BatchQueueConfig[Metric](on_error=lambda batch, error: use(batch[0], error))

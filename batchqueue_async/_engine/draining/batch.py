@@ -104,8 +104,8 @@ class Batch(Generic[T]):
             return False
         if mine_to.lock is not others_to.lock:
             return False
-        mine = {share.partition.index for share in self.shares}
-        return not mine.isdisjoint(share.partition.index for share in other.shares)
+        mine = {share.partition for share in self.shares}
+        return not mine.isdisjoint(share.partition for share in other.shares)
 
     def is_kept_out(self, drain_task: int) -> bool:
         """Whether its handler is at work on another one, and cannot be stopped.
@@ -140,7 +140,7 @@ class Batch(Generic[T]):
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
         for share in self.shares:
-            share.partition.busy += seconds * share.count / len(self.items)
+            share.partition.accounts.charge(seconds * share.count / len(self.items))
 
     def pause_partitions(self) -> None:
         """Keep further items of these partitions back until `resume_partitions`."""

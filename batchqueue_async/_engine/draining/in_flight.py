@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, grouping_of
 from batchqueue_async._engine.draining.cutting import causes_of, note_cuts
@@ -19,11 +19,16 @@ from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.user_call import absorb_cancellation
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn
+from batchqueue_async._policies.fairness import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
+
+BuffersToTake: TypeAlias = Callable[
+    [Sequence[Partition[T]], int | None], list[Partition[T]]
+]
 
 # What waits in more partitions than these does not stay in the processor's caches.
 MANY = 64
@@ -33,6 +38,7 @@ class InFlight(Generic[T]):
     """Takes from partitions, and delivers what it took, oldest first."""
 
     __slots__ = (
+        "_buffers_to_take",
         "_delivery",
         "_drain_task",
         "_grouping",
@@ -53,6 +59,15 @@ class InFlight(Generic[T]):
         self._grouping = grouping_of(parts)
         self._drain_task = drain_task
         self._turn = turn
+        # Where keys share partitions, these are taken from buffer by buffer.
+        self._buffers_to_take: BuffersToTake[T] | None = None
+        if isinstance(parts.config.selector, FairSelector):
+            # Here, since few programs need it.
+            from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
+                buffers_to_take,
+            )
+
+            self._buffers_to_take = buffers_to_take
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
@@ -91,6 +106,8 @@ class InFlight(Generic[T]):
         if self.retries.batches and not self.open:
             collected = self.retries.take_due(now)
         is_far = len(partitions) > MANY
+        if self._buffers_to_take is not None:
+            partitions = self._buffers_to_take(partitions, most)
         causes = causes_of(partitions) if self._is_measured else None
         try:
             for partition in partitions:

@@ -189,7 +189,7 @@ class RoomWait(Wait):
         return (DrainTaskNode(self._detector, self._owner),)
 
     def needs(self, partition: Partition[Any]) -> bool:
-        return partition is self._partition and self._lacks()
+        return self._partition.is_in(partition) and self._lacks()
 
     def _lacks(self) -> bool:
         # One that has been served and has only not run since blocks nobody: a chain of

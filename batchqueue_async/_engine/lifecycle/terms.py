@@ -49,14 +49,14 @@ class Terms:
         queues = self._parts.handlers.settings
         terms = (
             config.linger,
-            config.max_batch or partition.maxsize,
+            config.max_batch or config.buffer_size,
             queues.max_batch_bytes or math.inf,
         )
         if self._known is not None:
             terms = self._known.get(partition.index, terms)
         linger, most, size = terms
         with partition.guard:
-            partition.due_size = min(most, partition.maxsize)
+            partition.due_size = min(most, config.buffer_size)
             if self._parts.room is not None:
                 cast("SizedPartition[Any]", partition).due_bytes = size
             partition.ages.linger = linger

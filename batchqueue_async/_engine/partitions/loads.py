@@ -58,7 +58,7 @@ class Loads:
                 + len(partition.items)
                 + accounts.rejected,
                 accounts.handled + accounts.failed,
-                partition.busy,
+                accounts.busy,
             )
             for partition in self._partitions
         ]

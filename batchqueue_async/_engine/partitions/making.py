@@ -13,6 +13,7 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.fairness import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.room import Room
@@ -45,6 +46,8 @@ def new_partition(
     size = config.buffer_size
     due = config.max_batch or size
     is_rolling = config.when_full is WhenFull.DROP_OLDEST
+    if isinstance(config.selector, FairSelector):
+        return _fair(config, config.selector, index, on_drop if is_rolling else None)
     if room is not None:
         sized, rolling = _kinds_with_sizes(config)
         if is_rolling:
@@ -54,6 +57,24 @@ def new_partition(
         kind = AuditedRollingPartition if config.audit else RollingPartition
         return kind(index, size, due, on_drop)
     return (AuditedPartition if config.audit else Partition)(index, size, due)
+
+
+def _fair(
+    config: BatchQueueConfig[T],
+    selector: FairSelector[T, Any],
+    index: int,
+    on_drop: Callable[[list[T]], None] | None,
+) -> Partition[T]:
+    """Return one that has a buffer for each key."""
+    from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
+        FairPartition,
+    )
+
+    size = config.buffer_size
+    due = config.max_batch or size
+    fair = FairPartition[T](index, size, due, selector, on_drop)
+    fair.entered = 0 if config.audit else None
+    return fair
 
 
 def _kinds_with_sizes(

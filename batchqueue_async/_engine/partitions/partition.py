@@ -44,7 +44,6 @@ class Partition(ProducersQueue[T]):
         "_maxsize",
         "accounts",
         "ages",
-        "busy",
         "due_size",
         "guard",
         "guarded_limit",
@@ -82,8 +81,6 @@ class Partition(ProducersQueue[T]):
         # thousands of partitions those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
-        # Seconds that handlers have spent on this partition's items.
-        self.busy = 0.0
         self.ages = Ages()
         # How many of its first items are known to have one type; -1 if nobody asks. To
         # look at a chunk that has just been made is cheaper than to look at it later.
@@ -136,6 +133,10 @@ class Partition(ProducersQueue[T]):
             or self.accounts.watchers is not None
             or self.is_closed
         )
+
+    def is_in(self, other: Partition[Any]) -> bool:
+        """Whether who makes room in `other` makes it here."""
+        return other is self
 
     def notify(self, coming: int = 0) -> None:
         """Something comes, on the loop: its owner must not sleep through it.
@@ -200,8 +201,7 @@ class Partition(ProducersQueue[T]):
         Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
         """
         placed = 0
-        # Let go of at the end: a `__del__` of theirs finds the change made, and the
-        # guard free.
+        # Let go of last: a `__del__` of theirs finds the change made, the guard free.
         displaced: list[T] = []
         try:
             with self.guard:

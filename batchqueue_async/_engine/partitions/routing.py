@@ -12,12 +12,13 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.type_map import TypeMap
 from batchqueue_async._policies.errors import InvalidSelection
+from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.selectors import (
     PLAIN_KEYS,
     KeySelector,
@@ -30,6 +31,7 @@ from batchqueue_async._wording import kind_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import HandlerRegistry
+    from batchqueue_async._engine.partitions.fair_partition import FairPartition
 
 T = TypeVar("T")
 
@@ -157,7 +159,9 @@ class SelectorPlacement(Generic[T]):
         self._selector = selector
         # Asks the selector, on any thread that holds the guard.
         self.choose: Callable[[T], Partition[T]] = self._choose
-        if isinstance(selector, KeySelector):
+        if isinstance(selector, FairSelector):
+            self.choose = _chosen_fairly(selector, partitions)
+        elif isinstance(selector, KeySelector):
             self.choose = _chosen_by_key(selector, partitions)
         self.routes: dict[type, Partition[T]] = {}
         # A selector is never called on two threads at once.
@@ -218,6 +222,21 @@ def _chosen_by_key(
         if type(key) in PLAIN_KEYS:
             return partitions[hash(key) % len(partitions)]
         return partitions[index_of(key, len(partitions))]
+
+    return choose
+
+
+def _chosen_fairly(
+    selector: FairSelector[T, Any], partitions: Sequence[Partition[T]]
+) -> Callable[[T], Partition[T]]:
+    """Return what finds the buffer of an item's key in its partition."""
+    fair = cast("Sequence[FairPartition[T]]", partitions)
+
+    def choose(item: T) -> Partition[T]:
+        key = selector.key(item)
+        if type(key) not in PLAIN_KEYS:
+            key = selector.comparable(key)
+        return fair[hash(key) % len(fair)].buffer_of(key)
 
     return choose
 
