@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._engine.handlers.registry import Attached, consume_of
-from batchqueue_async._policies.handler_checks import HOOKS
+from batchqueue_async._engine.handlers.registry import Attached
+from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
 
@@ -37,7 +37,8 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
     Raises:
         TypeError: The handler is async already, or no handler.
     """
-    consume = consume_of(handler)
+    require_handler("handler", handler)
+    consume: Any = getattr(handler, "consume", handler)
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if _is_async(each):
             msg = (

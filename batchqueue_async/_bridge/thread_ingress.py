@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
-from batchqueue_async._engine.lifecycle import thread_access
+from batchqueue_async._engine.lifecycle.lifecycle import opened_by
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.partition import Partition
@@ -281,4 +281,4 @@ def _open(parts: Parts[Any]) -> None:
 
 
 # For queues that are to be open to threads from their start on.
-thread_access.opened_by(_open)
+opened_by(_open)

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from batchqueue_async._engine.draining.capacity import Capacities
 from batchqueue_async._engine.handlers.deadlock_detector import AllEndWait
+from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout

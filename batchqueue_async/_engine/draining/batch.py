@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
-from batchqueue_async._engine.partitions.accounts import Outcome
 from batchqueue_async._engine.partitions.item_types import have_one_type
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import pause, resume
-from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+    from batchqueue_async._engine.partitions.accounts import Outcome
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.routing import (
+        SelectorPlacement,
+        TypePlacement,
+    )
 
 T = TypeVar("T")
 
@@ -267,8 +271,7 @@ class Grouping(Generic[T]):
                 lists.setdefault(registration, []).append(item)
         except MemoryError as error:
             # Taken they are, so they fail.
-            refusal = partial(_refuse, error)
-            return {Registration(refusal, settings=self._handlers.settings): items}
+            return {self._handlers.refusing(error): items}
         return lists
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
@@ -303,10 +306,6 @@ class Grouping(Generic[T]):
                 # Too long is better than lost.
                 pieces.append(batch)
         return pieces
-
-
-def _refuse(error: MemoryError, _: list[Any]) -> None:
-    raise error
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:

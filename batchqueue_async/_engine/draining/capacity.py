@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from batchqueue_async._engine.runtime.call_context import HandlerCall
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
 )
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._wording import shown
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.handler_call import HandlerCall
+    from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 
 
 class Capacity:

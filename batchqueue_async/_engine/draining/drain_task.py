@@ -18,9 +18,6 @@ from batchqueue_async._engine.draining.schedule import (
     Nap,
     Schedule,
 )
-from batchqueue_async._engine.draining.settings import DrainSettings
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
@@ -29,6 +26,8 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class DrainTask(Generic[T]):
         "nap",
     )
 
-    def __init__(self, index: int, parts: Parts[T], settings: DrainSettings) -> None:
+    def __init__(self, index: int, parts: Parts[T]) -> None:
         self.index = index
         self.cycles = 0
         self.busy = 0.0
@@ -79,14 +78,14 @@ class DrainTask(Generic[T]):
         # Whether it is to end now, and may be run again later.
         self.is_paused = False
         self._parts = parts
-        self._schedule = Schedule(parts, index, settings)
+        self._schedule = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
         self.in_flight = InFlight(parts, index, self._turn)
-        self._gathering = Gathering(settings.idle.shortest)
+        self._gathering = Gathering(parts.config.idle.shortest)
         self.nap = Nap(self._loop, self._schedule, self._gathering)
         self._cycle_ends: list[asyncio.Future[None]] | None = None
 

@@ -1,7 +1,11 @@
 """What one drain task has taken and not settled: to be delivered now, or later.
 
-Invariant: what was taken is here until it is settled, so nothing is lost when the drain
-task is cancelled, and a restarted one goes on with it.
+Invariants:
+* What was taken is here until it is settled, so nothing is lost when the drain task is
+  cancelled, and a restarted one goes on with it.
+* No batch is delivered while one that was taken before it, for the same handler and
+  from one of the same partitions, waits for its retry or has a handler at work that
+  cannot be stopped (promises B1 and B3).
 """
 
 from __future__ import annotations
@@ -14,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.draining.cutting import causes_of, note_cuts
-from batchqueue_async._engine.draining.retry_queue import RetryQueue
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.handlers.user_call import absorb_cancellation
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn
+from batchqueue_async._engine.draining.failed_batch import fail, report_retry
+from batchqueue_async._engine.runtime.cancellation import absorb_cancellation
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.runtime.loop_turn import LoopTurn
 
 T = TypeVar("T")
 
@@ -37,6 +41,7 @@ class InFlight(Generic[T]):
         "_drain_task",
         "_grouping",
         "_is_measured",
+        "_parts",
         "_turn",
         "is_stopped",
         "open",
@@ -49,6 +54,7 @@ class InFlight(Generic[T]):
     """In which it is delivered now: the drain task's, which may be run again."""
 
     def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
+        self._parts = parts
         self._delivery = parts.delivery
         self._grouping = Grouping(parts.handlers, parts.placement)
         self._drain_task = drain_task
@@ -176,11 +182,13 @@ class InFlight(Generic[T]):
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
     ) -> None:
-        rest = await self._delivery.fail(batch, error, self._drain_task)
+        if self.task.cancelling():
+            await absorb_cancellation()
+        rest = await fail(self._parts, batch, error, self._drain_task)
         self.open.pop()
         if rest and rest[0] is batch:
             self.retries.add(batch)
-            await self._delivery.report_retry(batch, error, self._drain_task)
+            await report_retry(self._parts, batch, error, self._drain_task)
             return
         self.open.extend(reversed(rest))
         if batch.is_deferred:
@@ -192,3 +200,59 @@ def _fetch(items: Sequence[object]) -> None:
     # caches all at once; sorting would wait for one by one.
     with contextlib.suppress(MemoryError):
         list(items)
+
+
+class RetryQueue(Generic[T]):
+    """Batches that wait for a next attempt, or behind one that does.
+
+    In the order in which they came; their partitions are paused meanwhile.
+    """
+
+    __slots__ = ("_drain_task", "batches")
+
+    def __init__(self, drain_task: int) -> None:
+        self._drain_task = drain_task
+        self.batches: list[Batch[T]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.batches)
+
+    def __iter__(self) -> Iterator[Batch[T]]:
+        return iter(self.batches)
+
+    def add(self, batch: Batch[T]) -> None:
+        if not batch.is_deferred:
+            batch.is_deferred = True
+            batch.pause_partitions()
+        self.batches.append(batch)
+
+    def defer_if_blocked(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; its `due` is when to look again."""
+        ahead = [each.due for each in self.batches if batch.follows(each)]
+        batch.due = max(ahead, default=batch.due)
+        return bool(ahead) or batch.is_kept_out(self._drain_task)
+
+    def take_due(self, now: float) -> list[Batch[T]]:
+        """Take out what may be delivered now; its partitions stay paused."""
+        staying: list[Batch[T]] = []
+        due: list[Batch[T]] = []
+        for batch in self.batches:
+            stays = batch.due > now or batch.is_kept_out(self._drain_task)
+            stays = stays or any(map(batch.follows, staying))
+            (staying if stays else due).append(batch)
+        self.batches = staying
+        return due
+
+    def dues(self) -> list[float]:
+        """Return when to look again.
+
+        What a stuck handler keeps out has no such time: the call's end wakes.
+        """
+        dues: list[float] = []
+        kept_out: list[Batch[T]] = []
+        for batch in self.batches:
+            if batch.is_kept_out(self._drain_task) or any(map(batch.follows, kept_out)):
+                kept_out.append(batch)
+            else:
+                dues.append(batch.due)
+        return dues

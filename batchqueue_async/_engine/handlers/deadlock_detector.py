@@ -6,7 +6,12 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, HandlerLock
+from batchqueue_async._engine.handlers.handler_call import (
+    EXCLUSIVE,
+    HandlerCall,
+    HandlerLock,
+    current_call,
+)
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
@@ -17,17 +22,12 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
     find,
     refuse_cycles,
 )
-from batchqueue_async._engine.partitions.accounts import Watcher
-from batchqueue_async._engine.partitions.ownership import Ownership
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.runtime.call_context import (
-    HandlerCall,
-    current_call,
-    handler_call,
-)
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.capacity import Permit
+    from batchqueue_async._engine.partitions.accounts import Watcher
+    from batchqueue_async._engine.partitions.ownership import Ownership
+    from batchqueue_async._engine.partitions.partition import Partition
 
 _PlaceInLine: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
@@ -64,27 +64,12 @@ class DeadlockDetector:
             self._at_lock = {}
         return self._at_lock
 
-    @property
-    def is_inside(self) -> bool:
-        """Whether a handler of this queue calls."""
-        return handler_call(self) is not None
-
     def wait_for_room(
         self, partition: Partition[Any], waiter: Producer
     ) -> RoomWait | None:
         """Return the caller's wait for room in this queue, if a handler calls."""
         call = current_call()
         return None if call is None else RoomWait(call, self, partition, waiter)
-
-    def wait_for_flush(self, watcher: Watcher) -> FlushWait | None:
-        """Return the caller's wait for a flush of this queue, if a handler calls."""
-        call = current_call()
-        return None if call is None else FlushWait(call, self, watcher)
-
-    def wait_for_end(self, has_ended: Callable[[], bool]) -> EndWait | None:
-        """Return the caller's wait for the end of this queue, if a handler calls."""
-        call = current_call()
-        return None if call is None else EndWait(call, self, has_ended)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
         """Whether the drain task waits for a call of this queue's that is to wait."""

@@ -7,11 +7,11 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.handler_lock import SHARED, HandlerLock
+from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
 from batchqueue_async._engine.handlers.meter import Meter
-from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.handlers.ticks import Ticks
+from batchqueue_async._engine.handlers.user_call import Opening
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.weights import Exact
@@ -145,16 +145,6 @@ class Registration:
         of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""
         name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
         return f"{name}{of_type}"
-
-
-def consume_of(handler: object) -> Consume:
-    """Return the callable that takes a batch.
-
-    Raises:
-        TypeError: It is neither a callable nor an object with `consume`.
-    """
-    require_handler("handler", handler)
-    return cast("Consume", getattr(handler, "consume", handler))
 
 
 def _hook(handler: object, name: str) -> Hook | None:
@@ -299,6 +289,14 @@ class HandlerRegistry:
             found = self.nearest(item_type)
             self._known.add(item_type, found)
             return found
+
+    def refusing(self, error: MemoryError) -> Registration:
+        """Return one for items that are taken, and there is no memory to sort them."""
+
+        def refuse(_: list[Any]) -> None:
+            raise error
+
+        return Registration(refuse, settings=self.settings)
 
     def of_identical(self, item_type: type) -> Registration | None:
         """Do the same for a type that may not be hashed or compared."""

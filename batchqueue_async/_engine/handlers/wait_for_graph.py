@@ -23,8 +23,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from batchqueue_async._engine.handlers.handler_lock import HandlerLock
-from batchqueue_async._engine.runtime.call_context import BackgroundCall, HandlerCall
+from batchqueue_async._engine.handlers.handler_call import (
+    BackgroundCall,
+    HandlerCall,
+    HandlerLock,
+)
 from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._policies.value import Value
 

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.partitions.guard import UNGUARDED
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.type_map import TypeMap
 from batchqueue_async._policies.errors import InvalidSelection
 from batchqueue_async._policies.selectors import (
@@ -30,6 +29,7 @@ from batchqueue_async._wording import kind_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import HandlerRegistry
+    from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
 
