@@ -86,7 +86,7 @@ class ThreadIngress(Announcer[T]):
         super().__init__(loop, Guard())
         self.parts = parts
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
-        parts.layout.share(self.guard)
+        parts.layout.open_to_threads(self.guard)
         abandon_after_fork(self)
 
     def abandon(self) -> None:

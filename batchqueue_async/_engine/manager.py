@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from batchqueue_async._engine.draining.capacity import Capacities
+from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.deadlock_detector import AllEndWait
 from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
@@ -52,7 +52,7 @@ class BatchQueueManager:
         self._ending: dict[int, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
         self._closing: ManagerShutdown | None = None
-        self._capacities = Capacities()
+        self._shared_permits = SharedPermits()
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,7 +81,7 @@ class BatchQueueManager:
         lifecycle.on_closed = partial(self._forget, queue)
         self._queues[name] = queue
         try:
-            await lifecycle.start(self._capacities)
+            await lifecycle.start(self._shared_permits)
         except BaseException:
             del self._queues[name]
             raise

@@ -71,7 +71,7 @@ REASONS: dict[str, tuple[Callable[[Partition[int]], object], int]] = {
     "a producer waits": (wait_in_line, 1),
     "a flush waits": (watch, 1),
     "the oldest item's age counts": (linger, 1),
-    "threads put, too": (lambda partition: partition.share(Guard()), 1),
+    "threads put, too": (lambda partition: partition.open_to_threads(Guard()), 1),
     "items wait": (lambda partition: partition.offer([1]), 1),
     "there is no room": (nothing, 5),
 }
@@ -140,7 +140,7 @@ def test_once_nobody_watches_the_next_take_lets_a_batch_begin_again() -> None:
     partition = Partition[int](0, buffer_size=4, due_size=4)
     partition.open()
     watch(partition)
-    partition.accounts.open(0)
+    partition.accounts.track(0)
     partition.accounts.settle("handled", 1, 0)
     assert partition.offer([2]) == 1
     assert partition.take(None) == [2]

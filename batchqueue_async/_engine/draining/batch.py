@@ -68,7 +68,7 @@ class Batch(Generic[T]):
         self.count = len(items)
         self.first = first
         self.others: list[Share[T]] | None = None
-        partition.accounts.open(first)
+        partition.accounts.track(first)
         self.attempts = 0
         # While deferred: when the next attempt is due, and when retrying ends.
         self.due = 0.0
@@ -95,7 +95,7 @@ class Batch(Generic[T]):
         if self.others is None:
             self.others = []
         self.others.append(share)
-        share.partition.accounts.open(share.first)
+        share.partition.accounts.track(share.first)
 
     def follows(self, other: Batch[T]) -> bool:
         """Whether it goes to the same handler, from one of the same partitions."""
@@ -118,7 +118,7 @@ class Batch(Generic[T]):
             return False
         return any(
             drain_task == stuck.drain_task
-            or registration.lock.excludes(registration.slot, stuck.slot)
+            or registration.lock.excludes(registration.mode, stuck.mode)
             or (stuck.batch is not None and self.follows(stuck.batch))
             for stuck in registration.lock.stuck
         )
@@ -162,7 +162,7 @@ class Batch(Generic[T]):
         ]
         pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
         for share in self.shares:
-            share.partition.accounts.close(share.first)
+            share.partition.accounts.untrack(share.first)
         self.is_settled = True
         if self.registration is not None:
             self.registration.taken -= 1

@@ -56,16 +56,16 @@ class Delivery(Generic[T]):
         """Call the handler; returns what it raised."""
         if registration.retry.deadline is not None:
             self._note_deadline(batch, registration.retry.deadline)
-        lock, slot = registration.lock, registration.slot
+        lock, mode = registration.lock, registration.mode
         permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has come back without the permit.
-        if (permit and not permit.is_held) or not lock.try_acquire(slot):
-            await detector.enter_handler(lock, slot, drain_task)
+        if (permit and not permit.is_held) or not lock.try_acquire(mode):
+            await detector.enter_handler(lock, mode, drain_task)
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
         left: asyncio.Future[Any] | None = None
-        call = HandlerCall(detector, drain_task, lock, slot)
+        call = HandlerCall(detector, drain_task, lock, mode)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
@@ -81,7 +81,7 @@ class Delivery(Generic[T]):
             if watch:
                 _charge(batch, registration, watch.seconds())
             if left is None:
-                lock.release(slot)
+                lock.release(mode)
             else:
                 self._outlive(left, batch, registration, drain_task)
         if error is None:
@@ -171,7 +171,7 @@ class Delivery(Generic[T]):
             batch.resume_partitions()
             self._parts.tasks.wake()
 
-        stuck = Stuck(registration.slot, batch, drain_task)
+        stuck = Stuck(registration.mode, batch, drain_task)
         registration.lock.release_after(stuck, call, ended)
 
 

@@ -99,7 +99,7 @@ class DrainTask(Generic[T]):
         assert task is not None
         self.in_flight.task = task
         self._turn.join()
-        self.in_flight.was_cut_short = bool(self.in_flight.open)
+        self.in_flight.was_cut_short = bool(self.in_flight.undelivered)
         try:
             while not (self._phase is Phase.FINISHED or self.is_paused):
                 try:
@@ -135,7 +135,7 @@ class DrainTask(Generic[T]):
             finally:
                 # A cancelled cycle with batches left is not ended: handoffs wait until
                 # the next one has delivered them.
-                if not self.in_flight.open:
+                if not self.in_flight.undelivered:
                     self._end_cycle()
                 if self._permit is not None:
                     self._permit.lend()
@@ -238,7 +238,7 @@ class DrainTask(Generic[T]):
         found, items = False, 0
         for due in self._due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
-            if in_flight.open:
+            if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
                 if found and self._turn.is_over():
                     await self._turn.next()
@@ -291,7 +291,7 @@ class DrainTask(Generic[T]):
         self, waiting: list[Partition[T]], now: float
     ) -> Iterable[list[Partition[T]]]:
         """Return the partitions to take from, those together that are taken at once."""
-        return ([],) if self.in_flight.open else self._schedule.due(waiting, now)
+        return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries) or bool(self._schedule.waiting())

@@ -44,9 +44,9 @@ class InFlight(Generic[T]):
         "_parts",
         "_turn",
         "is_stopped",
-        "open",
         "retries",
         "task",
+        "undelivered",
         "was_cut_short",
     )
 
@@ -64,7 +64,7 @@ class InFlight(Generic[T]):
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
         # before anything else. The next one last: a stack takes a tenth of a deque's
         # memory.
-        self.open: list[Batch[T]] = []
+        self.undelivered: list[Batch[T]] = []
         self.retries: RetryQueue[T] = RetryQueue(drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
@@ -74,11 +74,13 @@ class InFlight(Generic[T]):
 
     def registrations(self) -> list[Registration | None]:
         """Return whose batches are to be delivered now."""
-        return [batch.registration for batch in self.open]
+        return [batch.registration for batch in self.undelivered]
 
     def unsettled(self) -> Iterator[Batch[T]]:
         """Return what was taken and has not ended, oldest first."""
-        yield from (batch for batch in reversed(self.open) if not batch.is_settled)
+        yield from (
+            batch for batch in reversed(self.undelivered) if not batch.is_settled
+        )
         yield from (batch for batch in self.retries if not batch.is_settled)
 
     def take(
@@ -94,7 +96,7 @@ class InFlight(Generic[T]):
         """
         count, grouping = 0, self._grouping
         collected: list[Batch[T]] = []
-        if self.retries.batches and not self.open:
+        if self.retries.batches and not self.undelivered:
             collected = self.retries.take_due(now)
         is_far = len(partitions) > MANY
         causes = causes_of(partitions) if self._is_measured else None
@@ -112,7 +114,7 @@ class InFlight(Generic[T]):
                 note_cuts(batches, causes)
             collected += batches
             # Whatever a cancellation left there comes first.
-            self.open[:0] = reversed(collected)
+            self.undelivered[:0] = reversed(collected)
             for partition in partitions:
                 # Items may have been displaced on a thread, which must not tell.
                 if partition.accounts.watchers is not None:
@@ -126,7 +128,7 @@ class InFlight(Generic[T]):
             if self.was_cut_short:
                 self.was_cut_short = False
                 await self._resume(settled)
-            await self._deliver_open(settled)
+            await self._deliver_all(settled)
         finally:
             # Not before its halves are through: a handoff would let items overtake.
             for batch in settled:
@@ -136,25 +138,25 @@ class InFlight(Generic[T]):
 
     async def _resume(self, settled: list[Batch[T]]) -> None:
         """Decide on the batch whose delivery was cancelled with the drain task."""
-        batch = self.open[-1]
+        batch = self.undelivered[-1]
         if batch.is_settled:
             # In its `on_error`, or in the moment after its handler had returned.
-            self.open.pop()
+            self.undelivered.pop()
             if batch.is_deferred:
                 settled.append(batch)
         elif error := self._delivery.take_cut_off(batch):
             await self._fail(batch, error, settled)
 
     @coroutine
-    def _deliver_open(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
-        while self.open and not self.is_stopped:
-            batch = self.open[-1]
+    def _deliver_all(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
+        while self.undelivered and not self.is_stopped:
+            batch = self.undelivered[-1]
             registration = batch.registration
             is_stuck = registration is not None and registration.lock.stuck
             if (is_stuck or self.retries.batches) and self.retries.defer_if_blocked(
                 batch
             ):
-                self.retries.add(self.open.pop())
+                self.retries.add(self.undelivered.pop())
                 del batch
                 continue
             if registration is None:
@@ -167,7 +169,7 @@ class InFlight(Generic[T]):
             if error is not None:
                 yield from self._fail(batch, error, settled)
             else:
-                self.open.pop()
+                self.undelivered.pop()
                 if batch.is_deferred:
                     settled.append(batch)
             # An error that is kept may keep this frame, as that of its callers.
@@ -176,7 +178,7 @@ class InFlight(Generic[T]):
                 # By a handler, of the task it ran in.
                 yield from absorb_cancellation()
             # After the last one the cycle's end sees to it.
-            if self.open and self._turn.is_over():
+            if self.undelivered and self._turn.is_over():
                 yield from self._turn.next()
 
     async def _fail(
@@ -185,12 +187,12 @@ class InFlight(Generic[T]):
         if self.task.cancelling():
             await absorb_cancellation()
         rest = await fail(self._parts, batch, error, self._drain_task)
-        self.open.pop()
+        self.undelivered.pop()
         if rest and rest[0] is batch:
             self.retries.add(batch)
             await report_retry(self._parts, batch, error, self._drain_task)
             return
-        self.open.extend(reversed(rest))
+        self.undelivered.extend(reversed(rest))
         if batch.is_deferred:
             settled.append(batch)
 

@@ -24,12 +24,12 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
 )
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.capacity import Permit
+    from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.partitions.accounts import Watcher
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
 
-_PlaceInLine: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
+_LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
 
 class DeadlockDetector:
@@ -48,7 +48,7 @@ class DeadlockDetector:
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
         self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
-        self._at_lock: dict[int | None, _PlaceInLine] | None = None
+        self._at_lock: dict[int | None, _LockRequest] | None = None
 
     @property
     def rooms(self) -> dict[tuple[HandlerCall, Partition[Any]], RoomWait]:
@@ -58,7 +58,7 @@ class DeadlockDetector:
         return self._rooms
 
     @property
-    def at_lock(self) -> dict[int | None, _PlaceInLine]:
+    def at_lock(self) -> dict[int | None, _LockRequest]:
         """Drain tasks that wait to enter a handler, and their place in its line."""
         if self._at_lock is None:
             self._at_lock = {}
@@ -86,7 +86,7 @@ class DeadlockDetector:
         return find((node,), lambda each: each.needs(partition)) is None
 
     async def enter_handler(
-        self, lock: HandlerLock, slot: Hashable, drain_task: int | None = None
+        self, lock: HandlerLock, mode: Hashable, drain_task: int | None = None
     ) -> None:
         """Enter a handler, once those who are before have left it.
 
@@ -94,21 +94,21 @@ class DeadlockDetector:
         not have it before.
         """
         permit = None if drain_task is None else self.permit
-        if not lock.try_acquire(slot):
-            answer = lock.request(slot)
+        if not lock.try_acquire(mode):
+            answer = lock.request(mode)
             self.at_lock[drain_task] = lock, answer
             try:
                 refuse_cycles(DrainTaskNode(self, drain_task))
                 if permit is not None:
                     permit.lend()
-                await lock.granted(slot, answer)
+                await lock.granted(mode, answer)
             finally:
                 del self.at_lock[drain_task]
         if permit is not None:
             try:
                 await permit.regain()
             except BaseException:
-                lock.release(slot)
+                lock.release(mode)
                 raise
 
     def waits_of(self, is_one: Callable[[HandlerCall], bool]) -> list[Wait]:
@@ -127,9 +127,9 @@ class DeadlockDetector:
         With nobody ahead in the line that call holds the lock alone, so only its own
         waits count.
         """
-        slots = lock.slots_ahead_of(answer) or (EXCLUSIVE,)
+        modes = lock.modes_ahead_of(answer) or (EXCLUSIVE,)
         return self.waits_of(
-            lambda call: call.lock is lock and excludes_any(slots, call.slot)
+            lambda call: call.lock is lock and excludes_any(modes, call.mode)
         )
 
 

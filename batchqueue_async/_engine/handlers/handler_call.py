@@ -20,22 +20,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.capacity import Permit
+    from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 
 R = TypeVar("R")
 
 EXCLUSIVE = "exclusive"
-"""The slot of hooks: nobody else is inside."""
+"""The mode of hooks: nobody else is inside."""
 SHARED = "shared"
-"""The slot of a `consume` that may run several times at once."""
+"""The mode of a `consume` that may run several times at once."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Stuck:
     """A call that is inside and cannot be stopped."""
 
-    slot: Hashable
+    mode: Hashable
     batch: Any
     """What it was given; None if it is a hook."""
     drain_task: int | None
@@ -43,14 +43,18 @@ class Stuck:
 
 
 class HandlerLock:
-    """Lets callers with different slots in together, and one of each at a time."""
+    """Lets callers with different modes in together, and one of each at a time.
+
+    A mode is EXCLUSIVE, SHARED, or the item type of a `consume` whose items live in one
+    partition.
+    """
 
     # Nearly always one at most is inside, and nobody waits: with many types, objects
     # that are looked at once in a cycle are the price of a batch, so there are none.
     __slots__ = ("_crowd", "_sole", "_waiting", "stuck")
 
     def __init__(self) -> None:
-        # The slot of who is inside alone; else how many are with each slot, if any.
+        # The mode of who is inside alone; else how many are with each mode, if any.
         self._sole: Hashable | None = None
         self._crowd: dict[Hashable, int] | None = None
         self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
@@ -60,26 +64,26 @@ class HandlerLock:
     def is_free(self) -> bool:
         return self._sole is None and not self._crowd and not self._waiting
 
-    def try_acquire(self, slot: Hashable) -> bool:
+    def try_acquire(self, mode: Hashable) -> bool:
         """Enter if that needs no waiting, and overtakes nobody who waits."""
         if self._sole is None and self._crowd is None and not self._waiting:
-            self._sole = slot
+            self._sole = mode
             return True
-        if self._waiting or not self._has_room(slot):
+        if self._waiting or not self._has_room(mode):
             return False
-        self._go_in(slot)
+        self._go_in(mode)
         return True
 
-    def request(self, slot: Hashable) -> asyncio.Future[None]:
+    def request(self, mode: Hashable) -> asyncio.Future[None]:
         """Take a place in the order of arrival, for `granted` to wait on."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.try_acquire(slot):
+        if self.try_acquire(mode):
             answer.set_result(None)
         else:
-            self._waiting = (*self._waiting, (slot, answer))
+            self._waiting = (*self._waiting, (mode, answer))
         return answer
 
-    async def granted(self, slot: Hashable, answer: asyncio.Future[None]) -> None:
+    async def granted(self, mode: Hashable, answer: asyncio.Future[None]) -> None:
         """Wait until one is inside; a cancelled wait leaves nothing behind."""
         try:
             await answer
@@ -89,25 +93,25 @@ class HandlerLock:
                 self._waiting = tuple(each for each in waiting if each[1] is not answer)
                 self._grant_next()
             else:
-                self.release(slot)
+                self.release(mode)
             raise
 
-    def slots_ahead_of(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
-        """Return the slots in the line up to that one; none once it is inside."""
+    def modes_ahead_of(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
+        """Return the modes in the line up to that one; none once it is inside."""
         waiting = self._waiting
         for position, (_, each) in enumerate(waiting, start=1):
             if each is answer:
-                return tuple(slot for slot, _ in waiting[:position])
+                return tuple(mode for mode, _ in waiting[:position])
         return ()
 
-    def release(self, slot: Hashable) -> None:
+    def release(self, mode: Hashable) -> None:
         crowd = self._crowd
         if crowd is None:
             self._sole = None
-        elif crowd[slot] > 1:
-            crowd[slot] -= 1
+        elif crowd[mode] > 1:
+            crowd[mode] -= 1
         else:
-            del crowd[slot]
+            del crowd[mode]
             self._crowd = crowd or None
         if self._waiting:
             self._grant_next()
@@ -120,40 +124,40 @@ class HandlerLock:
 
         def ended(_: asyncio.Future[Any]) -> None:
             self.stuck = tuple(each for each in self.stuck if each is not stuck)
-            self.release(stuck.slot)
+            self.release(stuck.mode)
             on_end()
 
         call.add_done_callback(ended)
 
-    def _go_in(self, slot: Hashable) -> None:
+    def _go_in(self, mode: Hashable) -> None:
         crowd = self._crowd
         if crowd is not None:
-            crowd[slot] = crowd.get(slot, 0) + 1
+            crowd[mode] = crowd.get(mode, 0) + 1
         elif self._sole is None:
-            self._sole = slot
+            self._sole = mode
         else:
             self._crowd = {self._sole: 1}
             self._sole = None
-            self._go_in(slot)
+            self._go_in(mode)
 
     @staticmethod
     def excludes(one: Hashable, other: Hashable) -> bool:
-        """Whether callers with these slots may not be inside at once."""
+        """Whether callers with these modes may not be inside at once."""
         return EXCLUSIVE in (one, other) or (one == other != SHARED)
 
-    def _has_room(self, slot: Hashable) -> bool:
+    def _has_room(self, mode: Hashable) -> bool:
         if self._crowd is not None:
-            return not any(self.excludes(slot, inside) for inside in self._crowd)
-        return self._sole is None or not self.excludes(slot, self._sole)
+            return not any(self.excludes(mode, inside) for inside in self._crowd)
+        return self._sole is None or not self.excludes(mode, self._sole)
 
     def _grant_next(self) -> None:
         while self._waiting and self._has_room(self._waiting[0][0]):
-            slot, admitted = self._waiting[0]
+            mode, admitted = self._waiting[0]
             if admitted.cancelled():
                 # It is about to take itself out.
                 return
             self._waiting = self._waiting[1:]
-            self._go_in(slot)
+            self._go_in(mode)
             admitted.set_result(None)
 
 
@@ -163,20 +167,20 @@ class HandlerCall:
     It begins when it is made.
     """
 
-    __slots__ = ("_reset", "detector", "drain_task", "is_over", "lock", "slot")
+    __slots__ = ("_reset", "detector", "drain_task", "is_over", "lock", "mode")
 
     def __init__(
         self,
         detector: DeadlockDetector,
         drain_task: int | None,
         lock: HandlerLock | None,
-        slot: Hashable,
+        mode: Hashable,
     ) -> None:
         # That of the queue whose handler it is.
         self.detector = detector
         # The lock of the handler that is entered, and as what; None for `on_error`.
         self.lock = lock
-        self.slot = slot
+        self.mode = mode
         # None where no drain task is at work: `on_close`.
         self.drain_task = drain_task
         self.is_over = False

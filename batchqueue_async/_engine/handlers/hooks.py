@@ -63,7 +63,7 @@ class Hooks:
         return any(partition.items for partition in parts.partitions)
 
     def _home(self, registration: Registration) -> int:
-        """Return the partition of a handler's type; else they take turns."""
+        """Return the partition of a handler's type; else one by its number."""
         placement = self._parts.placement
         if isinstance(placement, TypePlacement):
             assert registration.item_type is not None

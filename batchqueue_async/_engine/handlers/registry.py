@@ -31,6 +31,7 @@ class Registration:
         "items",
         "lock",
         "meter",
+        "mode",
         "next_idle",
         "on_close",
         "on_error",
@@ -42,7 +43,6 @@ class Registration:
         "retry",
         "settings",
         "settled",
-        "slot",
         "taken",
         "ticks",
         "timeout",
@@ -56,7 +56,7 @@ class Registration:
         item_type: type | None = None,
         weight: Exact = 1,
         order: int = 0,
-        slot: Hashable = SHARED,
+        mode: Hashable = SHARED,
         settings: HandlerSettings = DEFAULT,
     ) -> None:
         self.handler = handler
@@ -65,7 +65,7 @@ class Registration:
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
         # Which other calls of `consume` may be inside of the handler with one.
-        self.slot = slot
+        self.mode = mode
         if item_type is not None:
             # A consumer was checked when it was declared.
             require_handler("handler", handler)
@@ -107,7 +107,7 @@ class Registration:
         """Whether its other hooks may be called."""
         return not self.is_closed and (self.opening is None or self.opening.is_done)
 
-    def share(self, known: Registration) -> None:
+    def adopt(self, known: Registration) -> None:
         """Have in common with what else is of this handler what it has once."""
         self.lock = known.lock
         self.ticks = known.ticks
@@ -309,7 +309,7 @@ class HandlerRegistry:
     def _share_lock(self, registration: Registration) -> None:
         """Let one handler have one lock, for all its types, also when it comes back."""
         known = self._locked.setdefault(id(registration.handler), registration)
-        registration.share(known)
+        registration.adopt(known)
 
     def nearest(self, item_type: type) -> Registration | None:
         """Look the registration up; remembers nothing, so threads may call it."""

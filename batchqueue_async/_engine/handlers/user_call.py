@@ -248,12 +248,12 @@ class Opening:
     type a batch is of, and whichever drain task comes first.
     """
 
-    __slots__ = ("_hook", "_turn", "is_done")
+    __slots__ = ("_hook", "_lock", "is_done")
 
     def __init__(self, hook: Call) -> None:
         self._hook = hook
         # Several drain tasks may come at once.
-        self._turn: asyncio.Lock | None = None
+        self._lock: asyncio.Lock | None = None
         self.is_done = False
 
     def before(self, consume: Call) -> Callable[[list[Any]], Awaitable[None]]:
@@ -267,8 +267,8 @@ class Opening:
         return open_and_consume
 
     async def _open(self) -> None:
-        self._turn = self._turn or asyncio.Lock()
-        async with self._turn:
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
             if not self.is_done:
                 await _call(self._hook)
                 self.is_done = True

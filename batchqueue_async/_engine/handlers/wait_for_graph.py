@@ -230,9 +230,9 @@ def refuse_cycles(node: Node) -> None:
         wait.refuse()
 
 
-def excludes_any(slots: Iterable[Hashable], slot: Hashable) -> bool:
-    """Whether a call with this slot keeps one with any of those out of its handler."""
-    return any(HandlerLock.excludes(each, slot) for each in slots)
+def excludes_any(modes: Iterable[Hashable], mode: Hashable) -> bool:
+    """Whether a call with this mode keeps one with any of those out of its handler."""
+    return any(HandlerLock.excludes(each, mode) for each in modes)
 
 
 def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:

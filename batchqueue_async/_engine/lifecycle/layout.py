@@ -79,12 +79,12 @@ class Layout(Generic[T]):
         for partition in self._parts.partitions:
             partition.abandon()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """Other threads put, too, under `guard`."""
         self._parts.placement.guard = guard
         self._parts.failures.guard = guard
         for partition in self._parts.partitions:
-            partition.share(guard)
+            partition.open_to_threads(guard)
 
     def register(
         self,
@@ -101,7 +101,7 @@ class Layout(Generic[T]):
             item_type=item_type,
             weight=exact,
             order=self._registered,
-            slot=item_type if by_type else SHARED,
+            mode=item_type if by_type else SHARED,
             settings=settings,
         )
         known = parts.handlers.of_exactly(item_type)
@@ -139,8 +139,8 @@ class Layout(Generic[T]):
         added = [self._new_partition(index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
-                partition.share(parts.ingress.guard)
-            self.terms.settle(partition)
+                partition.open_to_threads(parts.ingress.guard)
+            self.terms.apply_to(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
             # Nobody else looks at its items' types when they come.

@@ -248,10 +248,10 @@ class Shutdown(Generic[T]):
         parts.handlers.detach()
         if parts.state is State.CLOSING:
             parts.state = State.CLOSED
-        # This may run twice, after a cancellation: leave the capacity only once.
+        # This may run twice, after a cancellation: leave the pool only once.
         permit, parts.detector.permit = parts.detector.permit, None
         if permit is not None:
-            permit.capacity.leave()
+            permit.pool.leave()
         await self._registry().release(
             parts.lifecycle, is_unfetched=bool(self.leftovers.items)
         )

@@ -38,9 +38,9 @@ class Terms:
         self._clock = clock
         self._is_open = True
         for partition in self._parts.partitions:
-            self.settle(partition)
+            self.apply_to(partition)
 
-    def settle(self, partition: Partition[Any]) -> None:
+    def apply_to(self, partition: Partition[Any]) -> None:
         """Have a partition go by what is known for it."""
         config = self._parts.config
         linger, most = config.linger, config.max_batch or partition.maxsize
@@ -68,7 +68,7 @@ class Terms:
             changed = self._note(registration)
         self.lingers |= own.linger > 0
         for partition in changed:
-            self.settle(partition)
+            self.apply_to(partition)
 
     def _note(self, registration: Registration) -> list[Partition[Any]]:
         """Add what one handler wants; returns the partitions that may hold its type."""

@@ -305,7 +305,7 @@ class Partition(ProducersQueue[T]):
         self.line = WaitingLine()
         self.accounts = Accounts()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
         with guard:
             self.guard, self.is_shared = guard, True

@@ -87,7 +87,7 @@ class TypePlacement(Generic[T]):
                 registration = self._handlers.nearest(item_type)
                 base = None if registration is None else registration.item_type
                 partition = self.place(item_type if base is None else base)
-                self._settle(item_type, partition)
+                self._assign(item_type, partition)
         return partition
 
     def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
@@ -101,7 +101,7 @@ class TypePlacement(Generic[T]):
                     partition = self.routes[item_type]
                 else:
                     partition = self.partitions[lightest.find()]
-                    self._settle(item_type, partition)
+                    self._assign(item_type, partition)
                 lightest.book(partition.index, 0, weight)
         if weight < 0:
             # A handler is gone, so its type need not stay near.
@@ -122,7 +122,7 @@ class TypePlacement(Generic[T]):
             return False
         return self._lightest.types[partition.index] == 1
 
-    def _settle(self, item_type: type, partition: Partition[T]) -> None:
+    def _assign(self, item_type: type, partition: Partition[T]) -> None:
         if item_type not in self.routes:
             # Counted first: after a Ctrl-C in between, one too many does no harm.
             self._seen().book(partition.index, 1)
@@ -223,8 +223,8 @@ def _chosen_by_key(
 
 
 def _round_robin() -> Callable[[object, int], int]:
-    turns = itertools.count()
-    return lambda _item, partitions: next(turns) % partitions
+    numbers = itertools.count()
+    return lambda _item, partitions: next(numbers) % partitions
 
 
 _Rank = tuple[int, Exact, int, int]

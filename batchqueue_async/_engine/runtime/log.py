@@ -112,7 +112,12 @@ class RepeatedFailures:
         now = asyncio.get_running_loop().time()
         self.tell(now)
         kinds = self._kinds = self._kinds or {}
-        key = (title, type(error).__module__, type(error).__qualname__, _place(error))
+        key = (
+            title,
+            type(error).__module__,
+            type(error).__qualname__,
+            _origin(error),
+        )
         kind = kinds.get(key)
         if kind is not None and now - kind.seen_at >= NEWS_AFTER:
             del kinds[key]
@@ -168,7 +173,7 @@ class RepeatedFailures:
         return len(kinds) < MOST
 
 
-def _place(error: BaseException) -> tuple[str, int] | None:
+def _origin(error: BaseException) -> tuple[str, int] | None:
     """Return the file and the line where it was raised, this time."""
     trace = first = error.__traceback__
     if trace is None or first is None:
