@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import (
@@ -53,6 +55,8 @@ class BatchQueueManager:
         self._warned: set[str] = set()
         self._closing: ManagerShutdown | None = None
         self._shared_permits = SharedPermits()
+        # For telemetry: told of each queue before it starts.
+        self._on_create: list[Callable[[BatchQueue[Any]], None]] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,6 +81,8 @@ class BatchQueueManager:
             msg = f"name must be unique in its manager, got {name!r} twice"
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
+        for tell in self._on_create:
+            tell(queue)
         lifecycle = parts_of(queue).lifecycle
         lifecycle.on_closed = partial(self._forget, queue)
         self._queues[name] = queue
@@ -107,6 +113,15 @@ class BatchQueueManager:
     def get(self, name: str) -> BatchQueue[Any] | None:
         """Return the queue of this name, or None."""
         return self._queues.get(name)
+
+    @property
+    def queues(self) -> tuple[BatchQueue[Any], ...]:
+        """All queues, in order of creation, after those that are being shut down."""
+        return (*self._ending.values(), *self._queues.values())
+
+    def stats(self) -> dict[str, BatchQueueStats]:
+        """Return what each queue looks like now, by name."""
+        return {queue.name: queue.stats() for queue in self.queues}
 
     async def shutdown(self, name: str, timeout: float | None = 30.0) -> list[Any]:
         """Shut one queue down; its name is free at once.
@@ -315,6 +330,20 @@ class BatchQueueManager:
                 name,
                 _differences(existing, wanted),
             )
+
+
+def on_create(
+    manager: BatchQueueManager, tell: Callable[[BatchQueue[Any]], None]
+) -> Callable[[], None]:
+    """Have `tell` called for each queue, those that there are first; not for users.
+
+    Returns:
+        What ends that.
+    """
+    for queue in manager.queues:
+        tell(queue)
+    manager._on_create.append(tell)  # noqa: SLF001
+    return partial(manager._on_create.remove, tell)  # noqa: SLF001
 
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:

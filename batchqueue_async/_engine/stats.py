@@ -46,6 +46,17 @@ class Totals(Value):
         """How full it is, from 0.0 to 1.0."""
         return self.waiting / self.capacity
 
+    @property
+    def unaccounted(self) -> int:
+        """Accepted items that neither wait, nor are in flight, nor have an outcome.
+
+        0, always: what is accepted is accounted for. With
+        `BatchQueueConfig(audit=True)` that is measured, since `accepted` is counted by
+        itself then; without it, it is derived from the others.
+        """
+        settled = self.handled + self.failed + self.dropped + self.unhandled
+        return self.accepted - self.waiting - self.in_flight - settled - self.returned
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PartitionStats(Totals):
@@ -151,7 +162,7 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
         name=parts.name,
         partitions=partitions,
         drain_tasks=tuple(
-            _drain_task(each, parts.ownership.owned_by(each.index), loads)
+            drain_task_stats(each, parts.ownership.owned_by(each.index), loads)
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
@@ -166,18 +177,20 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     if not partition.is_shared:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
     # A thread that displaces items changes several counts.
     with partition.guard:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
 
 
-def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
+def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
+    """Return what one partition looks like now; whoever shares it holds its guard."""
     accounts, waiting = partition.accounts, len(partition.items)
     stats = _new(PartitionStats)
     _index(stats, partition.index)
     _owner(stats, owner)
-    _accepted(stats, accounts.taken_out + waiting)
+    entered = partition.entered
+    _accepted(stats, accounts.taken_out + waiting if entered is None else entered)
     _rejected(stats, accounts.rejected)
     _waiting(stats, waiting)
     _in_flight(stats, accounts.in_flight)
@@ -190,11 +203,12 @@ def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
     return stats
 
 
-def _drain_task(
+def drain_task_stats(
     drain_task: DrainTask[Any],
     owned: tuple[int, ...],
     loads: Sequence[float],
 ) -> DrainTaskStats:
+    """Return what one drain task looks like now."""
     return DrainTaskStats(
         index=drain_task.index,
         partitions=owned,

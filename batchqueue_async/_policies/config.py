@@ -49,6 +49,9 @@ class BatchQueueConfig(Value, Generic[T]):
         on_retry: Is told of every batch that will be tried again, which is logged, too.
         measure_handlers: Whether `stats().handlers` has sizes, seconds and cuts, which
             cost some 4 us per batch.
+        audit: Whether items are counted where they come in, too, so that one that is
+            lost while it waits shows in `stats().unaccounted`. It takes the shortest
+            ways in, so that accepting an item costs some 1 us more.
         shutdown_timeout: Seconds until leaving `async with`, or `close`, cancels
             running handlers and gives up what is left; None for never.
         threads: Whether other threads may `offer` from the start on; else they may once
@@ -75,6 +78,7 @@ class BatchQueueConfig(Value, Generic[T]):
     on_error: ErrorHandler[T] | None = None
     on_retry: RetryHook[T] | None = None
     measure_handlers: bool = False
+    audit: bool = False
     shutdown_timeout: float | None = 30.0
     threads: bool = False
 
@@ -115,5 +119,6 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.on_retry is not None:
             require_callable("on_retry", self.on_retry)
         require_instance("measure_handlers", self.measure_handlers, bool, "a bool")
+        require_instance("audit", self.audit, bool, "a bool")
         require_timeout("shutdown_timeout", self.shutdown_timeout)
         require_instance("threads", self.threads, bool, "a bool")

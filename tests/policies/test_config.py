@@ -46,6 +46,7 @@ def test_the_defaults() -> None:
         "on_error": None,
         "on_retry": None,
         "measure_handlers": False,
+        "audit": False,
         "shutdown_timeout": 30.0,
         "threads": False,
     }

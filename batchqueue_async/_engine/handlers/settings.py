@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from batchqueue_async._engine.handlers.meter import BatchListener
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler
@@ -21,6 +22,8 @@ class HandlerSettings:
     timeout: float | None = None
     on_error: ErrorHandler[Any] | None = None
     is_measured: bool = False
+    # One list per queue: whoever joins it later is told, too.
+    listeners: list[BatchListener] = field(default_factory=list)
 
     @classmethod
     def of(cls, config: BatchQueueConfig[Any]) -> Self:

@@ -150,9 +150,18 @@ class Layout(Generic[T]):
 
     def _new_partition(self, index: int) -> Partition[T]:
         config = self._parts.config
+        plain, rolling = Partition[T], RollingPartition[T]
+        if config.audit:
+            # A module more at the start of a program, for who audits.
+            from batchqueue_async._engine.partitions import (  # noqa: PLC0415
+                audited_partition as audited,
+            )
+
+            plain = audited.AuditedPartition[T]
+            rolling = audited.AuditedRollingPartition[T]
         size = config.buffer_size
         due = config.max_batch or size
         if config.when_full is WhenFull.DROP_OLDEST:
             on_drop = partial(self._parts.failures.add, "dropped")
-            return RollingPartition(index, size, due, on_drop)
-        return Partition(index, size, due)
+            return rolling(index, size, due, on_drop)
+        return plain(index, size, due)

@@ -27,6 +27,8 @@ class ProducersQueue(asyncio.Queue[T]):
 
     items: list[T] | deque[T]
     index: int
+    # How many came in, where that is counted by itself: in an `AuditedPartition`.
+    entered: int | None = None
 
     @property
     @abstractmethod
