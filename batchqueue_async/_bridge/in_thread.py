@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.handlers.registry import Attached
-from batchqueue_async._policies.handler_checks import HOOKS, require_handler
+from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
 
@@ -37,8 +37,7 @@ def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
     Raises:
         TypeError: The handler is async already, or no handler.
     """
-    require_handler("handler", handler)
-    consume: Any = getattr(handler, "consume", handler)
+    consume = consume_of(handler)
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if _is_async(each):
             msg = (

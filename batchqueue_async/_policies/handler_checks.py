@@ -46,6 +46,17 @@ def require_handler(field: str, value: object) -> None:
     _warn_of_misspelt(type(value))
 
 
+def consume_of(handler: object) -> Callable[[list[Any]], Any]:
+    """Return the callable that takes a batch.
+
+    Raises:
+        TypeError: It is neither a callable nor an object with `consume`.
+    """
+    require_handler("handler", handler)
+    consume: Callable[[list[Any]], Any] = getattr(handler, "consume", handler)
+    return consume
+
+
 def _require_form(
     field: str, call: Callable[..., Any], arguments: int, told: str
 ) -> None:
