@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .validation import refuse, require_positive
 
@@ -53,8 +53,8 @@ def consume_of(handler: object) -> Callable[[list[Any]], Any]:
         TypeError: It is neither a callable nor an object with `consume`.
     """
     require_handler("handler", handler)
-    consume: Callable[[list[Any]], Any] = getattr(handler, "consume", handler)
-    return consume
+    consume = getattr(handler, "consume", handler)
+    return cast("Callable[[list[Any]], Any]", consume)
 
 
 def _require_form(
