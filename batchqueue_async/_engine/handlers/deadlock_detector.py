@@ -33,7 +33,11 @@ _LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
 
 class DeadlockDetector:
-    """What one queue's handlers wait for, and what its drain tasks wait for."""
+    """What one queue's handlers wait for, and what its drain tasks wait for.
+
+    It stands for the queue in the graph of all, and in each call of a handler: so it
+    has what others need of the queue there, its name, its ownership and its permit.
+    """
 
     # Nearly all queues have no handlers that wait, so the dicts come with the first.
     __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "waits")
