@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
+from batchqueue_async._command import main
 from batchqueue_async.telemetry import open_view
-from batchqueue_async.telemetry._command import main
 from batchqueue_async.telemetry._socket import read_view
 
 pytestmark = pytest.mark.real_time
@@ -29,7 +29,7 @@ def test_another_process_sees_the_queues(path: Path) -> None:
         queue.produce_many(range(1_234))
         queue.flush(30)
         done = subprocess.run(
-            [sys.executable, "-m", "batchqueue_async.telemetry", "top", path, "--once"],
+            [sys.executable, "-m", "batchqueue_async", "top", path, "--once"],
             capture_output=True,
             text=True,
             timeout=60,

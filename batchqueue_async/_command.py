@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
+from batchqueue_async.simulation._command import add_arguments, run
 from batchqueue_async.telemetry._socket import read_view
 
 
@@ -24,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     top.add_argument("--port", type=int, default=8765, help="of the page")
     for name, what in [("alerts", "Prometheus"), ("dashboard", "Grafana")]:
         commands.add_parser(name, help=f"print what to give to {what}")
+    add_arguments(
+        commands.add_parser("plan", help="find the setting that carries a load")
+    )
     chosen = parser.parse_args(arguments)
     try:
         return _run(chosen)
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    if chosen.command == "plan":
+        return run(chosen)
     if chosen.command == "top" and chosen.web:
         from batchqueue_async.telemetry._web import serve  # noqa: PLC0415 - its extra
 
