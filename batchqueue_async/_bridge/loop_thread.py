@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.loop_shutdown import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -289,6 +290,7 @@ class LoopThread:
             await run.manager.shutdown(name)
             raise
         sync_queue.loop_thread = self
+        at_exit.drain_before_others(run)
         return sync_queue
 
 

@@ -151,7 +151,8 @@ class BatchQueueManager:
 
         As for shutdown, create a chain from its end to its start: then what a queue's
         handlers pass on during its flush is accepted before the next one's flush
-        begins, and is covered by it, from stage to stage.
+        begins, and is covered by it, from stage to stage. Queues that are closing are
+        flushed, too.
 
         Args:
             timeout: Seconds to wait at most, for all together.
@@ -169,7 +170,9 @@ class BatchQueueManager:
         errors: list[DeliveryError] = []
         try:
             async with asyncio.timeout(timeout):
-                for queue in reversed(list(self._queues.values())):
+                # Those that end are taken from the end of the others.
+                ending = self._ending.values()
+                for queue in (*ending, *reversed(self._queues.values())):
                     try:
                         await queue.flush()
                     except DeliveryError as error:

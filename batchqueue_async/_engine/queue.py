@@ -257,8 +257,9 @@ class BatchQueue(Generic[T]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
 
-        Ends naps and linger; then handlers with `on_flush` are told. From a handler of
-        this queue, what waits for that handler is left out.
+        Ends naps and linger; then handlers with `on_flush` are told. Where shutdown has
+        begun, it waits for their `on_close` instead. From a handler of this queue, what
+        waits for that handler is left out.
 
         Args:
             timeout: Seconds to wait at most.

@@ -360,6 +360,7 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
         assert_type(await manager.shutdown("metrics"), list[Any])
         assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
         assert_type(drain_on_signals(manager), None)
+        drain_on_signals(await manager.create("one of them", config))
         drain_on_signals(manager, signals=(signal.SIGTERM, signal.SIGINT))
 
 
