@@ -34,6 +34,7 @@ PROMISED = {
     "HandlesTick",
     "Histogram",
     "IdleBackoff",
+    "ItemTooLarge",
     "LoopThread",
     "Merging",
     "Offer",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
     drain_task_stats,
+    in_flight_bytes,
     partition_stats,
+    waiting_bytes,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def overview(
         last_round=None if rebalancer is None else rebalancer.last_round,
         handlers=tuple(each.stats() for each in _busiest(registrations, handlers)),
         retried=parts.delivery.retried,
+        waiting_bytes=waiting_bytes(parts),
+        in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
         **sums,
     )
