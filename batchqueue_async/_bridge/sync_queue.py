@@ -60,7 +60,7 @@ class SyncBatchQueue(Generic[T]):
         self._patience = patience
         self._ingress = ingress_of(queue)
         self._parts = parts = self._ingress.parts
-        self._log = parts.failures.open()
+        self._log = parts.failures.new_log()
         self._lock = self._ingress.guard.lock
         self._loop = self._ingress.loop
         # How many items of a long iterable are placed together.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
-from batchqueue_async._engine.lifecycle import thread_access
+from batchqueue_async._engine.lifecycle.lifecycle import opened_by
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH
@@ -90,7 +90,7 @@ class ThreadIngress(Announcer[T]):
         super().__init__(loop, Guard())
         self.parts = parts
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
-        parts.layout.share(self.guard)
+        parts.layout.open_to_threads(self.guard)
         abandon_after_fork(self)
 
     def abandon(self) -> None:
@@ -297,4 +297,4 @@ def _ingress_for(
 
 
 # For queues that are to be open to threads from their start on.
-thread_access.opened_by(_open)
+opened_by(_open)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally
@@ -26,7 +27,6 @@ from batchqueue_async._engine.partitions.sorting import (
     sorted_bins,
 )
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, put_in_turn
-from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
 from batchqueue_async._policies.fairness import FairSelector

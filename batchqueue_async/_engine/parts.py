@@ -25,7 +25,7 @@ from batchqueue_async._engine.partitions.making import room_of
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
-from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
+from batchqueue_async._engine.runtime.log import RepeatedFailures
 from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")

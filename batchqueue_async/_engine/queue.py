@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from batchqueue_async._engine.draining.capacity import Capacities
+from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
@@ -50,7 +50,7 @@ class BatchQueue(Generic[T]):
         config = BatchQueueConfig() if config is None else config
         self._parts = parts = Parts(name, config)
         self._intake = intake_of(parts)
-        self._log = parts.failures.open()
+        self._log = parts.failures.new_log()
         # The registry keeps that, and so the queue that its user lost sight of.
         parts.lifecycle.queue = self
         # For the hot paths.
@@ -77,7 +77,7 @@ class BatchQueue(Generic[T]):
             BatchQueueError: It was shut down, or runs on another loop.
         """
         # Its own, so shared with nobody, unless a manager has started it with its own.
-        await self._parts.lifecycle.start(Capacities())
+        await self._parts.lifecycle.start(SharedPermits())
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
-from batchqueue_async._engine.partitions.accounts import Outcome
 from batchqueue_async._engine.partitions.item_types import have_one_type
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import pause, resume
-from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+    from batchqueue_async._engine.partitions.accounts import Outcome
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.routing import (
+        SelectorPlacement,
+        TypePlacement,
+    )
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -68,7 +70,7 @@ class Batch(Generic[T]):
         self.count = len(items)
         self.first = first
         self.others: list[Share[T]] | None = None
-        partition.accounts.open(first)
+        partition.accounts.track(first)
         self.attempts = 0
         # While deferred: when the next attempt is due, and when retrying ends.
         self.due = 0.0
@@ -95,7 +97,7 @@ class Batch(Generic[T]):
         if self.others is None:
             self.others = []
         self.others.append(share)
-        share.partition.accounts.open(share.first)
+        share.partition.accounts.track(share.first)
 
     def follows(self, other: Batch[T]) -> bool:
         """Whether it goes to the same handler, from one of the same partitions."""
@@ -118,7 +120,7 @@ class Batch(Generic[T]):
             return False
         return any(
             drain_task == stuck.drain_task
-            or registration.lock.excludes(registration.slot, stuck.slot)
+            or registration.lock.excludes(registration.mode, stuck.mode)
             or (stuck.batch is not None and self.follows(stuck.batch))
             for stuck in registration.lock.stuck
         )
@@ -166,7 +168,7 @@ class Batch(Generic[T]):
         ]
         pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
         for share in self.shares:
-            share.partition.accounts.close(share.first)
+            share.partition.accounts.untrack(share.first)
         self.is_settled = True
         if self.registration is not None:
             self.registration.taken -= 1
@@ -272,8 +274,7 @@ class Grouping(Generic[T]):
             return self._by_identical_type(items)
         except MemoryError as error:
             # Taken they are, so they fail.
-            refusal = partial(_refuse, error)
-            return {Registration(refusal, settings=self._handlers.settings): items}
+            return {self._handlers.refusing(error): items}
 
     def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:
         lists: dict[Registration | None, list[T]] = {}
@@ -325,10 +326,6 @@ def grouping_of(parts: Parts[T]) -> Grouping[T]:
     )
 
     return SizedGrouping(parts.handlers, parts.placement)
-
-
-def _refuse(error: MemoryError, _: list[Any]) -> None:
-    raise error
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:

@@ -23,8 +23,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from batchqueue_async._engine.handlers.handler_lock import HandlerLock
-from batchqueue_async._engine.runtime.call_context import BackgroundCall, HandlerCall
+from batchqueue_async._engine.handlers.handler_call import (
+    BackgroundCall,
+    HandlerCall,
+    HandlerLock,
+)
 from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._policies.value import Value
 
@@ -280,9 +283,9 @@ def refuse_cycles(node: Node) -> None:
         wait.refuse()
 
 
-def excludes_any(slots: Iterable[Hashable], slot: Hashable) -> bool:
-    """Whether a call with this slot keeps one with any of those out of its handler."""
-    return any(HandlerLock.excludes(each, slot) for each in slots)
+def excludes_any(modes: Iterable[Hashable], mode: Hashable) -> bool:
+    """Whether a call with this mode keeps one with any of those out of its handler."""
+    return any(HandlerLock.excludes(each, mode) for each in modes)
 
 
 def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:

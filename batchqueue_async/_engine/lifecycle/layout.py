@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_lock import SHARED
+from batchqueue_async._engine.handlers.handler_call import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.terms import Terms
@@ -78,12 +78,12 @@ class Layout(Generic[T]):
         for partition in self._parts.partitions:
             partition.abandon()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """Other threads put, too, under `guard`."""
         self._parts.placement.guard = guard
         self._parts.failures.guard = guard
         for partition in self._parts.partitions:
-            partition.share(guard)
+            partition.open_to_threads(guard)
 
     def register(
         self,
@@ -100,7 +100,7 @@ class Layout(Generic[T]):
             item_type=item_type,
             weight=exact,
             order=self._registered,
-            slot=item_type if by_type else SHARED,
+            mode=item_type if by_type else SHARED,
             settings=settings,
         )
         known = parts.handlers.of_exactly(item_type)
@@ -140,8 +140,8 @@ class Layout(Generic[T]):
         added = [self._new_partition(index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
-                partition.share(parts.ingress.guard)
-            self.terms.settle(partition)
+                partition.open_to_threads(parts.ingress.guard)
+            self.terms.apply_to(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
             # Nobody else looks at its items' types when they come.

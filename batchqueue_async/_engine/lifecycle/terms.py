@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
     from batchqueue_async._engine.parts import Parts
 
@@ -41,9 +41,9 @@ class Terms:
         self._clock = clock
         self._is_open = True
         for partition in self._parts.partitions:
-            self.settle(partition)
+            self.apply_to(partition)
 
-    def settle(self, partition: Partition[Any]) -> None:
+    def apply_to(self, partition: Partition[Any]) -> None:
         """Have a partition go by what is known for it."""
         config = self._parts.config
         queues = self._parts.handlers.settings
@@ -83,7 +83,7 @@ class Terms:
             changed = self._note(registration)
         self.lingers |= own.linger > 0
         for partition in changed:
-            self.settle(partition)
+            self.apply_to(partition)
 
     def _note(self, registration: Registration) -> list[Partition[Any]]:
         """Add what one handler wants; returns the partitions that may hold its type."""

@@ -65,7 +65,7 @@ class Accounts:
         self.taken_out += count
         self.in_flight += count
 
-    def open(self, first: int) -> None:
+    def track(self, first: int) -> None:
         """Items from position `first` on are on their way, as one share of a batch."""
         unsettled = self._unsettled
         if unsettled and first < unsettled[-1]:
@@ -73,7 +73,7 @@ class Accounts:
         else:
             unsettled.append(first)
 
-    def close(self, first: int) -> None:
+    def untrack(self, first: int) -> None:
         """The share is settled, or others stand for it now."""
         del self._unsettled[bisect_left(self._unsettled, first)]
 

@@ -198,10 +198,10 @@ class FairPartition(Partition[T]):
             with contextlib.suppress(RuntimeError):
                 each.close()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
-        super().share(guard)
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
+        super().open_to_threads(guard)
         for each in live(self._buffers):
-            each.share(guard)
+            each.open_to_threads(guard)
 
     def abandon(self) -> None:
         self.guard, self.is_shared = UNGUARDED, False

@@ -189,10 +189,10 @@ class Partition(ProducersQueue[T]):
                 placed.count += count
         finally:
             self.is_changing = False
-        # A signal handler that ran since may have closed it.
-        if self.has_fast_path:
-            limit = self.due_size if count < self.due_size else self._maxsize
-            self.limit = self.guarded_limit = limit - 1
+        limit = self.due_size if count < self.due_size else self._maxsize
+        self.limit = self.guarded_limit = limit - 1
+        if not self.has_fast_path:  # A signal handler may have closed it meanwhile.
+            self._set_limits()  # type: ignore[unreachable]
         return True
 
     def offer(self, chunk: Sequence[T]) -> int:
@@ -305,7 +305,7 @@ class Partition(ProducersQueue[T]):
         self.line = WaitingLine()
         self.accounts = Accounts()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
         with guard:
             self.guard, self.is_shared = guard, True

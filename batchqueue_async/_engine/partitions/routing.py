@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from batchqueue_async._engine.partitions.guard import UNGUARDED
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.type_map import TypeMap
 from batchqueue_async._policies.errors import InvalidSelection
 from batchqueue_async._policies.fairness import FairSelector
@@ -32,6 +31,7 @@ from batchqueue_async._wording import kind_of
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import HandlerRegistry
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
+    from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class TypePlacement(Generic[T]):
                 registration = self._handlers.nearest(item_type)
                 base = None if registration is None else registration.item_type
                 partition = self.place(item_type if base is None else base)
-                self._settle(item_type, partition)
+                self._assign(item_type, partition)
         return partition
 
     def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
@@ -103,7 +103,7 @@ class TypePlacement(Generic[T]):
                     partition = self.routes[item_type]
                 else:
                     partition = self.partitions[lightest.find()]
-                    self._settle(item_type, partition)
+                    self._assign(item_type, partition)
                 lightest.book(partition.index, 0, weight)
         if weight < 0:
             # A handler is gone, so its type need not stay near.
@@ -124,7 +124,7 @@ class TypePlacement(Generic[T]):
             return False
         return self._lightest.types[partition.index] == 1
 
-    def _settle(self, item_type: type, partition: Partition[T]) -> None:
+    def _assign(self, item_type: type, partition: Partition[T]) -> None:
         if item_type not in self.routes:
             # Counted first: after a Ctrl-C in between, one too many does no harm.
             self._seen().book(partition.index, 1)
@@ -242,8 +242,8 @@ def _chosen_fairly(
 
 
 def _round_robin() -> Callable[[object, int], int]:
-    turns = itertools.count()
-    return lambda _item, partitions: next(turns) % partitions
+    numbers = itertools.count()
+    return lambda _item, partitions: next(numbers) % partitions
 
 
 _Rank = tuple[int, Exact, int, int]
