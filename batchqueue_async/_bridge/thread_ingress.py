@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
-from batchqueue_async._engine.lifecycle.lifecycle import opened_by
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH
@@ -274,12 +273,13 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
     if not admits(parts):
         msg = f"queue {parts.name!r} is shut down"
         raise BatchQueueError(msg)
-    _open(parts)
+    open_up(parts)
     assert isinstance(parts.ingress, ThreadIngress)
     return parts.ingress
 
 
-def _open(parts: Parts[Any]) -> None:
+def open_up(parts: Parts[Any]) -> None:
+    """Let other threads put into the queue, which runs on the loop that runs here."""
     if parts.ingress is None:
         parts.ingress = _ingress_for(parts, asyncio.get_running_loop())
 
@@ -294,7 +294,3 @@ def _ingress_for(
     )
 
     return SizedIngress(parts, loop, parts.room)
-
-
-# For queues that are to be open to threads from their start on.
-opened_by(_open)
