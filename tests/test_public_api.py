@@ -34,6 +34,7 @@ PROMISED = {
     "HandlesTick",
     "Histogram",
     "IdleBackoff",
+    "ItemTooLarge",
     "LoopThread",
     "Merging",
     "Offer",
@@ -55,6 +56,7 @@ PROMISED = {
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "fair_by",
     "in_thread",
     "process_queue",
     "round_robin",
@@ -73,8 +75,9 @@ def test_names_are_listed_once_and_sorted() -> None:
 def test_all_lists_everything_public() -> None:
     public = {
         name
-        for name, value in vars(batchqueue_async).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        for name in dir(batchqueue_async)
+        if not name.startswith("_")
+        and not inspect.ismodule(getattr(batchqueue_async, name))
     }
     assert public == set(batchqueue_async.__all__)
 

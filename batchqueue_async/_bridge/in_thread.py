@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._engine.handlers.registry import Attached, consume_of
-from batchqueue_async._policies.handler_checks import HOOKS
+from batchqueue_async._engine.handlers.registry import Attached
+from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._wording import shown
 

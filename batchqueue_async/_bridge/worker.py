@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
@@ -30,13 +29,18 @@ R = TypeVar("R")
 _REST_WITHIN = 0.2
 
 
-@dataclass(slots=True)
 class _Call:
     """One call, and the future on whose loop its result is wanted."""
 
-    context: Context
-    function: Callable[[], Any]
-    answer: asyncio.Future[Any]
+    def __init__(
+        self,
+        context: Context,
+        function: Callable[[], Any],
+        answer: asyncio.Future[Any],
+    ) -> None:
+        self.context = context
+        self.function = function
+        self.answer = answer
 
     def run(self) -> None:
         loop = self.answer.get_loop()

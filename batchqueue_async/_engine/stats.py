@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
@@ -117,6 +118,12 @@ class BatchQueueStats(Totals):
     retried: int = 0
     """Items that were to be tried again, each time; those are not counted that were
     only split."""
+    waiting_bytes: float | None = None
+    """The sizes of the items that wait, together, in the unit of `size_of`; None where
+    sizes don't count."""
+    in_flight_bytes: float | None = None
+    """The same of what handlers hold; what one cycle took from a partition counts until
+    all of it has ended."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -170,6 +177,8 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
             each.stats() for each in (*parts.handlers, *parts.handlers.retired)
         ),
         retried=parts.delivery.retried,
+        waiting_bytes=waiting_bytes(parts),
+        in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
         **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
     )
@@ -181,6 +190,16 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     # A thread that displaces items changes several counts.
     with partition.guard:
         return partition_stats(partition, owner)
+
+
+def waiting_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what waits; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.waiting)
+
+
+def in_flight_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what handlers hold; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.in_hands)
 
 
 def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:

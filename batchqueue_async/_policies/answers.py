@@ -82,15 +82,6 @@ class RetryAfter(Exception):
         return f"to be tried again after {self.seconds} s"
 
 
-def least_wait(error: BaseException) -> float:
-    """Return the seconds before which what raised this must not be called again."""
-    if isinstance(error, RetryAfter):
-        return error.seconds
-    if isinstance(error, PartialFailure):
-        return error.retry_after or 0.0
-    return 0.0
-
-
 def _position(value: object) -> int:
     # A mask of bools would pass for the positions 0 and 1.
     if isinstance(value, bool) or not hasattr(value, "__index__"):

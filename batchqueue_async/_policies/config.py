@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -9,6 +10,7 @@ from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
+from .fairness import FairSelector, fair_by
 from .handler_checks import require_handler
 from .handler_options import HandlerOptions
 from .handlers import ErrorHandler, HandlerLike, RetryHook
@@ -22,6 +24,7 @@ from .validation import (
     require_callable,
     require_instance,
     require_int,
+    require_positive,
     require_timeout,
 )
 from .value import Value
@@ -34,11 +37,21 @@ class BatchQueueConfig(Value, Generic[T]):
     Attributes:
         drain_tasks: How many drain tasks it runs, or the capacity that it shares.
         partitions: How many partitions it has.
-        buffer_size: How many items wait in a partition at most.
+        buffer_size: How many items wait in a partition at most; with `fair_by`, of each
+            key.
         when_full: What happens to an item whose partition is full.
         selector: Which partition an item waits in.
         consumer: The one handler for everything; None for a handler per type.
         max_batch: How many items a batch has at most; None for no limit of its own.
+        size_of: What an item counts for in the next two, called once for each that is
+            produced: bytes, or any other unit, such as rows or tokens. None for `len`,
+            where items are bytes or str.
+        max_batch_bytes: The sizes of a batch's items together, at most; a single item
+            that is larger goes alone. None for no limit of its own.
+        buffer_bytes: The sizes of the items that wait in all partitions together, at
+            most. Handlers have room for one batch beside it, of `max_batch_bytes`, an
+            eighth of this or one item, whichever is most; what they hold above that
+            takes up room here. An item that is larger raises `ItemTooLarge`.
         linger: Seconds that the oldest item waits for its batch to fill.
         idle: How long a drain task naps when it found nothing.
         rebalancing: When partitions change their drain task; None for never.
@@ -70,6 +83,9 @@ class BatchQueueConfig(Value, Generic[T]):
     selector: PartitionSelector[T] = by_type
     consumer: HandlerLike[T] | None = None
     max_batch: int | None = None
+    size_of: Callable[[T], float] | None = None
+    max_batch_bytes: float | None = None
+    buffer_bytes: float | None = None
     linger: float = 0.0
     idle: IdleBackoff = IdleBackoff()  # noqa: RUF009
     rebalancing: Rebalancing | None = None
@@ -94,12 +110,33 @@ class BatchQueueConfig(Value, Generic[T]):
         require_policy("partitions", self.partitions, PartitionPolicy)
         require_int("buffer_size", self.buffer_size, at_least=1)
         require_instance("when_full", self.when_full, WhenFull, "a WhenFull")
+        self._check_selector()
+
+    def _check_selector(self) -> None:
         require_callable("selector", self.selector)
-        if isinstance(self.selector, KeySelector) and self.partitions.grows:
-            rule = "of a fixed number with by_key, since growth would split keys"
+        selector: object = self.selector
+        if selector is fair_by:
+            rule = "what fair_by returns, as in fair_by(lambda item: item.tenant)"
+            refuse("selector", rule, selector, TypeError)
+        if isinstance(selector, FairSelector) and self.counts_sizes:
+            rule = "another one where sizes count, since fair_by shares out items"
+            refuse("selector", rule, selector)
+        if self.partitions.grows and isinstance(selector, KeySelector | FairSelector):
+            name = "by_key" if isinstance(selector, KeySelector) else "fair_by"
+            rule = f"of a fixed number with {name}, since growth would split keys"
             refuse("partitions", rule, self.partitions)
 
+    @property
+    def counts_sizes(self) -> bool:
+        """Whether its items are measured."""
+        declared = self.size_of, self.max_batch_bytes, self.buffer_bytes
+        return any(each is not None for each in declared)
+
     def _check_batches(self) -> None:
+        if self.size_of is not None:
+            require_callable("size_of", self.size_of)
+        if self.buffer_bytes is not None:
+            require_positive("buffer_bytes", self.buffer_bytes)
         require_at_least("linger", self.linger, 0)
         require_instance("idle", self.idle, IdleBackoff, "an IdleBackoff")
         if self.rebalancing is not None:
@@ -113,6 +150,7 @@ class BatchQueueConfig(Value, Generic[T]):
         require_instance("retry", self.retry, Retry, "a Retry")
         HandlerOptions(
             max_batch=self.max_batch,
+            max_batch_bytes=self.max_batch_bytes,
             handler_timeout=self.handler_timeout,
             on_error=self.on_error,
         )

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .validation import refuse, require_positive
 
@@ -44,6 +44,17 @@ def require_handler(field: str, value: object) -> None:
     if callable(getattr(value, "on_tick", None)):
         require_positive(f"tick_every of {field}", getattr(value, "tick_every", None))
     _warn_of_misspelt(type(value))
+
+
+def consume_of(handler: object) -> Callable[[list[Any]], Any]:
+    """Return the callable that takes a batch.
+
+    Raises:
+        TypeError: It is neither a callable nor an object with `consume`.
+    """
+    require_handler("handler", handler)
+    consume = getattr(handler, "consume", handler)
+    return cast("Callable[[list[Any]], Any]", consume)
 
 
 def _require_form(

@@ -134,7 +134,7 @@ async def test_at_its_timeout_it_has_failed_and_blocks_its_partition(
 ) -> None:
     failed: list[list[int]] = []
     config = BatchQueueConfig[int](
-        handler_timeout=0.01, on_error=lambda batch, _: failed.append(batch)
+        handler_timeout=0.5, on_error=lambda batch, _: failed.append(batch)
     )
     async with BatchQueue("q", config) as queue:
         queue.add_handler(int, in_thread(stuck))

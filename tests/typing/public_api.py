@@ -35,6 +35,7 @@ from batchqueue_async import (
     HandlesTick,
     Histogram,
     IdleBackoff,
+    ItemTooLarge,
     LoopThread,
     Merging,
     Offer,
@@ -57,6 +58,7 @@ from batchqueue_async import (
     by_type,
     close_process_queues,
     drain_on_signals,
+    fair_by,
     in_thread,
     process_queue,
     round_robin,
@@ -153,6 +155,7 @@ def handlers(queue: BatchQueue[Metric]) -> None:
         retry=Retry(attempts=2),
         on_error=async_on_error,
         handler_timeout=5,
+        max_batch_bytes=1_000_000,
     )
 
     queue.add_handler(Metric, takes_strings)  # type: ignore[arg-type]
@@ -186,6 +189,8 @@ def protocols() -> None:
     selector: PartitionSelector[Metric] = by_type
     selector = round_robin
     selector = by_key(key_of)
+    selector = fair_by(key_of)
+    selector = fair_by(key_of, weight=weight_of, quantum=10)
     selector = own_selector
     balancer: DrainBalancer = ThroughputBalancer(skip_below=1.2)
     balancer = CostBalancer()
@@ -216,6 +221,14 @@ def key_of(item: Metric) -> str:
     return item.name
 
 
+def weight_of(name: str) -> int:
+    return len(name)
+
+
+def unhashable_of(item: Metric) -> list[str]:
+    return [item.name]
+
+
 def own_selector(item: Metric, partitions: int) -> int:
     return len(item.name) % partitions
 
@@ -238,6 +251,10 @@ def policies() -> None:
     assert_type(plan, list[int] | None)
 
 
+def size_of(metric: Metric) -> int:
+    return 1
+
+
 def configs() -> None:
     assert_type(BatchQueueConfig(), BatchQueueConfig[Any])
     config = BatchQueueConfig[Metric](
@@ -247,6 +264,9 @@ def configs() -> None:
         when_full=WhenFull.DROP_OLDEST,
         selector=by_type,
         max_batch=100,
+        size_of=size_of,
+        max_batch_bytes=1e6,
+        buffer_bytes=64 * 2**20,
         linger=0.5,
         idle=IdleBackoff(),
         rebalancing=Rebalancing(balancer=CostBalancer(), interval=10.0),
@@ -268,6 +288,13 @@ def configs() -> None:
     assert_type(BatchQueueConfig(consumer=AsyncHandler()), BatchQueueConfig[Metric])
     assert_type(BatchQueueConfig(consumer=async_function), BatchQueueConfig[Metric])
     BatchQueueConfig[Metric](selector=by_key(lambda item: item.name))
+    BatchQueueConfig[Metric](selector=fair_by(lambda item: item.name))
+    BatchQueueConfig[Metric](
+        selector=fair_by(key_of, weight=lambda name: 2 * len(name))
+    )
+    BatchQueueConfig[Metric](selector=fair_by)  # type: ignore[arg-type]
+    fair_by(key_of, weight=key_of)  # type: ignore[arg-type]
+    fair_by(unhashable_of)  # type: ignore[type-var]
     BatchQueueConfig[Metric](selector=lambda item, n: len(item.name) % n)
     BatchQueueConfig[Metric](consumer=lambda batch: use(batch[0].value))
     BatchQueueConfig[Metric](on_error=lambda batch, error: use(batch[0], error))
@@ -331,6 +358,8 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
     assert_type(stats.retried, int)
+    assert_type(stats.waiting_bytes, float | None)
+    assert_type(stats.in_flight_bytes, float | None)
     assert_type(stats.handlers, tuple[HandlerStats, ...])
     handler = stats.handlers[0]
     assert_type(handler.name, str)
@@ -427,7 +456,15 @@ def errors(error: DeliveryError) -> None:
     assert_type(error.failures[0].item, object | None)
     assert_type(error.failures[0].error, BaseException | None)
     base: type[BatchQueueError]
-    for base in (ConfigConflict, DuplicateQueue, WouldDeadlock, DeliveryError):
+    too_large = ItemTooLarge(2, 1.5)
+    assert_type(too_large.size + too_large.buffer_bytes, float)
+    for base in (
+        ConfigConflict,
+        DuplicateQueue,
+        ItemTooLarge,
+        WouldDeadlock,
+        DeliveryError,
+    ):
         use(base)
 
 

@@ -18,9 +18,6 @@ from batchqueue_async._engine.draining.schedule import (
     Nap,
     Schedule,
 )
-from batchqueue_async._engine.draining.settings import DrainSettings
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
@@ -29,6 +26,8 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class DrainTask(Generic[T]):
         "nap",
     )
 
-    def __init__(self, index: int, parts: Parts[T], settings: DrainSettings) -> None:
+    def __init__(self, index: int, parts: Parts[T]) -> None:
         self.index = index
         self.cycles = 0
         self.busy = 0.0
@@ -79,14 +78,14 @@ class DrainTask(Generic[T]):
         # Whether it is to end now, and may be run again later.
         self.is_paused = False
         self._parts = parts
-        self._schedule = Schedule(parts, index, settings)
+        self._schedule = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
         self.in_flight = InFlight(parts, index, self._turn)
-        self._gathering = Gathering(settings.idle.shortest)
+        self._gathering = Gathering(parts.config.idle.shortest)
         self.nap = Nap(self._loop, self._schedule, self._gathering)
         self._cycle_ends: list[asyncio.Future[None]] | None = None
 
@@ -100,7 +99,7 @@ class DrainTask(Generic[T]):
         assert task is not None
         self.in_flight.task = task
         self._turn.join()
-        self.in_flight.was_cut_short = bool(self.in_flight.open)
+        self.in_flight.was_cut_short = bool(self.in_flight.undelivered)
         try:
             while not (self._phase is Phase.FINISHED or self.is_paused):
                 try:
@@ -136,7 +135,7 @@ class DrainTask(Generic[T]):
             finally:
                 # A cancelled cycle with batches left is not ended: handoffs wait until
                 # the next one has delivered them.
-                if not self.in_flight.open:
+                if not self.in_flight.undelivered:
                     self._end_cycle()
                 if self._permit is not None:
                     self._permit.lend()
@@ -239,7 +238,7 @@ class DrainTask(Generic[T]):
         found, items = False, 0
         for due in self._due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
-            if in_flight.open:
+            if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
                 if found and self._turn.is_over():
                     await self._turn.next()
@@ -292,7 +291,7 @@ class DrainTask(Generic[T]):
         self, waiting: list[Partition[T]], now: float
     ) -> Iterable[list[Partition[T]]]:
         """Return the partitions to take from, those together that are taken at once."""
-        return ([],) if self.in_flight.open else self._schedule.due(waiting, now)
+        return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries) or bool(self._schedule.waiting())

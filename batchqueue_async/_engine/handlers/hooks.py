@@ -9,19 +9,20 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
-from batchqueue_async._engine.handlers.registry import Hook, Registration
+from batchqueue_async._engine.handlers.handler_call import (
+    EXCLUSIVE,
+    BackgroundCall,
+    HandlerCall,
+    Stuck,
+    outside,
+)
 from batchqueue_async._engine.handlers.user_call import attempt, finish, left_behind
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.runtime.call_context import (
-    BackgroundCall,
-    HandlerCall,
-    outside,
-)
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Hook, Registration
     from batchqueue_async._engine.parts import Parts
 
 
@@ -62,7 +63,7 @@ class Hooks:
         return any(partition.items for partition in parts.partitions)
 
     def _home(self, registration: Registration) -> int:
-        """Return the partition of a handler's type; else they take turns."""
+        """Return the partition of a handler's type; else one by its number."""
         placement = self._parts.placement
         if isinstance(placement, TypePlacement):
             assert registration.item_type is not None

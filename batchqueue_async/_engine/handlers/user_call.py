@@ -7,22 +7,22 @@ the handler produced by itself is an error like any other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.runtime.call_context import mark
+from batchqueue_async._engine.handlers.handler_call import mark
 from batchqueue_async._engine.runtime.cancellation import (
+    GRACE,
+    absorb_cancellation,
     is_cancelled_for_good,
     uncancel,
 )
 from batchqueue_async._policies.answers import PartialFailure
 from batchqueue_async._wording import shown
 
-# How long a cancelled handler may take to clean up before it counts as unstoppable.
-GRACE = 0.1
+Call = Callable[..., Awaitable[object] | object]
 
 
 class Unstoppable(TimeoutError):
@@ -57,23 +57,6 @@ async def attempt(
     error = await _attempt(call, arguments, timeout)
     await absorb_cancellation()
     return error
-
-
-async def absorb_cancellation() -> None:
-    """Let a cancellation come that user code has asked for, of the task it ran in.
-
-    Left pending, it would strike whoever is called next.
-    """
-    task = asyncio.current_task()
-    if task is None or not task.cancelling() or is_cancelled_for_good():
-        return
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)
-    if is_cancelled_for_good():
-        # By somebody else, meanwhile.
-        task.cancel()
-    else:
-        uncancel()
 
 
 async def _attempt(
@@ -255,3 +238,44 @@ class Stopwatch:
             self._loop.time() - self._loop_started,
             time.perf_counter() - self._clock_started,
         )
+
+
+class Opening:
+    """One handler's `on_open`, before its first batch: once, unless that fails.
+
+    It stands in the way of `consume` for as long as it is needed, so handlers without
+    an `on_open` don't pay for it. It belongs to the handler, as its lock does: whatever
+    type a batch is of, and whichever drain task comes first.
+    """
+
+    __slots__ = ("_hook", "_lock", "is_done")
+
+    def __init__(self, hook: Call) -> None:
+        self._hook = hook
+        # Several drain tasks may come at once.
+        self._lock: asyncio.Lock | None = None
+        self.is_done = False
+
+    def before(self, consume: Call) -> Callable[[list[Any]], Awaitable[None]]:
+        """Return what opens the handler if need be, and has it take a batch then."""
+
+        async def open_and_consume(batch: list[Any]) -> None:
+            if not self.is_done:
+                await self._open()
+            await _call(consume, batch)
+
+        return open_and_consume
+
+    async def _open(self) -> None:
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            if not self.is_done:
+                await _call(self._hook)
+                self.is_done = True
+
+
+async def _call(call: Call, *arguments: object) -> None:
+    result = call(*arguments)
+    if result is not None:
+        # Its timeout is that of the whole.
+        await finish(call, result, None)

@@ -44,7 +44,6 @@ class Partition(ProducersQueue[T]):
         "_maxsize",
         "accounts",
         "ages",
-        "busy",
         "due_size",
         "guard",
         "guarded_limit",
@@ -82,8 +81,6 @@ class Partition(ProducersQueue[T]):
         # thousands of partitions those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
-        # Seconds that handlers have spent on this partition's items.
-        self.busy = 0.0
         self.ages = Ages()
         # How many of its first items are known to have one type; -1 if nobody asks. To
         # look at a chunk that has just been made is cheaper than to look at it later.
@@ -137,6 +134,10 @@ class Partition(ProducersQueue[T]):
             or self.is_closed
         )
 
+    def is_in(self, other: Partition[Any]) -> bool:
+        """Whether who makes room in `other` makes it here."""
+        return other is self
+
     def notify(self, coming: int = 0) -> None:
         """Something comes, on the loop: its owner must not sleep through it.
 
@@ -188,10 +189,10 @@ class Partition(ProducersQueue[T]):
                 placed.count += count
         finally:
             self.is_changing = False
-        # A signal handler that ran since may have closed it.
-        if self.has_fast_path:
-            limit = self.due_size if count < self.due_size else self._maxsize
-            self.limit = self.guarded_limit = limit - 1
+        limit = self.due_size if count < self.due_size else self._maxsize
+        self.limit = self.guarded_limit = limit - 1
+        if not self.has_fast_path:  # A signal handler may have closed it meanwhile.
+            self._set_limits()  # type: ignore[unreachable]
         return True
 
     def offer(self, chunk: Sequence[T]) -> int:
@@ -200,8 +201,7 @@ class Partition(ProducersQueue[T]):
         Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
         """
         placed = 0
-        # Let go of at the end: a `__del__` of theirs finds the change made, and the
-        # guard free.
+        # Let go of last: a `__del__` of theirs finds the change made, the guard free.
         displaced: list[T] = []
         try:
             with self.guard:
@@ -226,8 +226,8 @@ class Partition(ProducersQueue[T]):
             raise
         return placed
 
-    def wait_in_line(self, waiter: Waiter) -> None:
-        """Let a producer wait for its turn."""
+    def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
+        """Let a producer wait for its turn, with a chunk that may have to be known."""
         with self.guard:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
@@ -305,7 +305,7 @@ class Partition(ProducersQueue[T]):
         self.line = WaitingLine()
         self.accounts = Accounts()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
         with guard:
             self.guard, self.is_shared = guard, True
