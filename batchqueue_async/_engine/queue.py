@@ -14,7 +14,7 @@ from batchqueue_async._engine.lifecycle.state import State, admits
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally, chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.parts import Parts
-from batchqueue_async._engine.stats import BatchQueueStats, snapshot
+from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
@@ -318,8 +318,7 @@ class BatchQueue(Generic[T]):
 
     def __repr__(self) -> str:
         parts = self._parts
-        waiting = parts.lifecycle.count_left()
-        return f"<BatchQueue {parts.name!r} {parts.state.value} waiting={waiting}>"
+        return f"<BatchQueue {parts.name!r} {parts.state.value} {now_of(self.stats())}>"
 
     def _admits(self) -> bool:
         """Whether items may come in now; raises what `admits` does."""

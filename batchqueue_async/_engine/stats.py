@@ -40,6 +40,12 @@ class Totals(Value):
     """Items that the shutdown deadline, or the loop's end, left."""
     capacity: int
     """Items that may wait at the same time."""
+    waiting_producers: int
+    """Producers that wait for room now, on the loop and on threads."""
+    oldest_age: float
+    """For how many seconds the oldest waiting item has waited; 0.0 where none waits.
+    Exact where it found its partition empty; an item that a take left behind, or newer
+    ones have brought to the front, may count as older by the time between two takes."""
 
     @property
     def used_fraction(self) -> float:
@@ -128,7 +134,7 @@ class BatchQueueStats(Totals):
         return tuple(by_fill[:n])
 
 
-_SUMMED = tuple(field.name for field in fields(Totals))
+_SUMMED = tuple(field.name for field in fields(Totals) if field.name != "oldest_age")
 
 # There may be tens of thousands of partitions. A frozen dataclass sets its fields by
 # name, one after the other; their slots' setters do the same in a fifth of the time.
@@ -136,9 +142,10 @@ _new = object.__new__
 _accepted, _rejected, _waiting, _in_flight, _handled, _failed = (
     getattr(PartitionStats, name).__set__ for name in _SUMMED[:6]
 )
-_dropped, _unhandled, _returned, _capacity = (
+_dropped, _unhandled, _returned, _capacity, _waiting_producers = (
     getattr(PartitionStats, name).__set__ for name in _SUMMED[6:]
 )
+_oldest_age = getattr(PartitionStats, "oldest_age").__set__  # noqa: B009
 _index = getattr(PartitionStats, "index").__set__  # noqa: B009 - it is no int there
 _owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
 
@@ -160,8 +167,19 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
         ),
         retried=parts.delivery.retried,
         not_closed=parts.hooks.not_closed,
+        oldest_age=max(each.oldest_age for each in partitions),
         **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
     )
+
+
+def now_of(stats: BatchQueueStats) -> str:
+    """Return what a queue's repr says: what is under way, in the words of `stats`."""
+    told = [f"waiting={stats.waiting}", f"in_flight={stats.in_flight}"]
+    if stats.waiting:
+        told.append(f"oldest_age={stats.oldest_age:.3g}")
+    if stats.waiting_producers:
+        told.append(f"waiting_producers={stats.waiting_producers}")
+    return " ".join(told)
 
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
@@ -187,6 +205,8 @@ def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
     _unhandled(stats, accounts.unhandled)
     _returned(stats, accounts.returned)
     _capacity(stats, partition.maxsize)
+    _waiting_producers(stats, 0 if partition.line.head is None else len(partition.line))
+    _oldest_age(stats, partition.ages.age(partition))
     return stats
 
 

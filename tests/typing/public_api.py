@@ -319,6 +319,8 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.unhandled + stats.returned + stats.capacity, int)
     assert_type(stats.total_used, int)
     assert_type(stats.used_fraction, float)
+    assert_type(stats.oldest_age + stats.partitions[0].oldest_age, float)
+    assert_type(stats.waiting_producers + stats.partitions[0].waiting_producers, int)
     assert_type(stats.top(3), tuple[PartitionStats, ...])
     assert_type(stats.partitions, tuple[PartitionStats, ...])
     assert_type(stats.partitions[0].index, int)

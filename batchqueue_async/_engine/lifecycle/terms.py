@@ -7,12 +7,15 @@ may live everywhere.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.runtime.loop_turn import clock_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
@@ -21,12 +24,14 @@ if TYPE_CHECKING:
 class Terms:
     """Keeps partitions up with the handlers, from the first that has its own."""
 
-    __slots__ = ("_clock", "_is_open", "_known", "_parts", "lingers")
+    __slots__ = ("_clock", "_is_open", "_known", "_now", "_parts", "lingers")
 
     def __init__(self, parts: Parts[Any]) -> None:
         self._parts = parts
         self._clock: Callable[[], float | None] | None = None
         self._is_open = False
+        # For ages, on any thread.
+        self._now: Callable[[], float] = monotonic
         # Whether anything lingers anywhere.
         self.lingers = parts.config.linger > 0
         # Linger and largest batch, by partition's index. None while no handler has any
@@ -36,6 +41,7 @@ class Terms:
     def open(self, clock: Callable[[], float | None]) -> None:
         """Let producers into all partitions; `clock` is None on other threads."""
         self._clock = clock
+        self._now = clock_of(asyncio.get_running_loop())
         self._is_open = True
         for partition in self._parts.partitions:
             self.settle(partition)
@@ -48,6 +54,7 @@ class Terms:
             linger, most = self._known.get(partition.index, (linger, most))
         with partition.guard:
             partition.due_size = min(most, partition.maxsize)
+            partition.clock = self._now
             partition.ages.linger = linger
             partition.ages.clock = self._clock if linger else None
             if self._is_open:
