@@ -13,6 +13,7 @@ from batchqueue_async._engine.draining.delivery import Delivery
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
+from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.layout import Layout
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -75,7 +76,8 @@ class Parts(Generic[T]):
         self.failures = FailureLogs()
         self.repeated_failures = RepeatedFailures()
         self.layout = Layout(self)
-        self.detector = DeadlockDetector(name, self.ownership)
+        calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
+        self.detector = DeadlockDetector(name, self.ownership, calls)
         self.hooks = Hooks(self)
         self.delivery = Delivery(self)
         self.tasks = QueueTasks(self)

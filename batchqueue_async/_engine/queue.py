@@ -21,6 +21,7 @@ from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.no_effect import warn_of_config, warn_of_timeout
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.validation import require_instance, require_timeout
@@ -40,11 +41,19 @@ class BatchQueue(Generic[T]):
     Args:
         name: Stands in logs, errors and statistics.
         config: What it is declared with; policies are resolved now.
+
+    Raises:
+        TypeError: One of them is something else.
     """
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
+        rule = 'a str, as in BatchQueue("name", config)'
+        require_instance("name", name, str, rule)
         config = BatchQueueConfig() if config is None else config
+        rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
+        require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)
+        warn_of_config(config)
         self._intake = Intake(parts)
         self._log = parts.failures.open()
         # The registry keeps that, and so the queue that its user lost sight of.
@@ -131,6 +140,8 @@ class BatchQueue(Generic[T]):
             on_error=on_error,
             handler_timeout=handler_timeout,
         )
+        if handler_timeout is not None:
+            warn_of_timeout(handler, on_error)
         settings = self._parts.handlers.settings.but(options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -223,6 +234,23 @@ class BatchQueue(Generic[T]):
                 the queue is not open to threads.
         """
         return self._intake.offer(item)
+
+    def partition_of(self, item: T) -> int:
+        """Return the index of the partition that the item would wait in.
+
+        Nothing is accepted, placed or counted by it. With `by_type`, also of a queue
+        with a consumer, that is the partition of the item's type; of a type that has
+        not come yet, that of the handler it would go to, else the one that would be
+        chosen if it came next. With `round_robin` it is the next one's; any other
+        selector is asked. It says the same before the start and after closing.
+
+        May be called on the loop and, once threads may produce, on any thread.
+
+        Raises:
+            InvalidSelection: The selector returned no index.
+            TypeError: The key of `by_key` is not hashable.
+        """
+        return self._parts.placement.look(item).index
 
     async def produce_many(self, items: Iterable[T]) -> int:
         """Accept the items in order; returns how many were accepted.

@@ -153,6 +153,7 @@ _owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
 def snapshot(parts: Parts[Any]) -> BatchQueueStats:
     """Return the statistics of one moment: nothing runs while they are collected."""
     partitions = tuple(map(_partition, parts.partitions, parts.ownership.owners()))
+    inside = parts.detector.calls.seconds_inside()
     loads, rebalancer = parts.loads.now(), parts.tasks.rebalancer
     return BatchQueueStats(
         name=parts.name,
@@ -163,7 +164,8 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
         handlers=tuple(
-            each.stats() for each in (*parts.handlers, *parts.handlers.retired)
+            each.stats(inside.get(each, 0.0))
+            for each in (*parts.handlers, *parts.handlers.retired)
         ),
         retried=parts.delivery.retried,
         not_closed=parts.hooks.not_closed,

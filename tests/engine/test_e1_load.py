@@ -317,6 +317,7 @@ async def test_without_rebalancing_load_is_what_came_in_since_the_start() -> Non
         assert [each.load for each in queue.stats().drain_tasks] == [2, 1]
 
 
+@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_one_drain_task_is_not_rebalanced() -> None:
     """Neither a task nor a timer: there is nobody to move anything to."""
     balancer = Planned()
@@ -329,6 +330,7 @@ async def test_one_drain_task_is_not_rebalanced() -> None:
     assert balancer.asked == []
 
 
+@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_one_partition_is_not_rebalanced() -> None:
     """It has one drain task, however many were declared."""
     balancer = Planned()
@@ -338,6 +340,7 @@ async def test_one_partition_is_not_rebalanced() -> None:
     assert balancer.asked == []
 
 
+@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_a_queue_on_shared_drain_tasks_is_not_rebalanced() -> None:
     balancer = Planned()
     config = BatchQueueConfig[Any](

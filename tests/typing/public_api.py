@@ -304,6 +304,7 @@ async def queues(config: BatchQueueConfig[Metric]) -> None:
     assert_type(queue.name, str)
     assert_type(queue.is_running, bool)
     assert_type(queue.stats(), BatchQueueStats)
+    assert_type(queue.partition_of(Metric()), int)
 
     await queue.produce("text")  # type: ignore[arg-type]
     queue.produce_nowait(1)  # type: ignore[arg-type]
@@ -335,6 +336,7 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.retried, int)
     assert_type(stats.handlers, tuple[HandlerStats, ...])
     handler = stats.handlers[0]
+    assert_type(handler.inside_for, float)
     assert_type(handler.name, str)
     assert_type(handler.batches + handler.items + handler.retried, int)
     assert_type(handler.cuts, Cuts | None)

@@ -12,6 +12,7 @@ from batchqueue_async._engine.draining.partial import settle_handled
 from batchqueue_async._engine.draining.retry_report import report_retry
 from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
 from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.handlers.stepping import in_steps
 from batchqueue_async._engine.handlers.user_call import (
     Stopwatch,
     Unstoppable,
@@ -75,12 +76,12 @@ class Delivery(Generic[T]):
         watch = Stopwatch() if self._is_timed else None
         error: BaseException | None = None
         left: asyncio.Future[Any] | None = None
-        call = HandlerCall(detector, drain_task, lock, slot)
+        call = HandlerCall(detector, drain_task, lock, slot, registration)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                await result
+                await in_steps(result, call)
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
@@ -93,7 +94,7 @@ class Delivery(Generic[T]):
             if left is None:
                 lock.release(slot)
             else:
-                self._outlive(left, batch, registration, drain_task)
+                self._outlive(left, batch, registration, call)
         if error is None:
             batch.settle("handled")
             return None
@@ -240,7 +241,10 @@ class Delivery(Generic[T]):
             # It gets the list itself, and may change it: what is in it is noted before.
             self._note("failed", batch.items, error)
             items, batch.items = batch.items, []
-        with HandlerCall(self._parts.detector, drain_task, None, EXCLUSIVE):
+        detector = self._parts.detector
+        with HandlerCall(
+            detector, drain_task, None, EXCLUSIVE, registration, "on_error"
+        ):
             await self._call_on_error(
                 registration.on_error, items, error, registration.timeout
             )
@@ -316,10 +320,10 @@ class Delivery(Generic[T]):
 
     def _outlive(
         self,
-        call: asyncio.Future[Any],
+        left: asyncio.Future[Any],
         batch: Batch[T],
         registration: Registration,
-        drain_task: int,
+        call: HandlerCall,
     ) -> None:
         """Block the partitions of a handler that cannot be stopped, until it ends."""
         batch.pause_partitions()
@@ -333,8 +337,9 @@ class Delivery(Generic[T]):
             batch.resume_partitions()
             self._parts.tasks.wake()
 
-        stuck = Stuck(registration.slot, batch, drain_task)
-        registration.lock.release_after(stuck, call, ended)
+        self._parts.detector.calls.outlives(call, left)
+        stuck = Stuck(registration.slot, batch, call.drain_task)
+        registration.lock.release_after(stuck, left, ended)
 
 
 def _charge(batch: Batch[Any], registration: Registration, seconds: float) -> None:

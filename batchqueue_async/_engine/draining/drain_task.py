@@ -52,6 +52,7 @@ class DrainTask(Generic[T]):
     """Empties the partitions that it owns; `run` is the task's body."""
 
     __slots__ = (
+        "_calls",
         "_clock",
         "_cycle_ends",
         "_gathering",
@@ -82,6 +83,7 @@ class DrainTask(Generic[T]):
         self._schedule = Schedule(parts, index, settings)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
+        self._calls = parts.detector.calls
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
@@ -119,6 +121,7 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
+            self._calls.rest()
 
     async def _run_cycles(self) -> None:
         empty_cycles, now = 0, self._clock()
@@ -150,6 +153,8 @@ class DrainTask(Generic[T]):
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
+                if self._calls.timer is not None:
+                    self._calls.rest()
                 now = await self.nap.sleep(until)
                 waiting = None
             empty_cycles += not found

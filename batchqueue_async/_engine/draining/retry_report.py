@@ -68,7 +68,8 @@ async def _tell(
     items, tried = batch.items.copy(), batch.attempts
     if (permit := parts.detector.permit) is not None:
         await permit.regain()
-    with HandlerCall(parts.detector, drain_task, None, EXCLUSIVE):
+    detector = parts.detector
+    with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_retry"):
         raised = await attempt(on_retry, items, error, tried, wait, timeout=timeout)
     if raised is not None:
         parts.repeated_failures.error(

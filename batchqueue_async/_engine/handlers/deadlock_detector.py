@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, HandlerLock
+from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
@@ -36,10 +37,11 @@ class DeadlockDetector:
     """What one queue's handlers wait for, and what its drain tasks wait for."""
 
     # Nearly all queues have no handlers that wait, so the dicts come with the first.
-    __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "waits")
+    __slots__ = ("_at_lock", "_rooms", "calls", "name", "ownership", "permit", "waits")
 
-    def __init__(self, name: str, ownership: Ownership) -> None:
+    def __init__(self, name: str, ownership: Ownership, calls: RunningCalls) -> None:
         self.name = name
+        self.calls = calls
         self.ownership = ownership
         # What its drain task needs for a cycle, where queues share drain tasks: each of
         # them has only one.

@@ -125,7 +125,7 @@ class Registration:
         """Whether nothing of it is taken, and nobody is inside."""
         return self.taken == self.settled and self.lock.is_free
 
-    def stats(self) -> HandlerStats:
+    def stats(self, inside_for: float) -> HandlerStats:
         """Return what its batches were like up to now."""
         measured = (None, None, None) if self.meter is None else self.meter.read()
         sizes, seconds, cuts = measured
@@ -134,6 +134,7 @@ class Registration:
             batches=self.settled,
             items=self.items,
             retried=self.retried,
+            inside_for=inside_for,
             sizes=sizes,
             seconds=seconds,
             cuts=cuts,

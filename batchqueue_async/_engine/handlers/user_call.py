@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.runtime.call_context import mark
+from batchqueue_async._engine.handlers.stepping import in_steps
+from batchqueue_async._engine.runtime.call_context import current_call, mark
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
@@ -119,14 +120,28 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
         raise TypeError(msg)
     if isawaitable(result):
         if timeout is None:
-            await result
+            await _noted(result)
         else:
             await _within(timeout, result)
+
+
+async def _noted(awaitable: Awaitable[object]) -> None:
+    # Its call, if it is part of one, knows when it waits; unless it is in steps anyway.
+    call = current_call()
+    if call is None or call.coroutine is not None:
+        await awaitable
+    elif isinstance(awaitable, Coroutine):
+        await in_steps(awaitable, call)
+    else:
+        call.waits()
+        await awaitable
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
     task = asyncio.ensure_future(_kept(awaitable))
+    if (call := current_call()) is not None:
+        call.waits()
     # Whatever cuts the waiting short, nobody may be left to look at it.
     task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):
@@ -192,10 +207,16 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
     # What is to end the program would leave the task for the loop, and end that, before
     # anybody who waits for the task gets to know of it.
+    call = current_call()
     try:
-        await awaitable
+        if call is not None:
+            call.begin_step()
+        await _noted(awaitable)
     except (KeyboardInterrupt, SystemExit) as ending:
         return ending
+    finally:
+        if call is not None:
+            call.end_step()
     return None
 
 

@@ -54,6 +54,7 @@ class Closing(Generic[T]):
         self.end_now()
         for timer in self._timers:
             timer.cancel()
+        self._parts.detector.calls.stop()
         return take_leftovers(self._parts)
 
     async def _drain(self) -> None:

@@ -81,7 +81,8 @@ class Leftovers(Generic[T]):
 
     async def _call(self, items: list[T], error: BaseException) -> None:
         self._has_begun = True
-        with HandlerCall(self._parts.detector, None, None, EXCLUSIVE):
+        detector = self._parts.detector
+        with HandlerCall(detector, None, None, EXCLUSIVE, None, "on_error"):
             await self._parts.delivery.tell(items, error)
 
     def _call_after_loop(

@@ -1,0 +1,138 @@
+"""Which calls of a queue's handlers run now, and since when; slow ones are logged.
+
+There is no timer per call: the first one that waits sets one for the queue. It is set
+anew for the next call that may become slow, and cancelled by the nap that finds nobody
+inside. A call that never waits holds the loop, and its timer too: that is told when it
+lets go of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Iterator
+from time import monotonic
+from traceback import FrameSummary
+from typing import TYPE_CHECKING, Any, Final
+
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.runtime.call_context import HandlerCall
+
+# A timer may fire a tick of the loop's clock early.
+_EARLY: Final = 0.002
+_HELD_UP_PERIOD: Final = 60.0
+
+
+class RunningCalls:
+    """The calls of one queue's handlers and hooks, from their begin to their end."""
+
+    __slots__ = ("_failures", "_name", "clock", "inside", "slow", "timer")
+
+    def __init__(
+        self, name: str, slow: float | None, failures: RepeatedFailures
+    ) -> None:
+        self._name = name
+        self._failures = failures
+        # Seconds after which a call is slow; None where nobody asks.
+        self.slow = slow
+        # The loop's; calls note with it when they began.
+        self.clock: Callable[[], float] = monotonic
+        # Whether each has been told of as slow.
+        self.inside: dict[HandlerCall, bool] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+    def watch(self, call: HandlerCall) -> None:
+        """A call waits: see to it that it is told of when it has become slow."""
+        if self.timer is None and self.slow is not None:
+            self._look_at(call.began + self.slow)
+
+    def rest(self) -> None:
+        """Cancel the timer if nobody is inside."""
+        if self.timer is not None and not self.inside:
+            self.timer.cancel()
+            self.timer = None
+
+    def stop(self) -> None:
+        """Set no timer any more: the queue has ended, whoever is still inside."""
+        self.slow = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def outlives(self, call: HandlerCall, rest: asyncio.Future[Any]) -> None:
+        """A call has been given up, but what is left of it is still inside."""
+        self.inside[call] = False
+        rest.add_done_callback(lambda _: self.inside.pop(call, None))
+
+    def seconds_inside(self) -> dict[object, float]:
+        """Return, by registration, for how long the longest of its calls has run."""
+        now, seconds = self.clock(), dict[object, float]()
+        # Of a copy: other threads may ask.
+        for call in list(self.inside):
+            known = seconds.get(call.registration, 0.0)
+            seconds[call.registration] = max(known, now - call.began)
+        return seconds
+
+    def held_up(self, call: HandlerCall, seconds: float) -> None:
+        """A call has let nothing else run on the loop for so long."""
+        if asyncio._get_running_loop() is None:  # noqa: SLF001
+            # A coroutine that is thrown away, by whoever that is.
+            return
+        self._failures.warning(
+            "%s: %s held up the event loop for %.2f s: nothing else ran meanwhile",
+            self._name,
+            call.label,
+            seconds,
+            title=f"{self._name}: {call.label} held up the event loop",
+            error=f"for {seconds:.2f} s",
+            period=_HELD_UP_PERIOD,
+        )
+
+    def _look_at(self, when: float) -> None:
+        loop = asyncio.get_running_loop()
+        # Not `call_at`: uvloop's clock may be another one.
+        self.timer = loop.call_later(max(0.0, when - self.clock()), self._look)
+
+    def _look(self) -> None:
+        self.timer = None
+        if self.slow is None:
+            return
+        now = self.clock()
+        for call, is_told in list(self.inside.items()):
+            if not is_told and now - call.began >= self.slow - _EARLY:
+                self.inside[call] = True
+                self._tell(call, now - call.began)
+        ahead = [call.began for call, is_told in self.inside.items() if not is_told]
+        if ahead:
+            self._look_at(min(ahead) + self.slow)
+
+    def _tell(self, call: HandlerCall, seconds: float) -> None:
+        stack = "".join(traceback.format_list(list(_frames(call.coroutine))))
+        logger.warning(
+            "%s: %s has been inside for %.1f s%s",
+            self._name,
+            call.label,
+            seconds,
+            f", at:\n{stack}" if stack else "",
+        )
+
+
+def _frames(awaited: object) -> Iterator[FrameSummary]:
+    """Yield where a coroutine waits: its own frame, and those of what it awaits."""
+    while awaited is not None:
+        for kind in ("cr", "gi", "ag"):
+            frame = getattr(awaited, f"{kind}_frame", None)
+            if frame is not None:
+                code = frame.f_code
+                yield FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
+        awaited = next(
+            (
+                getattr(awaited, name)
+                for name in ("cr_await", "gi_yieldfrom", "ag_await")
+                if hasattr(awaited, name)
+            ),
+            None,
+        )
