@@ -9,6 +9,7 @@ General layout:
 Imports point upwards in this list only. Every public name is exported here, once.
 """
 
+from batchqueue_async._bridge.in_process import in_process
 from batchqueue_async._bridge.in_thread import in_thread
 from batchqueue_async._bridge.loop_thread import LoopThread
 from batchqueue_async._bridge.process_queue import close_process_queues, process_queue
@@ -47,6 +48,7 @@ from batchqueue_async._policies.errors import (
     Failure,
     InvalidSelection,
     OmittedItem,
+    ProcessDied,
     WouldDeadlock,
 )
 from batchqueue_async._policies.handlers import (
@@ -109,6 +111,7 @@ __all__ = [
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",
+    "ProcessDied",
     "Rebalancing",
     "RebalancingRound",
     "Retry",
@@ -124,6 +127,7 @@ __all__ = [
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "in_process",
     "in_thread",
     "process_queue",
     "round_robin",

@@ -1,7 +1,8 @@
-"""A thread that runs one call after the other, for a handler that blocks.
+"""Threads that run calls, for a handler that blocks: each one after the other.
 
-It is kept ready from the start: at the interpreter's exit, where a `LoopThread` still
-drains, Python 3.12 and later start no thread any more.
+The first is kept ready from the start: at the interpreter's exit, where a `LoopThread`
+still drains, Python 3.12 and later start no thread any more. The others, if several
+calls may run at once, are started when no thread is free.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 # Private, but it is all that makes `anyio.from_thread` work in a thread that anyio has
@@ -39,36 +40,77 @@ class _Call:
             loop.call_soon_threadsafe(_tell, self.answer, result)
 
 
-_Calls: TypeAlias = "SimpleQueue[_Call | None]"
+@dataclass(slots=True)
+class _Errand:
+    """A call whose result nobody wants."""
+
+    run: Callable[[], object]
 
 
-class Worker:
-    """The thread. A daemon, since a call that never returns must not hold up an exit.
+_Calls: TypeAlias = "SimpleQueue[_Call | _Errand | None]"
+
+
+class Workers:
+    """The threads. Daemons, since a call that never returns must not hold up an exit.
+
+    Args:
+        name: That of the threads; numbered if there may be several.
+        most: How many there may be.
 
     Raises:
         RuntimeError: No thread can be started.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, most: int = 1) -> None:
+        self._name = name
+        self._most = most
         self._calls: _Calls = SimpleQueue()
-        threading.Thread(
-            target=_serve, args=(self._calls,), name=name, daemon=True
-        ).start()
+        # Threads that have nothing to do and were not counted on.
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+        self._start()
 
     async def run(self, function: Callable[[], R]) -> R:
-        """Run a function, which must not raise, on the thread, in this context."""
+        """Run a function, which must not raise, on a thread, in this context."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        # First: a new thread that finds nothing would count as idle.
         self._calls.put(_Call(copy_context(), function, answer))
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            # Without another thread the call waits for one of those that there are.
+            with contextlib.suppress(RuntimeError):
+                self._start()
         return await answer
 
+    def do(self, function: Callable[[], object]) -> None:
+        """Run a function, which must not raise, on a thread; nobody waits for it."""
+        self._calls.put(_Errand(function))
+
     def end(self) -> None:
-        """Let the thread end after the calls that it has got."""
-        self._calls.put(None)
+        """Let the threads end after the calls that they have got."""
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _start(self) -> None:
+        number = f" {self._started}" if self._most > 1 else ""
+        threading.Thread(
+            target=_serve,
+            args=(self._calls, self._idle),
+            name=f"{self._name}{number}",
+            daemon=True,
+        ).start()
+        self._started += 1
 
 
-def _serve(calls: _Calls) -> None:
+def _serve(calls: _Calls, idle: threading.Semaphore) -> None:
     # It knows nothing but its calls, so that it keeps no handler alive.
-    while (call := calls.get()) is not None:
+    while True:
+        try:
+            call = calls.get_nowait()
+        except Empty:
+            idle.release()
+            call = calls.get()
+        if call is None:
+            return
         call.run()
         del call
 

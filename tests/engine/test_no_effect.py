@@ -58,6 +58,9 @@ class ToldOfFailures:
     async def __call__(self, batch: list[int], error: BaseException) -> None: ...
 
 
+received: list[int] = []
+SYNC: list[Any] = [returns_nothing, received.extend, Sync()]
+
 NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
     (
         "selector=by_key(len) has no effect with one partition",
@@ -90,7 +93,7 @@ NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
             "handler_timeout has no effect on a sync handler",
             {"consumer": each, "handler_timeout": 1.0},
         )
-        for each in (returns_nothing, [].extend, Sync())
+        for each in SYNC
     ),
 ]
 
@@ -194,7 +197,7 @@ CONFUSED: list[tuple[Callable[[], object], str]] = [
         ),
     ),
     (
-        lambda: BatchQueueConfig(selector=by_key),  # type: ignore[arg-type]
+        lambda: BatchQueueConfig(selector=by_key),
         r"selector must be by_key\(function of an item\), got the function by_key",
     ),
     (
