@@ -42,6 +42,7 @@ from batchqueue_async import (
     PartitionPolicy,
     PartitionSelector,
     PartitionStats,
+    ProcessDied,
     Rebalancing,
     RebalancingRound,
     Retry,
@@ -57,6 +58,7 @@ from batchqueue_async import (
     by_type,
     close_process_queues,
     drain_on_signals,
+    in_process,
     in_thread,
     process_queue,
     round_robin,
@@ -179,6 +181,9 @@ def protocols() -> None:
     wrong: HandlesTick = AsyncHandler()  # type: ignore[assignment]
     use(wrong)
     assert_type(in_thread(sync_function), BatchHandler[Metric])
+    assert_type(in_thread(sync_function, concurrency=4), BatchHandler[Metric])
+    assert_type(in_process(sync_function), BatchHandler[Metric])
+    assert_type(in_process(SyncHandler(), concurrency=2), BatchHandler[Metric])
     on_error: ErrorHandler[Metric] = sync_on_error
     on_error = async_on_error
     on_retry: RetryHook[Metric] = sync_on_retry
@@ -260,6 +265,7 @@ def configs() -> None:
             split_on=(KeyError,),
         ),
         handler_timeout=30,
+        slow_handler=None,
         on_error=async_on_error,
         on_retry=async_on_retry,
         measure_handlers=True,
@@ -430,7 +436,7 @@ def errors(error: DeliveryError) -> None:
     assert_type(error.failures[0].item, object | None)
     assert_type(error.failures[0].error, BaseException | None)
     base: type[BatchQueueError]
-    for base in (ConfigConflict, DuplicateQueue, WouldDeadlock, DeliveryError):
+    for base in (ConfigConflict, DuplicateQueue, ProcessDied, WouldDeadlock):
         use(base)
 
 
