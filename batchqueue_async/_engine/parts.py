@@ -10,6 +10,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import Delivery
+from batchqueue_async._engine.draining.drop_report import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
@@ -26,6 +27,7 @@ from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
+from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class Parts(Generic[T]):
         "config",
         "delivery",
         "detector",
+        "drops",
         "failures",
         "handlers",
         "hooks",
@@ -75,6 +78,10 @@ class Parts(Generic[T]):
         )
         self.failures = FailureLogs()
         self.repeated_failures = RepeatedFailures()
+        # None where nothing is dropped.
+        self.drops: DropReport | None = None
+        if config.when_full is WhenFull.DROP_OLDEST:
+            self.drops = DropReport(name, self.partitions)
         self.layout = Layout(self)
         calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
         self.detector = DeadlockDetector(name, self.ownership, calls)

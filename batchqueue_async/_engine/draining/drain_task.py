@@ -256,14 +256,20 @@ class DrainTask(Generic[T]):
                 self.cycles += found
                 return found, items
         self.cycles += found
-        if self._parts.repeated_failures.owed_at <= now:
-            self._parts.repeated_failures.tell(now)
+        self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             await self._close(retired)
         if called is not None:
             await self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
+
+    def _tell_counts(self, now: float) -> None:
+        """Log what was counted, where that is due."""
+        if self._parts.repeated_failures.owed_at <= now:
+            self._parts.repeated_failures.tell(now)
+        if (drops := self._parts.drops) is not None and drops.look_at <= now:
+            drops.look(now)
 
     async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool
