@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# What a call has raised, and what is left of it.
+_NOTHING: tuple[BaseException | None, asyncio.Future[Any] | None] = (None, None)
+
 
 class Delivery(Generic[T]):
     """The way of a batch from being taken to being settled."""
@@ -74,14 +77,14 @@ class Delivery(Generic[T]):
             await detector.enter_handler(lock, slot, drain_task)
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
-        error: BaseException | None = None
-        left: asyncio.Future[Any] | None = None
+        error, left = _NOTHING
         call = HandlerCall(detector, drain_task, lock, slot, registration)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                await in_steps(result, call)
+                in_one = detector.calls.may_run_in_one(call, result, registration)
+                await (result if in_one else in_steps(result, call))
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours

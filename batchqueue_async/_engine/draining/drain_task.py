@@ -239,6 +239,7 @@ class DrainTask(Generic[T]):
         """Do one round; returns whether anything was delivered, and items taken."""
         called: set[Registration | None] | None = None
         handlers, in_flight = self._parts.handlers, self.in_flight
+        self._calls.is_first = True
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
@@ -256,7 +257,8 @@ class DrainTask(Generic[T]):
                 self.cycles += found
                 return found, items
         self.cycles += found
-        self._tell_counts(now)
+        if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
+            self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             await self._close(retired)
         if called is not None:
@@ -266,8 +268,7 @@ class DrainTask(Generic[T]):
 
     def _tell_counts(self, now: float) -> None:
         """Log what was counted, where that is due."""
-        if self._parts.repeated_failures.owed_at <= now:
-            self._parts.repeated_failures.tell(now)
+        self._parts.repeated_failures.tell(now)
         if (drops := self._parts.drops) is not None and drops.look_at <= now:
             drops.look(now)
 

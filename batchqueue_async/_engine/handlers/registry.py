@@ -27,6 +27,7 @@ class Registration:
         "consume",
         "handler",
         "is_closed",
+        "is_trusted",
         "item_type",
         "items",
         "lock",
@@ -94,6 +95,8 @@ class Registration:
         self.timeout = settings.timeout
         self.on_error = settings.on_error
         self.meter = Meter() if settings.is_measured else None
+        # Whether its next call need not be run in steps: the last one was quick.
+        self.is_trusted = False
         # After `on_close` nothing of it is called any more.
         self.is_closed = False
 

@@ -1,8 +1,10 @@
 """Which calls of a queue's handlers run now, and since when; slow ones are logged.
 
-There is no timer per call: the first one that waits sets one for the queue. It is set
-anew for the next call that may become slow, and cancelled by the nap that finds nobody
-inside. A call that never waits holds the loop, and its timer too: that is told when it
+There is no timer per call: the first that waits sets one for the queue. It is set anew
+for the next call that may become slow, and cancelled by the nap that finds nobody
+inside. That a call waits is seen by running its coroutine in steps: so the first one of
+a cycle is run. For all others the loop's next turn looks, which is cheaper if there are
+many. A call that never waits holds the loop, and a timer too: it is told of when it
 lets go of it.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from time import monotonic
 from traceback import FrameSummary
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +21,7 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.runtime.call_context import HandlerCall
 
 # A timer may fire a tick of the loop's clock early.
@@ -29,7 +32,16 @@ _HELD_UP_PERIOD: Final = 60.0
 class RunningCalls:
     """The calls of one queue's handlers and hooks, from their begin to their end."""
 
-    __slots__ = ("_failures", "_name", "clock", "inside", "slow", "timer")
+    __slots__ = (
+        "_failures",
+        "_name",
+        "clock",
+        "inside",
+        "is_asked",
+        "is_first",
+        "slow",
+        "timer",
+    )
 
     def __init__(
         self, name: str, slow: float | None, failures: RepeatedFailures
@@ -43,6 +55,26 @@ class RunningCalls:
         # Whether each has been told of as slow.
         self.inside: dict[HandlerCall, bool] = {}
         self.timer: asyncio.TimerHandle | None = None
+        # Whether the loop's next turn looks who is inside; or nobody need ask for it.
+        self.is_asked = slow is None
+        # Whether the next call is the first one of a cycle.
+        self.is_first = True
+
+    def may_run_in_one(
+        self,
+        call: HandlerCall,
+        running: Coroutine[Any, Any, object],
+        registration: Registration,
+    ) -> bool:
+        """Whether a call need not be run in steps, since it is looked after already."""
+        if self.is_first or not registration.is_trusted:
+            self.is_first, registration.is_trusted = False, True
+            return False
+        call.coroutine = running
+        if not self.is_asked:
+            asyncio.get_running_loop().call_soon(self._look_around)
+            self.is_asked = True
+        return True
 
     def watch(self, call: HandlerCall) -> None:
         """A call waits: see to it that it is told of when it has become slow."""
@@ -53,11 +85,11 @@ class RunningCalls:
         """Cancel the timer if nobody is inside."""
         if self.timer is not None and not self.inside:
             self.timer.cancel()
-            self.timer = None
+            self.timer, self.is_asked = None, False
 
     def stop(self) -> None:
         """Set no timer any more: the queue has ended, whoever is still inside."""
-        self.slow = None
+        self.slow, self.is_asked = None, True
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -91,13 +123,20 @@ class RunningCalls:
             period=_HELD_UP_PERIOD,
         )
 
+    def _look_around(self) -> None:
+        if self.inside:
+            # Nobody need ask while there is a timer.
+            self.watch(next(iter(self.inside)))
+        self.is_asked = self.timer is not None
+
     def _look_at(self, when: float) -> None:
         loop = asyncio.get_running_loop()
         # Not `call_at`: uvloop's clock may be another one.
         self.timer = loop.call_later(max(0.0, when - self.clock()), self._look)
+        self.is_asked = True
 
     def _look(self) -> None:
-        self.timer = None
+        self.timer, self.is_asked = None, False
         if self.slow is None:
             return
         now = self.clock()

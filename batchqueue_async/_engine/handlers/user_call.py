@@ -133,6 +133,7 @@ async def _noted(awaitable: Awaitable[object]) -> None:
     elif isinstance(awaitable, Coroutine):
         await in_steps(awaitable, call)
     else:
+        call.end_step()
         call.waits()
         await awaitable
 
@@ -141,6 +142,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
     task = asyncio.ensure_future(_kept(awaitable))
     if (call := current_call()) is not None:
+        call.end_step()
         call.waits()
     # Whatever cuts the waiting short, nobody may be left to look at it.
     task.add_done_callback(_forget_error)

@@ -70,10 +70,10 @@ class HandlerCall:
         self._reset: Token[HandlerCall | None] = _inside.set(self)
         calls = detector.calls
         calls.inside[self] = False
-        self.began = calls.clock()
+        self.began = began = calls.clock()
         # Since when it has held the loop; inf while it waits. By the machine's clock:
         # a virtual one stands still meanwhile.
-        self.step_began = monotonic()
+        self.step_began = began if calls.clock is monotonic else monotonic()
 
     @property
     def label(self) -> str:
@@ -85,10 +85,17 @@ class HandlerCall:
 
     def waits(self) -> None:
         """It lets the loop go, to await something."""
-        self.end_step()
+        self.step_began = math.inf
         calls = self.detector.calls
         if calls.timer is None:
             calls.watch(self)
+
+    def _took_long(self) -> None:
+        if self.coroutine is None:
+            self.end_step()
+        elif self.registration is not None:
+            # It may have waited: next time it is looked at step by step.
+            self.registration.is_trusted = False
 
     def begin_step(self) -> None:
         """It goes on, and holds the loop."""
@@ -120,7 +127,7 @@ class HandlerCall:
     def end(self) -> None:
         self.is_over = True
         if monotonic() - self.step_began > HELD_UP:
-            self.end_step()
+            self._took_long()
         self.detector.calls.inside.pop(self, None)
         if self.drain_task is None:
             # Of a drain task the next nap sees to it.
