@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from .handler_checks import HOOKS
-from .retrying import Retry
 from .selectors import KeySelector
 from .warning import warn
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from .config import BatchQueueConfig
 
 _ONE_DRAIN_TASK: Final = DrainTaskPolicy.fixed(1)
-_ONE_ATTEMPT: Final = Retry()
 
 
 def warn_of_config(config: BatchQueueConfig[Any]) -> None:
@@ -59,11 +57,6 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
             yield "rebalancing", "with one drain task: there is no other one"
         elif is_alone:
             yield "rebalancing", "with one partition: it has one owner"
-    if config.retry.attempts > 1:
-        return
-    for name in ("wait_initial", "wait_max", "deadline"):
-        if getattr(config.retry, name) != getattr(_ONE_ATTEMPT, name):
-            yield f"Retry.{name}", "with attempts=1: there is no second attempt"
 
 
 def _has_one_partition(config: BatchQueueConfig[Any]) -> bool:

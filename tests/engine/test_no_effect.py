@@ -83,11 +83,6 @@ NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
             "drain_tasks": SharedDrainTasks("io", two),
         },
     ),
-    (
-        "Retry.wait_initial has no effect with attempts=1",
-        {"retry": Retry(wait_initial=1.0)},
-    ),
-    ("Retry.deadline has no effect with attempts=1", {"retry": Retry(deadline=1.0)}),
     *(
         (
             "handler_timeout has no effect on a sync handler",
@@ -126,7 +121,7 @@ EFFECT: list[dict[str, Any]] = [
         "drain_tasks": DrainTaskPolicy.cpu_cores(0.01),
         "partitions": four,
     },
-    {"retry": Retry(attempts=2, wait_initial=1.0)},
+    {"retry": Retry(wait_initial=1.0)},
     {"handler_timeout": 1.0},
     *(
         {"handler_timeout": 1.0, "consumer": each}
