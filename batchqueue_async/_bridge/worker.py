@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,7 +21,14 @@ from typing import Any, TypeAlias, TypeVar
 # not started.
 from anyio._core._eventloop import claim_worker_thread, get_async_backend
 
+from batchqueue_async._bridge import fork_rest
+from batchqueue_async._bridge.fork_rest import Rest
+
 R = TypeVar("R")
+
+# How long a fork waits for a call to end. Most calls do not: they wait for a server,
+# and hold no lock by that.
+_REST_WITHIN = 0.2
 
 
 @dataclass(slots=True)
@@ -47,7 +55,7 @@ class _Errand:
     run: Callable[[], object]
 
 
-_Calls: TypeAlias = "SimpleQueue[_Call | _Errand | None]"
+_Calls: TypeAlias = "SimpleQueue[_Call | _Errand | Rest | None]"
 
 
 class Workers:
@@ -83,7 +91,7 @@ class Workers:
 
     def do(self, function: Callable[[], object]) -> None:
         """Run a function, which must not raise, on a thread; nobody waits for it."""
-        self._calls.put(_Errand(function))
+        _put_aside(self._calls, self._idle, _Errand(function))
 
     def end(self) -> None:
         """Let the threads end after the calls that they have got."""
@@ -92,27 +100,49 @@ class Workers:
 
     def _start(self) -> None:
         number = f" {self._started}" if self._most > 1 else ""
+        thread = _Thread(self._calls, self._idle)
         threading.Thread(
-            target=_serve,
-            args=(self._calls, self._idle),
-            name=f"{self._name}{number}",
-            daemon=True,
+            target=thread.serve, name=f"{self._name}{number}", daemon=True
         ).start()
         self._started += 1
 
 
-def _serve(calls: _Calls, idle: threading.Semaphore) -> None:
-    # It knows nothing but its calls, so that it keeps no handler alive.
-    while True:
+class _Thread:
+    """What runs on one. It knows only its calls, so that it keeps no handler alive."""
+
+    def __init__(self, calls: _Calls, idle: threading.Semaphore) -> None:
+        self.ident: int | None = None
+        self._calls = calls
+        self._idle = idle
+
+    def serve(self) -> None:
+        self.ident = threading.get_ident()
+        fork_rest.remember(self)
         try:
-            call = calls.get_nowait()
+            while (call := self._next()) is not None:
+                call.run()
+                del call
+        finally:
+            fork_rest.forget(self)
+
+    def rest(self, rest: Rest) -> Callable[[], None]:
+        _put_aside(self._calls, self._idle, rest)
+        return partial(rest.reached.wait, _REST_WITHIN)
+
+    def _next(self) -> _Call | _Errand | Rest | None:
+        try:
+            return self._calls.get_nowait()
         except Empty:
-            idle.release()
-            call = calls.get()
-        if call is None:
-            return
-        call.run()
-        del call
+            self._idle.release()
+            return self._calls.get()
+
+
+def _put_aside(
+    calls: _Calls, idle: threading.Semaphore, errand: _Errand | Rest
+) -> None:
+    # Whoever takes it is not idle; afterwards he says so again.
+    idle.acquire(blocking=False)
+    calls.put(errand)
 
 
 def _tell(answer: asyncio.Future[Any], result: object) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.drain_task import DrainTask
+    from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
@@ -51,6 +53,17 @@ class Totals(Value):
     def used_fraction(self) -> float:
         """How full it is, from 0.0 to 1.0."""
         return self.waiting / self.capacity
+
+    @property
+    def unaccounted(self) -> int:
+        """Accepted items that neither wait, nor are in flight, nor have an outcome.
+
+        0, always: what is accepted is accounted for. With
+        `BatchQueueConfig(audit=True)` that is measured, since `accepted` is counted by
+        itself then; without it, it is derived from the others.
+        """
+        settled = self.handled + self.failed + self.dropped + self.unhandled
+        return self.accepted - self.waiting - self.in_flight - settled - self.returned
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -112,6 +125,12 @@ class BatchQueueStats(Totals):
     retried: int = 0
     """Items that were to be tried again, each time; those are not counted that were
     only split."""
+    waiting_bytes: float | None = None
+    """The sizes of the items that wait, together, in the unit of `size_of`; None where
+    sizes don't count."""
+    in_flight_bytes: float | None = None
+    """The same of what handlers hold; what one cycle took from a partition counts until
+    all of it has ended."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -153,21 +172,19 @@ _owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
 def snapshot(parts: Parts[Any]) -> BatchQueueStats:
     """Return the statistics of one moment: nothing runs while they are collected."""
     partitions = tuple(map(_partition, parts.partitions, parts.ownership.owners()))
-    inside = parts.detector.calls.seconds_inside()
     loads, rebalancer = parts.loads.now(), parts.tasks.rebalancer
     return BatchQueueStats(
         name=parts.name,
         partitions=partitions,
         drain_tasks=tuple(
-            _drain_task(each, parts.ownership.owned_by(each.index), loads)
+            drain_task_stats(each, parts.ownership.owned_by(each.index), loads)
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
-        handlers=tuple(
-            each.stats(inside.get(each, 0.0))
-            for each in (*parts.handlers, *parts.handlers.retired)
-        ),
+        handlers=handler_stats(parts, (*parts.handlers, *parts.handlers.retired)),
         retried=parts.delivery.retried,
+        waiting_bytes=waiting_bytes(parts),
+        in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
         oldest_age=max(each.oldest_age for each in partitions),
         **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
@@ -186,18 +203,51 @@ def now_of(stats: BatchQueueStats) -> str:
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     if not partition.is_shared:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
     # A thread that displaces items changes several counts.
     with partition.guard:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
 
 
-def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
+def handler_stats(
+    parts: Parts[Any], registrations: Iterable[Registration]
+) -> tuple[HandlerStats, ...]:
+    """Return what these handlers were like up to now, and whether they are at it."""
+    inside = parts.detector.calls.seconds_inside()
+    return tuple(each.stats(inside.get(each, 0.0)) for each in registrations)
+
+
+def waits(partitions: Sequence[Partition[Any]]) -> dict[str, Any]:
+    """Return who waits in these partitions together: how many, and for how long."""
+    return {
+        "waiting_producers": sum(map(waiting_producers, partitions)),
+        "oldest_age": max(each.ages.age(each) for each in partitions),
+    }
+
+
+def waiting_producers(partition: Partition[Any]) -> int:
+    """Return how many producers wait for room in it."""
+    return 0 if partition.line.head is None else len(partition.line)
+
+
+def waiting_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what waits; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.waiting)
+
+
+def in_flight_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what handlers hold; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.in_hands)
+
+
+def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
+    """Return what one partition looks like now; whoever shares it holds its guard."""
     accounts, waiting = partition.accounts, len(partition.items)
     stats = _new(PartitionStats)
     _index(stats, partition.index)
     _owner(stats, owner)
-    _accepted(stats, accounts.taken_out + waiting)
+    entered = partition.entered
+    _accepted(stats, accounts.taken_out + waiting if entered is None else entered)
     _rejected(stats, accounts.rejected)
     _waiting(stats, waiting)
     _in_flight(stats, accounts.in_flight)
@@ -207,16 +257,17 @@ def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
     _unhandled(stats, accounts.unhandled)
     _returned(stats, accounts.returned)
     _capacity(stats, partition.maxsize)
-    _waiting_producers(stats, 0 if partition.line.head is None else len(partition.line))
+    _waiting_producers(stats, waiting_producers(partition))
     _oldest_age(stats, partition.ages.age(partition))
     return stats
 
 
-def _drain_task(
+def drain_task_stats(
     drain_task: DrainTask[Any],
     owned: tuple[int, ...],
     loads: Sequence[float],
 ) -> DrainTaskStats:
+    """Return what one drain task looks like now."""
     return DrainTaskStats(
         index=drain_task.index,
         partitions=owned,

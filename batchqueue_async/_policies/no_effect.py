@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from .drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from .drain_tasks import DrainTaskPolicy
 from .handler_checks import HOOKS
 from .selectors import KeySelector
 from .warning import warn
@@ -50,13 +50,8 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
     selector, is_alone = config.selector, _has_one_partition(config)
     if is_alone and isinstance(selector, KeySelector):
         yield f"selector={selector!r}", "with one partition: there is no choice"
-    if config.rebalancing is not None:
-        if isinstance(config.drain_tasks, SharedDrainTasks):
-            yield "rebalancing", "with SharedDrainTasks: each queue has one drain task"
-        elif config.drain_tasks == _ONE_DRAIN_TASK:
-            yield "rebalancing", "with one drain task: there is no other one"
-        elif is_alone:
-            yield "rebalancing", "with one partition: it has one owner"
+    if config.rebalancing is not None and config.drain_tasks == _ONE_DRAIN_TASK:
+        yield "rebalancing", "with one drain task: there is no other one"
 
 
 def _has_one_partition(config: BatchQueueConfig[Any]) -> bool:

@@ -37,9 +37,11 @@ class BatchQueueSource(DataSource):
     `sink`: `package.module:factory`. The factory gets the options and returns a
         `StagedSink`; on executors it is called once per Python worker process, and
         where Spark commits once per commit.
+
     `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
         batch write has none by default, so that each is a new one; with a name, a write
         of the same `query` and `batch` that was published before changes nothing.
+
     `batch`: With `query`, the number of this batch write; 0 by default.
 
     Others are the sink's. In SQL they go to the statement, since Spark keeps those of a

@@ -330,7 +330,6 @@ async def test_one_drain_task_is_not_rebalanced() -> None:
     assert balancer.asked == []
 
 
-@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_one_partition_is_not_rebalanced() -> None:
     """It has one drain task, however many were declared."""
     balancer = Planned()
@@ -340,7 +339,6 @@ async def test_one_partition_is_not_rebalanced() -> None:
     assert balancer.asked == []
 
 
-@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_a_queue_on_shared_drain_tasks_is_not_rebalanced() -> None:
     balancer = Planned()
     config = BatchQueueConfig[Any](

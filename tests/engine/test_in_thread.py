@@ -306,6 +306,7 @@ async def test_a_call_that_is_left_behind_keeps_its_thread() -> None:
         await until(lambda: queue.stats().failed == 1)
         await until(lambda: len(done) == 5)
         go.set()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
     assert check_settled(queue).handled == 5
 
 

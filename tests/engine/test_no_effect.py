@@ -71,18 +71,6 @@ NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
         "rebalancing has no effect with one drain task",
         {"rebalancing": rebalancing, "partitions": four},
     ),
-    (
-        "rebalancing has no effect with one partition",
-        {"rebalancing": rebalancing, "drain_tasks": two},
-    ),
-    (
-        "rebalancing has no effect with SharedDrainTasks",
-        {
-            "rebalancing": rebalancing,
-            "partitions": four,
-            "drain_tasks": SharedDrainTasks("io", two),
-        },
-    ),
     *(
         (
             "handler_timeout has no effect on a sync handler",
@@ -108,6 +96,7 @@ def test_it_is_said_when_the_queue_is_made(
 EFFECT: list[dict[str, Any]] = [
     {},
     {"selector": by_key(len), "partitions": four},
+    {"rebalancing": rebalancing, "drain_tasks": SharedDrainTasks("io", two)},
     {"selector": by_key(len), "partitions": PartitionPolicy.per_drain_task(1)},
     {"rebalancing": rebalancing, "drain_tasks": two, "partitions": four},
     {

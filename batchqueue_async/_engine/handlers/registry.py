@@ -94,11 +94,12 @@ class Registration:
         self.retry = settings.retry
         self.timeout = settings.timeout
         self.on_error = settings.on_error
-        self.meter = Meter() if settings.is_measured else None
-        # Whether its next call need not be run in steps: the last one was quick.
-        self.is_trusted = False
-        # After `on_close` nothing of it is called any more.
-        self.is_closed = False
+        self.meter: Meter | None = None
+        if settings.is_measured:
+            self.meter = Meter(self.label, settings.listeners)
+        # After `on_close` nothing of it is called any more. Whether its next call need
+        # not be run in steps, since the last one was quick.
+        self.is_closed = self.is_trusted = False
 
     @property
     def has_hooks(self) -> bool:
