@@ -72,8 +72,8 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
             item that is a record batch it is a record batch. What it raises fails the
             call; `RetryAfter` asks for a pause; `PartialFailure(failed, results=...)`
             has the failed items alone tried again, and keeps the others' results.
-        schema: The columns of the results: a StructType, or DDL ("id BIGINT, t DOUBLE").
-            A naive datetime is taken as UTC, an int for a TIMESTAMP as microseconds.
+        schema: The columns of the results: a StructType, or DDL such as "id BIGINT". A
+            naive datetime is taken as UTC, an int for a TIMESTAMP as microseconds.
         open: Returns an async context manager, whose value is the client, such as
             `aiohttp.ClientSession`. One is opened in each Python worker process, by its
             first call, and used by all of this `map_async`, from task to task. It is
@@ -143,7 +143,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
 
 
 def call_counts(df: DataFrame) -> CallCounts:
-    """Return how many calls a frame of `map_async` has made so far, and what came of it.
+    """Return how many calls a frame of `map_async` has made so far, and for what.
 
     Counts come from accumulators of Spark's: a task's are added when it ends well, and
     again when the frame is computed again. Frames derived from it have none.

@@ -41,7 +41,9 @@ class Caller:
             flat=options.flat,
             keeps_input=declared.output is not None,
         )
-        self.slots = [CallSlot(self.ask, maker) for _ in range(options.in_flight)]
+        self.slots = [
+            CallSlot(options.name, self.ask, maker) for _ in range(options.in_flight)
+        ]
         self._client = None if options.open is None else Client(options.open)
         self._rate = None if options.rate is None else CallRate(options.rate)
 

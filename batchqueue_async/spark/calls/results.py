@@ -119,5 +119,6 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     """Return one record batch with all their rows."""
     if len(batches) == 1:
         return batches[0]
-    whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
-    return whole[0] if whole else schema.empty_table().to_batches()[0]
+    table = pa.Table.from_batches(batches, schema)
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

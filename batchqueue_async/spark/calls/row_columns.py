@@ -44,7 +44,7 @@ class RowColumns:
                 none may be.
         """
         if not rows:
-            return self.schema.empty_table().to_batches()[0]
+            return self.nulls(0)
         if {*map(type, rows)} == {dict}:
             values = [self._values_of(rows, name) for name in self._names]
         else:
@@ -107,26 +107,30 @@ class RowColumns:
 
 
 def _array(column: Column, values: list[Any]) -> pa.Array:
-    try:
-        made = pa.array(values, column.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+    made = _made(column, values)
+    if made is None:
         # Arrow's own message shows the value, which is data.
-        at = next((at for at, it in enumerate(values) if not _fits(column, it)), 0)
+        at = next(at for at, it in enumerate(values) if _made(column, [it]) is None)
         msg = (
             f"column {column.name!r} takes {column.declared}, and {kind_of(values[at])}"
             f" in result {at} doesn't fit"
         )
-        raise TypeError(msg) from None
+        raise TypeError(msg)
     _refuse_null(column, made)
     return made
 
 
-def _fits(column: Column, value: object) -> bool:
+def _made(column: Column, values: list[Any]) -> pa.Array | None:
+    """Return the values as an array; None if they don't fit."""
+    # Arrow cuts fractions off without a word.
+    if pa.types.is_integer(column.type) and any(
+        isinstance(value, float) and not value.is_integer() for value in values
+    ):
+        return None
     try:
-        pa.array([value], column.type)
+        return pa.array(values, column.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return False
-    return True
+        return None
 
 
 def _cast(column: Column, array: pa.Array) -> pa.Array:

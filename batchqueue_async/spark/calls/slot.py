@@ -35,17 +35,19 @@ class CallSlot:
     the queue are the positions of the call's items.
 
     Args:
+        name: What the log calls it.
         ask: Makes the attempts.
         maker: Makes results of what they return.
     """
 
-    def __init__(self, ask: Ask, maker: ResultMaker) -> None:
+    def __init__(self, name: str, ask: Ask, maker: ResultMaker) -> None:
+        self.__qualname__ = name
         self._ask = ask
         self._maker = maker
         self._owner: Told | None = None
         self._call: Call | None = None
         # One name for the types of all slots: the log counts their retries together.
-        self.position_type: type[int] = type("Position", (int,), {"slot": self})
+        self.position_type: type[int] = type("item", (int,), {"slot": self})
         self._positions: list[int] = []
 
     def take(self, call: Call, owner: Told) -> list[int]:
