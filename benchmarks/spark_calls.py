@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,9 @@ def summed(frame: "DataFrame", column: str = "y") -> object:
     return frame.selectExpr(f"sum({column})").collect()
 
 
-def over_http(frame: Frame, port: int, rows: int, turns: Turns) -> Table:
+def over_http(
+    frame: Frame, port: int, rows: int, turns: Turns, processes: Pool
+) -> Table:
     """Measure everybody, job start included, and the floor outside of Spark."""
     few = rows // 200
 
@@ -121,7 +124,7 @@ def over_http(frame: Frame, port: int, rows: int, turns: Turns) -> Table:
         )
 
     ways: Mapping[str, tuple[int, Callable[[], object]]] = {
-        FLOOR: (rows, lambda: without_spark(port, rows)),
+        FLOOR: (rows, lambda: without_spark(port, rows, processes)),
         OURS: (rows, lambda: mapped(ordered=True)),
         UNORDERED: (rows, lambda: mapped(ordered=False)),
         GATHER: (
@@ -231,18 +234,11 @@ def memory_of(frame: Frame, rows: int) -> Table:
     return table
 
 
-def without_spark(port: int, rows: int) -> None:
-    """Have as many processes, started before, make the same calls."""
+def without_spark(port: int, rows: int, processes: Pool) -> None:
+    """Have as many processes make the same calls."""
     share = rows // PROCESSES
-    parts = [range(at, at + share) for at in range(0, rows, share)]
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(PROCESSES) as pool:
-        pool.starmap(_idle, [()] * PROCESSES)
-        pool.starmap(_pipelined, [(port, part) for part in parts])
-
-
-def _idle() -> None:
-    return None
+    parts = [(port, range(at, at + share)) for at in range(0, rows, share)]
+    processes.starmap(_pipelined, parts, chunksize=1)
 
 
 def _pipelined(port: int, numbers: range) -> int:
@@ -306,9 +302,15 @@ def main() -> None:
     print(", ".join(machine.describe().values()))
     turns = Turns(2 if quick else 3, until=0.0)
     rows = 200_000 if quick else 400_000
-    with running_service() as port, session(f"local[{PROCESSES}]") as spark:
+    with (
+        multiprocessing.get_context("spawn").Pool(PROCESSES) as processes,
+        running_service() as port,
+        session(f"local[{PROCESSES}]") as spark,
+    ):
+        # They have started, and imported all of this.
+        without_spark(port, PROCESSES * SIZE, processes)
         frame = frames(spark)
-        show(over_http(frame, port, rows, turns))
+        show(over_http(frame, port, rows, turns, processes))
         show(only_sleeping(frame, rows, turns))
         show(with_slow_ones(frame, rows, turns))
         show(memory_of(frame, 1_000_000))

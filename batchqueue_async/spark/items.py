@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,9 +24,9 @@ def to_tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 def to_dicts(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Return a dict for each row, with values as in `to_tuples`."""
-    names = batch.schema.names
-    for row in zip(*_columns(batch), strict=True):
-        yield dict(zip(names, row, strict=True))
+    rows = zip(*_columns(batch), strict=True)
+    # Without a frame of Python's for each row.
+    return map(dict, map(zip, repeat(batch.schema.names), rows))
 
 
 def to_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -165,6 +165,8 @@ class CallPipeline:
                 self._tell()
                 if cut.items:
                     await self._begin(Call(cut, self._output))
+                    # It is on its way before the next one's items are made.
+                    await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - `advance` raises it
             self._fail(error)
         self._tell()

@@ -45,11 +45,14 @@ class RowColumns:
         """
         if not rows:
             return self.nulls(0)
-        if {*map(type, rows)} == {dict}:
+        kinds = {*map(type, rows)}
+        values: Sequence[Sequence[Any]]
+        if kinds == {dict}:
             values = [self._values_of(rows, name) for name in self._names]
         else:
-            plain = [self._plain(row, at) for at, row in enumerate(rows)]
-            values = [list(each) for each in zip(*plain, strict=True)]
+            if kinds != {tuple} or {*map(len, rows)} != {len(self._names)}:
+                rows = [self._plain(row, at) for at, row in enumerate(rows)]
+            values = [*zip(*rows, strict=True)]
         arrays = map(_array, self._columns, values)
         return pa.RecordBatch.from_arrays([*arrays], schema=self.schema)
 
@@ -106,7 +109,7 @@ class RowColumns:
         raise ValueError(msg)
 
 
-def _array(column: Column, values: list[Any]) -> pa.Array:
+def _array(column: Column, values: Sequence[Any]) -> pa.Array:
     made = _made(column, values)
     if made is None:
         # Arrow's own message shows the value, which is data.
@@ -120,17 +123,21 @@ def _array(column: Column, values: list[Any]) -> pa.Array:
     return made
 
 
-def _made(column: Column, values: list[Any]) -> pa.Array | None:
+def _made(column: Column, values: Sequence[Any]) -> pa.Array | None:
     """Return the values as an array; None if they don't fit."""
-    # Arrow cuts fractions off without a word.
-    if pa.types.is_integer(column.type) and any(
-        isinstance(value, float) and not value.is_integer() for value in values
-    ):
+    if pa.types.is_integer(column.type) and _has_fractions(values):
+        # Arrow would cut them off without a word.
         return None
     try:
         return pa.array(values, column.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
+
+
+def _has_fractions(values: Sequence[Any]) -> bool:
+    if {*map(type, values)} <= {int, type(None)}:
+        return False
+    return any(isinstance(it, float) and not it.is_integer() for it in values)
 
 
 def _cast(column: Column, array: pa.Array) -> pa.Array:
