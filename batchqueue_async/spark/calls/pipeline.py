@@ -236,6 +236,10 @@ class CallPipeline:
 
     def _fail(self, error: BaseException, note: str | None = None) -> None:
         if self._error is None:
+            if isinstance(error, asyncio.CancelledError):
+                # Raised as it is, it would cancel whoever waits in `advance`.
+                cause, error = error, BatchQueueError("a call was cancelled by itself")
+                error.__cause__ = cause
             self._error = error
             if note is not None:
                 error.add_note(note)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from batchqueue_async import PartialFailure, Retry, RetryAfter
+from batchqueue_async import BatchQueueError, PartialFailure, Retry, RetryAfter
 from batchqueue_async.spark.calls.options import Call
 from tests.spark.calls.served import batch_of, in_batches, process, rows_of
 
@@ -151,6 +151,11 @@ async def test_the_first_error_ends_the_task_and_no_more_calls_begin() -> None:
 
     assert told.value.__notes__ == ["map_async gave up a call of 10 items"]
     assert len(call.tried) <= 2
+
+
+async def test_a_call_that_cancels_itself_fails_like_any_other() -> None:
+    with pytest.raises(BatchQueueError, match="a call was cancelled by itself"):
+        await rows_of(Scripted(asyncio.CancelledError()), [batch_of([1])])
 
 
 async def test_nulls_stand_for_what_failed() -> None:
