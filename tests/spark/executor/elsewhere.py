@@ -92,14 +92,11 @@ def main(master: str, folder: str) -> None:
     open_queue = OpenFileQueue(f"{home / 'queue'}")
     result = write_partitions(frame, open_queue, to_items=numbers)
     fault = {"fault": "sealed", "kill": "true", "marker": home / "marker"}
-    # With one machine's local master a task has one try.
-    write(
-        frame,
-        PARQUET if master == "connect" else FAULTY,
-        directory=home / "batch",
-        partition=1,
-        **fault,
-    )
+    if master == "connect":
+        # With one machine's local master a task has one try.
+        write(frame, "parquet", directory=home / "batch")
+    else:
+        write(frame, FAULTY, directory=home / "batch", partition=1, **fault)
     stream(spark, home, directory=home / "stream")
     dying = Dying(f"{home / 'died'}", kills=master != "connect")
     mapped = map_async(frame, dying, "id BIGINT, y BIGINT", max_batch=5)
