@@ -2,7 +2,7 @@
 #   make demo    make test    make help
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench budget soak chaos eager dist clean
+.PHONY: help demo docs test test-all lint bench budget soak chaos eager dist clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -35,6 +35,9 @@ lint: .venv/.dev-installed ## Check style, types and the layers between packages
 
 bench: .venv/.dev-installed ## Run the benchmarks; QUICK=1 for a sketch.
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
+
+docs: .venv/.dev-installed ## Build the documentation as a site: out/docs/index.html.
+	@$(BIN)/python docs/site/build.py
 
 budget: .venv/.dev-installed ## Compare the hot paths' instructions with their budget.
 	@$(BIN)/python -m benchmarks.budget $(ARGS)

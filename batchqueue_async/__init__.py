@@ -46,6 +46,7 @@ from batchqueue_async._policies.errors import (
     DuplicateQueue,
     Failure,
     InvalidSelection,
+    ItemTooLarge,
     OmittedItem,
     WouldDeadlock,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "Histogram",
     "IdleBackoff",
     "InvalidSelection",
+    "ItemTooLarge",
     "LoopThread",
     "Merging",
     "Offer",

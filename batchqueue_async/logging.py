@@ -19,15 +19,17 @@ from batchqueue_async import (
     BatchQueueConfig,
     BatchQueueError,
     LoopThread,
+    Retry,
     SyncBatchQueue,
     close_process_queues,
     in_thread,
     process_queue,
 )
-from batchqueue_async._policies.handler_checks import require_handler
+from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.validation import (
     require_at_least,
+    require_instance,
     require_int,
     require_timeout,
 )
@@ -36,7 +38,6 @@ __all__ = ["BatchingHandler"]
 
 _THREAD = "batchqueue-logging"
 _PERIOD = 1.0
-_HOOKS = ("on_idle", "on_flush", "on_close")
 
 _DROPPED = "%d log record%s dropped (%d in all): the target is slow or down"
 
@@ -69,10 +70,13 @@ class BatchingHandler(logging.Handler):
     Args:
         target: Gets batches of records: a handler as a queue's (a function or an object
             with `consume`; a blocking one runs on a thread), or a `logging.Handler`,
-            which gets them one by one. One that raises loses its batch.
+            which gets them one by one. One that raises loses its batch, unless `retry`
+            says otherwise; what it loses is logged by number.
         capacity: How many records wait at most, beside the batch on its way.
         max_batch: How many records a batch has at most.
         linger: Seconds that a record waits for its batch to fill.
+        retry: How often a batch is given to a target that raised; once by default.
+            Meanwhile `capacity` records wait, and what comes then is dropped.
         shutdown_timeout: Seconds that closing, `flush` and the interpreter's exit wait
             for the target; None for no limit. What is left then is logged by number.
 
@@ -80,23 +84,27 @@ class BatchingHandler(logging.Handler):
         TypeError, ValueError: An argument is wrong.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a setting with a default
         self,
         target: HandlerLike[logging.LogRecord] | logging.Handler,
         *,
         capacity: int = 10_000,
         max_batch: int = 1000,
         linger: float = 1.0,
+        retry: Retry | None = None,
         shutdown_timeout: float | None = 5.0,
     ) -> None:
         require_int("capacity", capacity, at_least=1)
         require_int("max_batch", max_batch, at_least=1)
         require_at_least("linger", linger, 0)
+        if retry is not None:
+            require_instance("retry", retry, Retry, "a Retry or None")
         require_timeout("shutdown_timeout", shutdown_timeout)
         self._target = target
         self._capacity = capacity
         self._max_batch = max_batch
         self._linger = linger
+        self._retry = retry or Retry()
         self._shutdown_timeout = shutdown_timeout
         self._is_closed = False
         _consumer(target)
@@ -196,6 +204,7 @@ class BatchingHandler(logging.Handler):
             buffer_size=self._capacity,
             max_batch=self._max_batch,
             linger=self._linger,
+            retry=self._retry,
         )
         queue = loop_thread.open("logging", config)
         self._loop = queue.call(_running_loop)
@@ -232,7 +241,9 @@ class _Target:
 
     def __init__(self, target: HandlerLike[logging.LogRecord]) -> None:
         self.consume = _marked(_consume_of(target))
-        for name in _HOOKS:
+        if hasattr(target, "tick_every"):
+            self.tick_every = target.tick_every
+        for name in HOOKS:
             hook = getattr(target, name, None)
             if hook is not None:
                 setattr(self, name, _marked(hook))
@@ -296,10 +307,14 @@ def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> N
     while logger is not None:
         handlers += logger.handlers
         logger = logger.parent if logger.propagate else None
-    # Of several handlers of this kind one prints it.
-    is_alone = all(isinstance(each, BatchingHandler) for each in handlers)
+    # Who isn't there got it in another way, as a sink of loguru's: of who else got it
+    # nothing is known. Else, of several handlers of this kind, the first one prints it.
+    is_alone = me not in handlers or (
+        me is handlers[0]
+        and all(isinstance(each, BatchingHandler) for each in handlers)
+    )
     last = logging.lastResort
-    if is_alone and me in handlers[:1] and last and record.levelno >= last.level:
+    if is_alone and last and record.levelno >= last.level:
         last.handle(record)
 
 

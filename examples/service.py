@@ -1,70 +1,135 @@
-"""A web service that answers at once and writes its rows to SQLite in batches.
+"""A FastAPI service: events come in one by one, and go to SQLite in batches.
 
-Its requests await `produce`, so they slow down when the database can't keep up. At
-SIGTERM (or Ctrl-C) it answers the last requests, writes what still waits, and ends.
+A request is answered at once: 202 for an accepted event, 429 while the queue is full,
+503 after it was closed. At SIGTERM uvicorn answers the last requests; then the lifespan
+drains the queue, before it closes the database.
 
-    pip install '.[sqlite]' aiohttp
-    python examples/service.py visits.db 8080
-    curl -d 'page=/pricing' http://127.0.0.1:8080/visits
+    EVENTS=events.db uvicorn examples.service:app
+    python -m examples.service   # A proof, with a locked database and SIGTERM.
 """
 
+import asyncio
+import os
+import signal
+import socket
+import sqlite3
 import sys
-import time
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from subprocess import Popen
 
+import aiohttp
 import aiosqlite
-from aiohttp import web
+from fastapi import FastAPI, Response
+from pydantic import BaseModel
 
-from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Offer, Retry
+
+TABLE = "CREATE TABLE IF NOT EXISTS events (id UNIQUE, page)"
+STATUS = {Offer.ACCEPTED: 202, Offer.FULL: 429, Offer.CLOSED: 503}
 
 
-class Visit(NamedTuple):
-    """One row of the table."""
-
-    at: float
+class Event(BaseModel):
+    id: int
     page: str
 
 
-QUEUE: web.AppKey[BatchQueue[Visit]] = web.AppKey("visits")
-PATH: web.AppKey[str] = web.AppKey("path")
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with aiosqlite.connect(os.environ["EVENTS"]) as database:
+        await database.execute(TABLE)
 
-
-async def record(request: web.Request) -> web.Response:
-    """Accept a visit; it is written with the next batch."""
-    form = await request.post()
-    visit = Visit(time.time(), str(form.get("page", "")))
-    if await request.app[QUEUE].produce(visit):
-        return web.Response(status=202, text="accepted\n")
-    return web.Response(status=503, text="shutting down\n")
-
-
-async def visits(app: web.Application) -> AsyncIterator[None]:
-    """Open the database and the queue; close them in the opposite order."""
-    async with aiosqlite.connect(app[PATH]) as database:
-        await database.execute("CREATE TABLE IF NOT EXISTS visits (at REAL, page TEXT)")
-
-        async def write(batch: list[Visit]) -> None:
+        async def write(batch: list[Event]) -> None:
+            # What is tried again may be there already.
+            insert = "INSERT OR IGNORE INTO events VALUES (:id, :page)"
             try:
-                await database.executemany("INSERT INTO visits VALUES (?, ?)", batch)
+                await database.executemany(insert, map(dict, batch))
                 await database.commit()
             except BaseException:
                 await database.rollback()
                 raise
 
-        config = BatchQueueConfig(consumer=write, max_batch=1000, linger=0.05)
-        async with BatchQueue("visits", config) as app[QUEUE]:
+        locked = Retry(attempts=10, retry_on=(sqlite3.OperationalError,))
+        config = BatchQueueConfig(
+            consumer=write, max_batch=500, linger=0.05, buffer_size=500, retry=locked
+        )
+        async with BatchQueue("events", config) as app.state.queue:
             yield
 
 
-def main(path: str, port: int) -> None:
-    """Serve until a signal comes."""
-    app = web.Application()
-    app[PATH] = path
-    app.cleanup_ctx.append(visits)
-    app.add_routes([web.post("/visits", record)])
-    web.run_app(app, host="127.0.0.1", port=port)
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/events")
+async def record(event: Event) -> Response:
+    return Response(status_code=STATUS[app.state.queue.offer(event)])
+
+
+@app.get("/stats")
+async def stats() -> BatchQueueStats:
+    queue: BatchQueue[Event] = app.state.queue
+    return queue.stats()
+
+
+@contextmanager
+def serving(database: Path) -> Iterator[tuple[str, Popen[bytes]]]:
+    """Run the service on a free port, and in the end have it stopped by SIGTERM."""
+    environment = {**os.environ, "EVENTS": str(database)}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port, fd = listener.getsockname()[1], listener.fileno()
+        uvicorn = f"-m uvicorn --log-level=warning --fd={fd} service:app".split()
+        command, home = [sys.executable, *uvicorn], Path(__file__).parent
+        service = Popen(command, cwd=home, env=environment, pass_fds=[fd])
+    try:
+        yield f"http://127.0.0.1:{port}", service
+    finally:
+        service.terminate()
+        service.wait()
+
+
+async def load(database: Path, told: dict[int, bool]) -> None:
+    """Send events; note which were accepted, of those that got an answer."""
+
+    async def send(number: int) -> None:
+        event = {"id": number, "page": "/pricing"}
+        # Without an answer nobody knows whether it was accepted.
+        with suppress(aiohttp.ClientError):
+            async with client.post("/events", json=event) as response:
+                told[number] = response.ok
+
+    with serving(database) as (url, service):
+        async with aiohttp.ClientSession(url) as client:
+            await send(0)
+            with closing(sqlite3.connect(database)) as other:
+                other.execute("BEGIN EXCLUSIVE")  # Nobody else can write: it fills.
+                await asyncio.gather(*map(send, range(1, 1200)))
+            sending = [asyncio.create_task(send(n)) for n in range(1200, 2400)]
+            await sending[600]
+            service.terminate()  # In the middle of the traffic.
+            await asyncio.gather(*sending)
+    if service.returncode != -signal.SIGTERM:
+        sys.exit(f"the service ended by itself: {service.returncode}")
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # In order, as by Ctrl-C.
+    told: dict[int, bool] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        database = Path(directory, "events.db")
+        try:
+            asyncio.run(load(database, told))
+        finally:
+            with closing(sqlite3.connect(database)) as connection:
+                connection.execute(TABLE)
+                stored = {n for (n,) in connection.execute("SELECT id FROM events")}
+            accepted = {n for n, is_accepted in told.items() if is_accepted}
+            print(f"{len(accepted)} accepted, {len(told) - len(accepted)} refused")
+            print(f"{len(accepted - stored)} of the accepted are lost")
+            if accepted - stored or stored & (told.keys() - accepted):
+                sys.exit("the account is wrong")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main()

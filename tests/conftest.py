@@ -20,7 +20,11 @@ from tests.support.thorough import examples
 from tests.support.virtual_loop import VirtualTimeLoop
 
 pytest.register_assert_rewrite("tests.support.oracle")
-pytest_plugins = ["tests.support.postgres", "tests.support.spark"]
+pytest_plugins = [
+    "tests.support.postgres",
+    "tests.support.redis",
+    "tests.support.spark",
+]
 
 # What one example takes depends on the machine; `timeout` bounds the whole test.
 hypothesis.settings.register_profile(

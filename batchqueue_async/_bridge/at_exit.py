@@ -10,6 +10,9 @@ import atexit
 import contextlib
 import os
 import threading
+from collections.abc import Callable
+from itertools import count
+from operator import attrgetter
 from typing import Protocol
 
 from batchqueue_async._policies.errors import BatchQueueError
@@ -21,24 +24,40 @@ class DrainsAtExit(Protocol):
     entered_by: threading.Thread | None
     """The thread that is in its `with` block, and will leave that by itself."""
 
+    turn: int
+    """The higher, the earlier it is drained."""
+
     def drain_at_exit(self) -> None:
         """Drain it, within its own time; what is left then is logged."""
 
 
-# In order of their start. They keep alive what their users have lost sight of.
+# They keep alive what their users have lost sight of.
 _running: dict[int, DrainsAtExit] = {}
 # A forked child keeps its parent's, too: the end of a loop would touch its sockets.
 _inherited: list[DrainsAtExit] = []
+_turns = count()
 _hooked: list[bool] = []
 _exiting: list[bool] = []
+# Whether a thread waits for the others, to drain after them; it does not begin while
+# the main thread drains, which looks itself for what is started meanwhile.
+_last: list[bool] = []
+_draining = [threading.RLock()]
 
 
 def remember(running: DrainsAtExit) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
+    drain_before_others(running)
     _running[id(running)] = running
     if not _hooked:
         _hooked.append(True)
         _hook()
+    elif is_exiting():
+        _drain_after_threads()
+
+
+def drain_before_others(running: DrainsAtExit) -> None:
+    """It has opened a queue, which may feed the others."""
+    running.turn = next(_turns)
 
 
 def forget(running: DrainsAtExit) -> None:
@@ -55,23 +74,52 @@ def _hook() -> None:
     # After all threads that are no daemons have ended.
     atexit.register(_drain)
     register = getattr(threading, "_register_atexit", None)
-    # Too late where the threads are about to be joined, or are joined already.
-    with contextlib.suppress(RuntimeError):
+    if register is None:
+        return
+    try:
         # What is hooked last runs first: before asyncio's own worker threads are ended,
         # which handlers may work with. So their module has to be there.
         import concurrent.futures.thread  # noqa: F401, PLC0415
 
-        if register is not None:
-            register(_drain_before_joining)
+        register(_drain_before_joining)
+    except RuntimeError:
+        # The threads are about to be joined, or are joined already.
+        _drain_after_threads()
+
+
+def _drain_after_threads() -> None:
+    """Drain what was started by a thread that the exit waits for, when that has ended.
+
+    A process of `multiprocessing` waits for its threads, and then ends without `atexit`
+    before Python 3.13: so a thread does it that is waited for, too.
+    """
+
+    def drain() -> None:
+        me, main = threading.current_thread(), threading.main_thread()
+        while others := [
+            each
+            for each in threading.enumerate()
+            if not each.daemon and each not in (me, main)
+        ]:
+            for each in others:
+                each.join()
+        _last.clear()
+        _drain()
+
+    if not _last:
+        _last.append(True)
+        # None is to be had? Then `atexit` is left, which runs where that is so.
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=drain, name="batchqueue last", daemon=False).start()
 
 
 def _drain_before_joining() -> None:
     """Drain all but those that a thread works with which the interpreter waits for."""
-    _drain_all([each for each in _running.values() if not _is_left_later(each)])
+    _drain_all(lambda running: not _is_left_later(running))
 
 
 def _drain() -> None:
-    _drain_all([*_running.values()])
+    _drain_all(lambda _: True)
 
 
 def _is_left_later(running: DrainsAtExit) -> bool:
@@ -81,19 +129,30 @@ def _is_left_later(running: DrainsAtExit) -> bool:
     return thread.is_alive() and not thread.daemon
 
 
-def _drain_all(running: list[DrainsAtExit]) -> None:
-    _exiting.append(True)
-    # The last started first: it may feed the others.
-    for each in reversed(running):
-        # Each logs for itself; a third Ctrl-C ends this one, and the next is begun.
-        with contextlib.suppress(BaseException):
-            each.drain_at_exit()
+def _drain_all(is_meant: Callable[[DrainsAtExit], bool]) -> None:
+    begun: list[DrainsAtExit] = []
+    with _draining[0]:
+        _exiting.append(True)
+        # The last first: it may feed the others. Or start one to feed.
+        while left := [
+            each
+            for each in [*_running.values()]
+            if each not in begun and is_meant(each)
+        ]:
+            begun.append(max(left, key=attrgetter("turn")))
+            # Each logs for itself; a third Ctrl-C ends this one, and the next is begun.
+            with contextlib.suppress(BaseException):
+                begun[-1].drain_at_exit()
 
 
 def _leave_to_parent() -> None:
     _inherited.extend(_running.values())
     _running.clear()
+    # `multiprocessing` takes its children's `atexit` away.
+    _hooked.clear()
     _exiting.clear()
+    _last.clear()
+    _draining[:] = [threading.RLock()]
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,10 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._bridge import at_exit
+from batchqueue_async._bridge import at_exit, fork_rest
 from batchqueue_async._bridge.at_exit import refuse_inherited
+from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.manager import BatchQueueManager
@@ -19,12 +23,16 @@ from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.watchdog import LoopWatchdog
+from batchqueue_async._threads.stack import stack_of
+from batchqueue_async._threads.watchdog import PATIENCE, Heartbeat, LoopWatchdog
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.portal import Portal
 
 R = TypeVar("R")
+
+# How long a fork waits for a loop that has just been started.
+_START_WITHIN = 5.0
 
 # What the thread gets to end after the draining, though the deadline may be over.
 _LAST_SECONDS = 1.0
@@ -53,11 +61,13 @@ class LoopRun:
         # What was to end the program, raised by handlers and other code on the loop.
         self.endings: list[BaseException] = []
         self.entered_by: threading.Thread | None = None
+        self.turn = 0
         self._name = name
         self._shutdown_timeout = shutdown_timeout
         self._patience = patience
         self._process = os.getpid()
         self._failure: BaseException | None = None
+        self._silence: BatchQueueError | None = None
         self._is_waited_for = False
         self._ready = ThreadEvent()
         self._over = ThreadEvent()
@@ -88,9 +98,11 @@ class LoopRun:
         Raises:
             BatchQueueError: There is no thread, or no loop, to be had.
         """
+        fork_rest.remember(self)
         try:
             self._thread.start()
         except RuntimeError as error:
+            fork_rest.forget(self)
             self._failure = error
         else:
             self.wait_until_ready()
@@ -101,6 +113,39 @@ class LoopRun:
     def wait_until_ready(self) -> None:
         while not self._ready.is_set:
             self._ready.wait(1.0)
+
+    @property
+    def ident(self) -> int | None:
+        """The thread's."""
+        return self._thread.ident
+
+    def rest(self, rest: Rest) -> Callable[[], None]:
+        """Have the loop rest between two calls, while the process is forked."""
+        if self._over.is_set:
+            return rest.over.set
+        if not self._ready.is_set:
+            return partial(self._rest_once_started, rest)
+
+        def run() -> None:
+            with Heartbeat.of(self._loop).excused():
+                rest.run()
+
+        # One that is closed has nothing left to run.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(run, context=Context())
+        return partial(self._wait_for_rest, rest)
+
+    def _rest_once_started(self, rest: Rest) -> None:
+        # It imports what it needs, and so holds locks that a child needs, too.
+        self._ready.wait(_START_WITHIN)
+        if self._ready.is_set:
+            self.rest(rest)()
+
+    def _wait_for_rest(self, rest: Rest) -> None:
+        watchdog = self._watchdog(min(self._patience, PATIENCE))
+        with suppress(BatchQueueError):
+            while not (rest.reached.is_set or self._over.is_set):
+                watchdog.wait(rest.reached.wait, None)
 
     def call(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine on the loop, and wait for it.
@@ -130,7 +175,7 @@ class LoopRun:
                     # Who would take what is left is about to be interrupted.
                     self.draining.begin(0.0, tells=True)
         if not self.draining.done.is_set:
-            self.draining.log_left()
+            self.draining.log_left(self._why_undone())
         self._is_waited_for = True
         if ending is not None:
             raise ending
@@ -154,9 +199,19 @@ class LoopRun:
                     exc_info=each,
                 )
 
-    def _watchdog(self) -> LoopWatchdog:
+    def _watchdog(self, patience: float | None = None) -> LoopWatchdog:
         name = f"the loop of LoopThread {self._name!r}"
-        return LoopWatchdog(self._loop, name, BatchQueueError, self._patience)
+        patience = self._patience if patience is None else patience
+        return LoopWatchdog(self._loop, name, BatchQueueError, patience)
+
+    def _why_undone(self) -> str:
+        if self._over.is_set:
+            return f"the thread of its loop has ended: {self._failure!r}"
+        if self._silence is None:
+            return "its loop answers, but nobody waits for it any longer"
+        # What it waits for, in C perhaps, may be a lock that the process was forked
+        # with; or just slow.
+        return f"{self._silence}; it is here:\n{stack_of(self.ident)}"
 
     def _wait(self) -> None:
         watchdog = self._watchdog()
@@ -164,14 +219,16 @@ class LoopRun:
         while not (done.is_set or self._over.is_set):
             left = self.draining.seconds_left()
             if left is None or left > 0:
-                done.wait(1.0 if left is None else left)
+                # A thread that ends without having drained does not wake who waits.
+                done.wait(1.0 if left is None else min(1.0, left))
                 continue
             # What is left is being told now, if the loop runs.
             if self.draining.is_overdue:
                 return
             try:
                 watchdog.wait(done.wait, None)
-            except BatchQueueError:
+            except BatchQueueError as silence:
+                self._silence = silence
                 return
         left = self.draining.seconds_left()
         until = time.monotonic() + max(_LAST_SECONDS, left or 0.0)
@@ -190,8 +247,11 @@ class LoopRun:
         except BaseException as error:  # noqa: BLE001 - `start` raises it
             # Or nobody: to end the loop's executor, if it has one, takes a new thread.
             self._failure = error
+            if self._ready.is_set and not self.draining.done.is_set:
+                logger.exception("LoopThread %r: its loop failed", self._name)
         finally:
             at_exit.forget(self)
+            fork_rest.forget(self)
             self._ready.set()
             self._over.set()
 

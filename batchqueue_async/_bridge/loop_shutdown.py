@@ -91,13 +91,11 @@ class LoopShutdown:
                 logger.error("%d items of %r were left at shutdown", len(items), name)
         return left
 
-    def log_left(self) -> None:
-        """Say what is lost, where the loop has not done so in time."""
+    def log_left(self, why: str) -> None:
+        """Say what is lost, where the loop has not done so in time, and why."""
         for queue in self.queues():
             if count := queue.count_left():
-                logger.error(
-                    "%d items of %r are left: its loop does not run", count, queue.name
-                )
+                logger.error("%d items of %r are left: %s", count, queue.name, why)
 
     def _begin_or_hasten(self) -> None:
         if self._task is None:

@@ -11,9 +11,11 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.loop_shutdown import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
@@ -288,4 +290,11 @@ class LoopThread:
             await run.manager.shutdown(name)
             raise
         sync_queue.loop_thread = self
+        at_exit.drain_before_others(run)
         return sync_queue
+
+
+def manager_of(loop_thread: LoopThread) -> BatchQueueManager | None:
+    """Return what keeps its queues, while it runs; not meant for users."""
+    run = loop_thread._run  # noqa: SLF001
+    return None if run is None else run.manager

@@ -63,6 +63,8 @@ class SyncBatchQueue(Generic[T]):
         self._log = parts.failures.open()
         self._lock = self._ingress.guard.lock
         self._loop = self._ingress.loop
+        # How many items of a long iterable are placed together.
+        self._length = self._ingress.chunk_length
         # For the hot path.
         self._sole = parts.placement.sole
         self._choose = parts.placement.choose
@@ -178,7 +180,7 @@ class SyncBatchQueue(Generic[T]):
                 require_timeout("timeout", timeout)
             self._refuse_own_thread()
             until = None if timeout is None else time.monotonic() + timeout
-            for chunk in chunks(items):
+            for chunk in chunks(items, self._length):
                 left = None if until is None else max(0.0, until - time.monotonic())
                 placed = self._ingress.put_chunk(chunk, left, self._patience, tally)
                 if placed < len(chunk):
@@ -260,6 +262,7 @@ class SyncBatchQueue(Generic[T]):
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,
         handler_timeout: float | None = None,
+        max_batch_bytes: float | None = None,
     ) -> None:
         """Register a handler, as `BatchQueue.add_handler` does."""
         self._refuse_own_thread()
@@ -273,6 +276,7 @@ class SyncBatchQueue(Generic[T]):
             retry=retry,
             on_error=on_error,
             handler_timeout=handler_timeout,
+            max_batch_bytes=max_batch_bytes,
         )
         self._on_loop(partial(_as_coroutine, call))
 

@@ -17,6 +17,7 @@ from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle import thread_access
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
+from batchqueue_async._engine.partitions.bulk import LENGTH
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -35,14 +36,14 @@ T = TypeVar("T")
 class ThreadWaiter(Waiter):
     """A producer that waits in line on a thread of its own."""
 
-    __slots__ = ("_chunk", "_signal", "accepted")
+    __slots__ = ("_signal", "accepted", "chunk")
 
     hands_over = True
 
     def __init__(self, chunk: Sequence[Any]) -> None:
         super().__init__(len(chunk))
         self.accepted = 0
-        self._chunk = chunk
+        self.chunk = chunk
         self._signal = ThreadEvent()
 
     def wake(self) -> None:
@@ -51,7 +52,7 @@ class ThreadWaiter(Waiter):
     def hand_over(self) -> Sequence[Any]:
         first = self.accepted
         self.accepted += self.granted
-        return self._chunk[first : self.accepted]
+        return self.chunk[first : self.accepted]
 
     def take_back(self, count: int) -> None:
         self.accepted -= count
@@ -81,6 +82,9 @@ class ThreadIngress(Announcer[T]):
     """One queue's way in for other threads; all its bridges share it."""
 
     guard: Guard
+
+    chunk_length = LENGTH
+    """How many items of a long iterable are placed together."""
 
     def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, Guard())
@@ -218,7 +222,7 @@ class ThreadIngress(Announcer[T]):
         patience: float,
     ) -> None:
         watchdog = self.watchdog(patience)
-        partition.wait_in_line(waiter)
+        partition.wait_in_line(waiter, waiter.chunk)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
         self.post(partition)
@@ -277,7 +281,19 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
 
 def _open(parts: Parts[Any]) -> None:
     if parts.ingress is None:
-        parts.ingress = ThreadIngress(parts, asyncio.get_running_loop())
+        parts.ingress = _ingress_for(parts, asyncio.get_running_loop())
+
+
+def _ingress_for(
+    parts: Parts[Any], loop: asyncio.AbstractEventLoop
+) -> ThreadIngress[Any]:
+    if parts.room is None:
+        return ThreadIngress(parts, loop)
+    from batchqueue_async._bridge.sized_ingress import (  # noqa: PLC0415 - for few
+        SizedIngress,
+    )
+
+    return SizedIngress(parts, loop, parts.room)
 
 
 # For queues that are to be open to threads from their start on.

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +20,14 @@ from typing import Any, TypeAlias, TypeVar
 # not started.
 from anyio._core._eventloop import claim_worker_thread, get_async_backend
 
+from batchqueue_async._bridge import fork_rest
+from batchqueue_async._bridge.fork_rest import Rest
+
 R = TypeVar("R")
+
+# How long a fork waits for a call to end. Most calls do not: they wait for a server,
+# and hold no lock by that.
+_REST_WITHIN = 0.2
 
 
 @dataclass(slots=True)
@@ -39,7 +47,7 @@ class _Call:
             loop.call_soon_threadsafe(_tell, self.answer, result)
 
 
-_Calls: TypeAlias = "SimpleQueue[_Call | None]"
+_Calls: TypeAlias = "SimpleQueue[_Call | Rest | None]"
 
 
 class Worker:
@@ -51,9 +59,8 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._calls: _Calls = SimpleQueue()
-        threading.Thread(
-            target=_serve, args=(self._calls,), name=name, daemon=True
-        ).start()
+        thread = _Thread(self._calls)
+        threading.Thread(target=thread.serve, name=name, daemon=True).start()
 
     async def run(self, function: Callable[[], R]) -> R:
         """Run a function, which must not raise, on the thread, in this context."""
@@ -66,11 +73,26 @@ class Worker:
         self._calls.put(None)
 
 
-def _serve(calls: _Calls) -> None:
-    # It knows nothing but its calls, so that it keeps no handler alive.
-    while (call := calls.get()) is not None:
-        call.run()
-        del call
+class _Thread:
+    """What runs on it. It knows only its calls, so that it keeps no handler alive."""
+
+    def __init__(self, calls: _Calls) -> None:
+        self.ident: int | None = None
+        self._calls = calls
+
+    def serve(self) -> None:
+        self.ident = threading.get_ident()
+        fork_rest.remember(self)
+        try:
+            while (call := self._calls.get()) is not None:
+                call.run()
+                del call
+        finally:
+            fork_rest.forget(self)
+
+    def rest(self, rest: Rest) -> Callable[[], None]:
+        self._calls.put(rest)
+        return partial(rest.reached.wait, _REST_WITHIN)
 
 
 def _tell(answer: asyncio.Future[Any], result: object) -> None:

@@ -62,12 +62,12 @@ class Intake(Generic[T]):
         """
         return max(LENGTH, 128 * len(self._placement.partitions))
 
-    def try_put(self, item: T) -> Partition[T] | None:
-        """Accept the item if there is room at once; else return its partition."""
+    def try_put(self, item: T) -> Run[T] | None:
+        """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
         if partition.is_shared and partition.append(item):
             return None
-        return None if self._try_offer(partition, item) else partition
+        return None if self._try_offer(partition, item) else (partition, (item,))
 
     def offer(self, item: T) -> Offer:
         """Accept the item if there is room at once, wherever the caller is."""
@@ -126,7 +126,7 @@ class Intake(Generic[T]):
     ) -> None:
         """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
         waiter = LoopWaiter(loop, len(chunk), partition)
-        partition.wait_in_line(waiter)
+        partition.wait_in_line(waiter, chunk)
         wait = self._parts.detector.wait_for_room(partition, waiter)
         assert wait is not None
         try:
@@ -328,3 +328,14 @@ class Intake(Generic[T]):
             raise
         placed.count += count
         return count
+
+
+def intake_of(parts: Parts[T]) -> Intake[T]:
+    """Return the way into a queue, which measures items where sizes count."""
+    if parts.room is None:
+        return Intake(parts)
+    from batchqueue_async._engine.sized_intake import (  # noqa: PLC0415 - for few
+        SizedIntake,
+    )
+
+    return SizedIntake(parts, parts.room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import (
@@ -53,6 +55,8 @@ class BatchQueueManager:
         self._warned: set[str] = set()
         self._closing: ManagerShutdown | None = None
         self._capacities = Capacities()
+        # For telemetry: told of each queue before it starts.
+        self._on_create: list[Callable[[BatchQueue[Any]], None]] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,6 +81,8 @@ class BatchQueueManager:
             msg = f"name must be unique in its manager, got {name!r} twice"
             raise DuplicateQueue(msg)
         queue = BatchQueue(name, config)
+        for tell in self._on_create:
+            tell(queue)
         lifecycle = parts_of(queue).lifecycle
         lifecycle.on_closed = partial(self._forget, queue)
         self._queues[name] = queue
@@ -108,6 +114,15 @@ class BatchQueueManager:
         """Return the queue of this name, or None."""
         return self._queues.get(name)
 
+    @property
+    def queues(self) -> tuple[BatchQueue[Any], ...]:
+        """All queues, in order of creation, after those that are being shut down."""
+        return (*self._ending.values(), *self._queues.values())
+
+    def stats(self) -> dict[str, BatchQueueStats]:
+        """Return what each queue looks like now, by name."""
+        return {queue.name: queue.stats() for queue in self.queues}
+
     async def shutdown(self, name: str, timeout: float | None = 30.0) -> list[Any]:
         """Shut one queue down; its name is free at once.
 
@@ -136,7 +151,8 @@ class BatchQueueManager:
 
         As for shutdown, create a chain from its end to its start: then what a queue's
         handlers pass on during its flush is accepted before the next one's flush
-        begins, and is covered by it, from stage to stage.
+        begins, and is covered by it, from stage to stage. Queues that are closing are
+        flushed, too.
 
         Args:
             timeout: Seconds to wait at most, for all together.
@@ -154,7 +170,9 @@ class BatchQueueManager:
         errors: list[DeliveryError] = []
         try:
             async with asyncio.timeout(timeout):
-                for queue in reversed(list(self._queues.values())):
+                # Those that end are taken from the end of the others.
+                ending = self._ending.values()
+                for queue in (*ending, *reversed(self._queues.values())):
                     try:
                         await queue.flush()
                     except DeliveryError as error:
@@ -315,6 +333,20 @@ class BatchQueueManager:
                 name,
                 _differences(existing, wanted),
             )
+
+
+def on_create(
+    manager: BatchQueueManager, tell: Callable[[BatchQueue[Any]], None]
+) -> Callable[[], None]:
+    """Have `tell` called for each queue, those that there are first; not for users.
+
+    Returns:
+        What ends that.
+    """
+    for queue in manager.queues:
+        tell(queue)
+    manager._on_create.append(tell)  # noqa: SLF001
+    return partial(manager._on_create.remove, tell)  # noqa: SLF001
 
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:

@@ -21,6 +21,7 @@ from batchqueue_async._engine.lifecycle.tasks import QueueTasks
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads
+from batchqueue_async._engine.partitions.making import room_of
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
@@ -50,6 +51,7 @@ class Parts(Generic[T]):
         "partitions",
         "placement",
         "repeated_failures",
+        "room",
         "state",
         "tasks",
     )
@@ -64,6 +66,8 @@ class Parts(Generic[T]):
         self.ingress: Announcer[T] | None = None
         self.partitions: list[Partition[T]] = []
         self.ownership = Ownership(self.partitions)
+        # What all partitions have in common, where items are measured.
+        self.room = room_of(config, self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)
         self.handlers = HandlerRegistry(config.consumer, HandlerSettings.of(config))
         self.placement = placement_for(
@@ -75,7 +79,7 @@ class Parts(Generic[T]):
         self.failures = FailureLogs()
         self.repeated_failures = RepeatedFailures()
         self.layout = Layout(self)
-        self.detector = DeadlockDetector(name, self.ownership)
+        self.detector = DeadlockDetector(name, self.ownership, self.room)
         self.hooks = Hooks(self)
         self.delivery = Delivery(self)
         self.tasks = QueueTasks(self)

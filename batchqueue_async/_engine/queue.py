@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from batchqueue_async._engine.draining.capacity import Capacities
-from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally, chunks
@@ -23,7 +23,11 @@ from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import require_instance, require_timeout
+from batchqueue_async._policies.validation import (
+    refuse,
+    require_instance,
+    require_timeout,
+)
 
 S = TypeVar("S")
 
@@ -45,7 +49,7 @@ class BatchQueue(Generic[T]):
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
         config = BatchQueueConfig() if config is None else config
         self._parts = parts = Parts(name, config)
-        self._intake = Intake(parts)
+        self._intake = intake_of(parts)
         self._log = parts.failures.open()
         # The registry keeps that, and so the queue that its user lost sight of.
         parts.lifecycle.queue = self
@@ -98,6 +102,7 @@ class BatchQueue(Generic[T]):
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,
         handler_timeout: float | None = None,
+        max_batch_bytes: float | None = None,
     ) -> None:
         """Register the handler of a type and of its subclasses without their own.
 
@@ -117,6 +122,8 @@ class BatchQueue(Generic[T]):
             on_error: Gets its batches that finally failed; not what a shutdown leaves,
                 which the queue's gets.
             handler_timeout: In seconds; for its hooks and its `on_error`, too.
+            max_batch_bytes: In the unit of `size_of`. For a queue that counts sizes:
+                with `size_of`, `max_batch_bytes` or `buffer_bytes` in its config.
 
         Raises:
             BatchQueueError: The queue has a consumer, or is closed.
@@ -130,7 +137,11 @@ class BatchQueue(Generic[T]):
             retry=retry,
             on_error=on_error,
             handler_timeout=handler_timeout,
+            max_batch_bytes=max_batch_bytes,
         )
+        if max_batch_bytes is not None and self._parts.room is None:
+            rule = "None where the queue's config has none of size_of and the like"
+            refuse("max_batch_bytes", rule, max_batch_bytes)
         settings = self._parts.handlers.settings.but(options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -173,11 +184,11 @@ class BatchQueue(Generic[T]):
         if not self._admits():
             self._intake.refuse((item,))
             return False
-        full = self._intake.try_put(item)
-        if full is None:
+        rest = self._intake.try_put(item)
+        if rest is None:
             return True
         placed = Tally()
-        await self._intake.put_rest(full, (item,), placed)
+        await self._intake.put_rest(*rest, placed)
         return placed.count == 1
 
     def produce_nowait(self, item: T) -> bool:
@@ -201,10 +212,10 @@ class BatchQueue(Generic[T]):
         if not self._admits():
             self._intake.refuse((item,))
             return False
-        full = self._intake.try_put(item)
-        if full is not None:
-            full.reject(1)
-        return full is None
+        rest = self._intake.try_put(item)
+        if rest is not None:
+            rest[0].reject(1)
+        return rest is None
 
     def offer(self, item: T) -> Offer:
         """Accept an item if that needs no waiting, wherever the caller is.
@@ -257,8 +268,9 @@ class BatchQueue(Generic[T]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
 
-        Ends naps and linger; then handlers with `on_flush` are told. From a handler of
-        this queue, what waits for that handler is left out.
+        Ends naps and linger; then handlers with `on_flush` are told. Where shutdown has
+        begun, it waits for their `on_close` instead. From a handler of this queue, what
+        waits for that handler is left out.
 
         Args:
             timeout: Seconds to wait at most.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterable
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.validation import require_instance, require_timeout
 
@@ -23,24 +24,25 @@ class DrainsOnSignals(Protocol):
 
 
 def drain_on_signals(
-    manager: BatchQueueManager | DrainsOnSignals,
+    manager: BatchQueueManager | BatchQueue[Any] | DrainsOnSignals,
     signals: Iterable[signal.Signals] = (signal.SIGTERM,),
     timeout: float | None = 30.0,
 ) -> None:
-    """Shut a manager's, or a `LoopThread`'s, queues down on a signal, and end.
+    """Shut a manager's or a `LoopThread`'s queues, or one queue, down on a signal.
 
-    Producers get False from then on. With a manager the program ends after its queues,
-    by way of `SystemExit(128 + signal)`, so `finally` blocks run. With a `LoopThread`
-    the main thread gets that `SystemExit` at once, wherever it is, also in `produce`;
-    where it leaves the `LoopThread`, or at the interpreter's exit, it waits for the
-    queues. A second signal ends the wait.
+    Producers get False from then on. With a manager, or a queue, the program ends after
+    that, by way of `SystemExit(128 + signal)`, so `finally` blocks run. With a
+    `LoopThread` the main thread gets that `SystemExit` at once, wherever it is, also in
+    `produce`; where it leaves the `LoopThread`, or at the interpreter's exit, it waits
+    for the queues. A second signal ends the wait.
 
     Off unless called; web servers have signal handlers of their own, so there the
     manager belongs in the server's lifespan instead.
 
     Args:
-        manager: Its queues are drained, the last created first.
-        signals: Their handlers are replaced: a manager's on the running loop.
+        manager: Its queues are drained, the last created first; or the queue is.
+        signals: Their handlers are replaced; with a `LoopThread` those of the program,
+            else those of the running loop.
         timeout: Seconds for all queues together; None for no deadline.
 
     Raises:
@@ -49,9 +51,10 @@ def drain_on_signals(
         TypeError, ValueError: An argument is wrong.
     """
     require_timeout("timeout", timeout)
-    kinds = (BatchQueueManager, DrainsOnSignals)
-    require_instance("manager", manager, kinds, "a BatchQueueManager or a LoopThread")
-    if not isinstance(manager, BatchQueueManager):
+    kinds = (BatchQueueManager, BatchQueue, DrainsOnSignals)
+    rule = "a BatchQueueManager, a BatchQueue or a LoopThread"
+    require_instance("manager", manager, kinds, rule)
+    if not isinstance(manager, BatchQueueManager | BatchQueue):
         manager.install_draining(tuple(signals), timeout)
         return
     loop = asyncio.get_running_loop()
@@ -61,8 +64,10 @@ def drain_on_signals(
 
 
 class _Draining:
-    def __init__(self, manager: BatchQueueManager, timeout: float | None) -> None:
-        self._manager = manager
+    def __init__(
+        self, drained: BatchQueueManager | BatchQueue[Any], timeout: float | None
+    ) -> None:
+        self._drained = drained
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
 
@@ -76,10 +81,13 @@ class _Draining:
             logger.warning("%s again: not waiting any longer", received.name)
             # The closing may not have begun yet.
             self._timeout = 0.0
-            self._manager.shorten_deadline()
+            if isinstance(self._drained, BatchQueueManager):
+                self._drained.shorten_deadline()
+            else:
+                parts_of(self._drained).lifecycle.shutdown.shorten_deadline(0.0)
 
     async def _drain(self) -> None:
-        await self._manager.close(self._timeout)
+        await self._drained.close(self._timeout)
 
 
 def _exit(received: signal.Signals) -> NoReturn:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ class Totals(Value):
     def used_fraction(self) -> float:
         """How full it is, from 0.0 to 1.0."""
         return self.waiting / self.capacity
+
+    @property
+    def unaccounted(self) -> int:
+        """Accepted items that neither wait, nor are in flight, nor have an outcome.
+
+        0, always: what is accepted is accounted for. With
+        `BatchQueueConfig(audit=True)` that is measured, since `accepted` is counted by
+        itself then; without it, it is derived from the others.
+        """
+        settled = self.handled + self.failed + self.dropped + self.unhandled
+        return self.accepted - self.waiting - self.in_flight - settled - self.returned
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -106,6 +118,12 @@ class BatchQueueStats(Totals):
     retried: int = 0
     """Items that were to be tried again, each time; those are not counted that were
     only split."""
+    waiting_bytes: float | None = None
+    """The sizes of the items that wait, together, in the unit of `size_of`; None where
+    sizes don't count."""
+    in_flight_bytes: float | None = None
+    """The same of what handlers hold; what one cycle took from a partition counts until
+    all of it has ended."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -151,7 +169,7 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
         name=parts.name,
         partitions=partitions,
         drain_tasks=tuple(
-            _drain_task(each, parts.ownership.owned_by(each.index), loads)
+            drain_task_stats(each, parts.ownership.owned_by(each.index), loads)
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
@@ -159,6 +177,8 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
             each.stats() for each in (*parts.handlers, *parts.handlers.retired)
         ),
         retried=parts.delivery.retried,
+        waiting_bytes=waiting_bytes(parts),
+        in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
         **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
     )
@@ -166,18 +186,30 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     if not partition.is_shared:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
     # A thread that displaces items changes several counts.
     with partition.guard:
-        return _counted(partition, owner)
+        return partition_stats(partition, owner)
 
 
-def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
+def waiting_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what waits; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.waiting)
+
+
+def in_flight_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what handlers hold; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.in_hands)
+
+
+def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
+    """Return what one partition looks like now; whoever shares it holds its guard."""
     accounts, waiting = partition.accounts, len(partition.items)
     stats = _new(PartitionStats)
     _index(stats, partition.index)
     _owner(stats, owner)
-    _accepted(stats, accounts.taken_out + waiting)
+    entered = partition.entered
+    _accepted(stats, accounts.taken_out + waiting if entered is None else entered)
     _rejected(stats, accounts.rejected)
     _waiting(stats, waiting)
     _in_flight(stats, accounts.in_flight)
@@ -190,11 +222,12 @@ def _counted(partition: Partition[Any], owner: int | None) -> PartitionStats:
     return stats
 
 
-def _drain_task(
+def drain_task_stats(
     drain_task: DrainTask[Any],
     owned: tuple[int, ...],
     loads: Sequence[float],
 ) -> DrainTaskStats:
+    """Return what one drain task looks like now."""
     return DrainTaskStats(
         index=drain_task.index,
         partitions=owned,

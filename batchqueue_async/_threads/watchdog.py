@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 
 PATIENCE = 0.5
@@ -51,6 +52,7 @@ class Heartbeat:
         self.free = 0.0
         self.answered = 0.0
         self._is_asked = False
+        self._is_excused = False
         self._looked = time.monotonic()
         # Who looks often, how often, and until when it is to have looked again.
         self._leader: object = None
@@ -93,6 +95,16 @@ class Heartbeat:
                 self._is_asked = False
                 raise
 
+    @contextmanager
+    def excused(self) -> Iterator[None]:
+        """Let the time not count: the loop is kept from answering, and will go on."""
+        self._is_excused = True
+        try:
+            yield
+        finally:
+            self._looked = time.monotonic()
+            self._is_excused = False
+
     def look(self, *, is_running: bool) -> None:
         """Count the time since the last look, whoever took it.
 
@@ -101,6 +113,8 @@ class Heartbeat:
         """
         now = time.monotonic()
         took, self._looked = now - self._looked, now
+        if self._is_excused:
+            return
         worked = min(took, self._worked())
         if not is_running:
             share = min(took, self._short)

@@ -71,6 +71,8 @@ class HandlerGroup(Generic[E]):
 class Disruptor(Generic[E]):
     """One stream of events that many handlers see, each all of it, in a given order.
 
+    Handlers are declared first, and what follows them::
+
         disruptor = Disruptor(Trade, 1024)
         disruptor.handle_events_with(journal, replicate).then(apply)
         async with disruptor as ring:

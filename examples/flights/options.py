@@ -36,6 +36,7 @@ class Options:
     proof_only: bool
     stream: bool
     master: str
+    view: Path | None
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
@@ -95,6 +96,13 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         default="local[*]",
         metavar="URL",
         help="Spark's master; a stream may go on with another; default: %(default)s",
+    )
+    add(
+        "--view",
+        type=Path,
+        metavar="PATH",
+        help="a socket at which `batchqueue top PATH`, or `batchqueue top PATH --web`,"
+        " shows the queues while they run",
     )
     return Options(**vars(parser.parse_args(arguments)))
 

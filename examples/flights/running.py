@@ -29,7 +29,13 @@ from .session import spark_session
 from .sinks import sink_for
 from .stages import TOP_SIZE
 from .streaming import Job
-from .summary import live_view, open_console, proof_table, queue_table
+from .summary import (
+    live_view,
+    open_console,
+    proof_table,
+    queue_table,
+    shown_at,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +85,7 @@ class _Demo:
         if stream_run.prepare(job, self.files, self.connect, run):
             self.console.print("An unfinished stream goes on from its checkpoint.")
         is_done, recorder = stream_run.process(
-            job, self.spark, self.connect, self.console
+            job, self.spark, self.connect, self.console, self.options.view
         )
         state = "complete" if is_done else "interrupted"
         ended = replace(run, state=state, finished=_now())
@@ -111,6 +117,7 @@ class _Demo:
             open_pipeline(self.connect, self._export) as pipeline,
             LoadRecorder(pipeline.queues) as recorder,
             live_view(self.console, recorder),
+            shown_at(self.options.view, pipeline.queues),
         ):
             rate = self.options.events_per_second
             events = read_events(self.spark)

@@ -15,7 +15,7 @@ from .loads import LoadRecorder
 from .schema import CANCELLATION_COLUMNS
 from .stream_pipeline import open_stream_pipeline
 from .streaming import Job
-from .summary import live_view
+from .summary import live_view, shown_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,11 @@ def prepare(job: Job, files: InputFiles, connect: Connect, run: Run) -> bool:
 
 
 def process(
-    job: Job, spark: SparkSession, connect: Connect, console: Console
+    job: Job,
+    spark: SparkSession,
+    connect: Connect,
+    console: Console,
+    view: Path | None,
 ) -> tuple[bool, LoadRecorder]:
     """Process what is left; returns whether that was all, and what was to be seen."""
     with (
@@ -39,6 +43,7 @@ def process(
         open_stream_pipeline(connect) as pipeline,
         LoadRecorder(pipeline.queues) as recorder,
         live_view(console, recorder),
+        shown_at(view, pipeline.queues),
     ):
         is_done = job.run(spark, pipeline, interruption, console.print)
     return is_done, recorder

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,7 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from batchqueue_async import BatchQueueStats
+from batchqueue_async import BatchQueueStats, SyncBatchQueue
+from batchqueue_async.telemetry import open_view
 
 from .loads import LoadRecorder
 from .proof import Check
@@ -38,6 +41,18 @@ def live_view(console: Console, recorder: LoadRecorder) -> Iterator[None]:
         refresh_per_second=8,
         transient=True,
     ):
+        yield
+
+
+@contextmanager
+def shown_at(
+    path: Path | None, queues: Mapping[str, SyncBatchQueue[Any]]
+) -> Iterator[None]:
+    """Let `batchqueue top PATH` look at them while they work, if there is a path."""
+    if path is None:
+        yield
+        return
+    with open_view(list(queues.values()), path):
         yield
 
 

@@ -328,3 +328,54 @@ class TestOneConsumerSeveralDrainTasks:
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*flushing, return_exceptions=True)
         assert handler.handled[0] == 0
+
+
+@virtual
+async def test_of_a_queue_that_closes_it_waits_for_on_close() -> None:
+    held: list[int] = []
+    written: list[int] = []
+
+    class Holding:
+        async def consume(self, batch: list[int]) -> None:
+            held.extend(batch)
+
+        async def on_flush(self) -> None:
+            await asyncio.sleep(1)
+            written.extend(held)
+            held.clear()
+
+        on_close = on_flush
+
+    queue = BatchQueue("numbers", BatchQueueConfig[int](consumer=Holding()))
+    await queue.start()
+    await queue.produce_many(range(3))
+    closing = asyncio.create_task(queue.close())
+    await asyncio.sleep(0)
+    await queue.flush()
+    assert written == [0, 1, 2]
+    await closing
+
+
+@virtual
+async def test_of_a_queue_that_closes_it_tells_that_on_close_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Holding:
+        async def consume(self, batch: list[int]) -> None:
+            pass
+
+        async def on_flush(self) -> None:
+            msg = "the disk is full"
+            raise OSError(msg)
+
+        on_close = on_flush
+
+    queue = BatchQueue("numbers", BatchQueueConfig[int](consumer=Holding()))
+    await queue.start()
+    await queue.produce(1)
+    closing = asyncio.create_task(queue.close())
+    await asyncio.sleep(0)
+    with pytest.raises(DeliveryError, match="Holding did not complete"):
+        await queue.flush()
+    await closing
+    assert "the disk is full" in caplog.text

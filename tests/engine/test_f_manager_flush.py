@@ -141,3 +141,31 @@ async def test_a_handler_gets_would_deadlock_instead_of_waiting_for_itself() -> 
 async def test_of_nothing_it_returns_at_once() -> None:
     async with BatchQueueManager() as manager:
         await manager.flush(timeout=0)
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_it_is_a_receipt_also_where_the_manager_closes_meanwhile(
+    steps: int,
+) -> None:
+    """Begun after each step of a closing that goes from stage to stage."""
+    stored: list[int] = []
+
+    async def store(batch: list[int]) -> None:
+        await asyncio.sleep(0.001)
+        stored.extend(batch)
+
+    def stage(then: BatchQueue[int]) -> BatchQueueConfig[int]:
+        consumer = Merging[int](key=lambda item: item % 10, merge=max, then=then)
+        return BatchQueueConfig[int](consumer=consumer, linger=60)
+
+    async with BatchQueueManager() as manager:
+        storage = await manager.create("storage", BatchQueueConfig(consumer=store))
+        second = await manager.create("second", stage(storage))
+        first = await manager.create("first", stage(second))
+        await first.produce_many(range(50))
+        closing = asyncio.create_task(manager.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await manager.flush(timeout=30)
+        assert sorted(stored) == list(range(40, 50))
+        await closing

@@ -9,7 +9,12 @@ import textwrap
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueError
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueError,
+    drain_on_signals,
+)
 from tests.support.recording_handler import RecordingHandler
 
 pytestmark = pytest.mark.real_time
@@ -53,33 +58,44 @@ async def test_a_child_gets_an_empty_queue_and_the_parent_keeps_its_items() -> N
 PROGRAM = textwrap.dedent(
     """
     import asyncio, sys
-    from batchqueue_async import BatchQueueConfig, BatchQueueManager, drain_on_signals
+    from batchqueue_async import (
+        BatchQueue, BatchQueueConfig, BatchQueueManager, drain_on_signals
+    )
 
     async def slow(batch):
         await asyncio.sleep(float(sys.argv[1]))
         print("handled", len(batch), flush=True)
 
-    async def main():
+    async def work(queue):
+        await queue.produce_many(range(5))
+        await asyncio.sleep(0.1)
+        await queue.produce_many(range(3))
+        print("ready", flush=True)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            print("finally", flush=True)
+
+    async def with_manager():
         async with BatchQueueManager() as manager:
             drain_on_signals(manager)
-            queue = await manager.create("q", BatchQueueConfig(consumer=slow))
-            await queue.produce_many(range(5))
-            await asyncio.sleep(0.1)
-            await queue.produce_many(range(3))
-            print("ready", flush=True)
-            try:
-                await asyncio.sleep(30)
-            finally:
-                print("finally", flush=True)
+            await work(await manager.create("q", BatchQueueConfig(consumer=slow)))
 
-    asyncio.run(main())
+    async def with_queue():
+        async with BatchQueue("q", BatchQueueConfig(consumer=slow)) as queue:
+            drain_on_signals(queue)
+            await work(queue)
+
+    asyncio.run(globals()[sys.argv[2]]())
     """
 )
 
+of_either = pytest.mark.parametrize("what", ["with_manager", "with_queue"])
 
-def _run(seconds: float, signals: int) -> tuple[int, list[str]]:
+
+def _run(what: str, seconds: float, signals: int) -> tuple[int, list[str]]:
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(seconds)],
+        [sys.executable, "-c", PROGRAM, str(seconds), what],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -97,11 +113,19 @@ def _run(seconds: float, signals: int) -> tuple[int, list[str]]:
     return program.returncode, output.split("\n")
 
 
-def test_sigterm_drains_and_then_ends_the_program() -> None:
-    code, output = _run(0.2, signals=1)
+@of_either
+def test_sigterm_drains_and_then_ends_the_program(what: str) -> None:
+    code, output = _run(what, 0.2, signals=1)
     assert (code, output) == (143, ["handled 5", "handled 3", "finally", ""])
 
 
-def test_a_second_sigterm_ends_the_wait() -> None:
-    code, output = _run(20.0, signals=2)
+@of_either
+def test_a_second_sigterm_ends_the_wait(what: str) -> None:
+    code, output = _run(what, 20.0, signals=2)
     assert (code, output) == (143, ["finally", ""])
+
+
+async def test_what_has_no_queues_is_refused() -> None:
+    rule = "manager must be a BatchQueueManager, a BatchQueue or a LoopThread, got 5"
+    with pytest.raises(TypeError, match=rule):
+        drain_on_signals(5)  # type: ignore[arg-type]

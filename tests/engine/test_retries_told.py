@@ -57,7 +57,8 @@ class TestOnRetry:
             ([1, 2], errors[1], 2),
         ]
         assert told[0][3] == 0
-        assert 0.04 < told[1][3] <= 0.05
+        # A difference of two times of the loop, which may round up.
+        assert 0.04 < round(told[1][3], 6) <= 0.05
         assert check_settled(queue).handled == 2
 
     async def test_of_a_part_it_gets_what_failed(self) -> None:

@@ -1,19 +1,11 @@
 """Runs each small example as its docstring says."""
 
-import asyncio
-import itertools
 import os
 import re
-import signal
-import socket
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,8 +33,8 @@ def test_quickstart() -> None:
     ]
 
 
-def test_the_exporter_slows_its_producer_down() -> None:
-    output = run("exporter.py")
+def test_a_slow_receiver_slows_its_producer_down() -> None:
+    output = run("back_pressure.py")
 
     assert "5000 items were confirmed by the receiver" in output
     assert "at most 200 of them waited at the same time" in output
@@ -97,8 +89,8 @@ def test_prefork_workers_lose_no_row() -> None:
     assert run("prefork.py") == "6001 rows are there\n"
 
 
-def test_the_log_shipper_goes_on_while_its_collector_is_dead() -> None:
-    command = [*PYTHON, str(EXAMPLES / "log_shipper.py")]
+def test_logging_goes_on_while_the_collector_is_dead() -> None:
+    command = [*PYTHON, str(EXAMPLES / "dead_collector.py")]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=50, check=True
     )
@@ -108,77 +100,3 @@ def test_the_log_shipper_goes_on_while_its_collector_is_dead() -> None:
     # The rest waited, or was in the collector's hands.
     assert 20_000 - 1500 <= dropped <= 20_000 - 1000
     assert f"({dropped} in all)" in ended.stderr
-
-
-@pytest.mark.real_time
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-async def test_the_service_keeps_every_row_that_it_accepted(
-    tmp_path: Path, sign: signal.Signals
-) -> None:
-    database, port = tmp_path / "visits.db", free_port()
-    accepted: list[str] = []
-    unanswered: list[str] = []
-
-    with started_service(database, port) as service:
-        async with aiohttp.ClientSession() as session:
-            url = f"http://127.0.0.1:{port}/visits"
-            await answering(session, url)
-            enough = asyncio.Event()
-
-            async def visit(pages: Iterator[str]) -> None:
-                for page in pages:
-                    try:
-                        async with session.post(url, data={"page": page}) as response:
-                            await response.read()
-                    except aiohttp.ClientError:
-                        unanswered.append(page)
-                        return
-                    assert response.status == 202
-                    accepted.append(page)
-                    if len(accepted) == 500:
-                        enough.set()
-
-            pages = map("/page/{}".format, itertools.count())
-            async with asyncio.TaskGroup() as visitors:
-                for _ in range(8):
-                    visitors.create_task(visit(pages))
-                await enough.wait()
-                # In the middle of the traffic.
-                service.send_signal(sign)
-        assert await asyncio.to_thread(service.wait, 20) == 0
-
-    connection = sqlite3.connect(database)
-    rows = [page for (page,) in connection.execute("SELECT page FROM visits")]
-    connection.close()
-    assert len(set(rows)) == len(rows)
-    assert set(accepted) <= set(rows)
-    assert set(rows) <= {*accepted, *unanswered}
-
-
-@contextmanager
-def started_service(database: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    # No `-W error`: the service is the example's, its libraries are not.
-    command = [sys.executable, str(EXAMPLES / "service.py"), str(database), str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as service:
-        try:
-            yield service
-        finally:
-            service.kill()
-
-
-async def answering(session: aiohttp.ClientSession, url: str) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                async with session.get(url) as response:
-                    assert response.status == 405
-                    return
-            except aiohttp.ClientConnectorError:
-                await asyncio.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async import close_process_queues
+from batchqueue_async import PartialFailure, Retry, close_process_queues
 from batchqueue_async.logging import BatchingHandler
-from tests.bridge.background import answers, in_background, wait_until
+from tests.bridge.background import PATIENCE, answers, in_background, wait_until
 from tests.bridge.programs import Program, each_python
 from tests.support.oracle import check_accounts
 
@@ -233,12 +233,21 @@ def test_a_line_that_cannot_be_made_is_reported_as_logging_does(
     assert handler.dropped == 0
 
 
-def test_a_blocking_target_s_hooks_are_called(logger: logging.Logger) -> None:
+def test_a_target_s_hooks_are_called(logger: logging.Logger) -> None:
+    ticked = threading.Event()
+
     class Target:
         calls: list[str] = []  # noqa: RUF012
+        tick_every = 0.001
+
+        def on_open(self) -> None:
+            self.calls.append("open")
 
         def consume(self, batch: list[Record]) -> None:
             self.calls.append(f"{len(batch)} records")
+
+        def on_tick(self) -> None:
+            ticked.set()
 
         def on_flush(self) -> None:
             self.calls.append("flush")
@@ -249,8 +258,32 @@ def test_a_blocking_target_s_hooks_are_called(logger: logging.Logger) -> None:
     handler = added(logger, BatchingHandler(Target()))
     logger.info("a line")
     handler.flush()
+    assert ticked.wait(PATIENCE)
     handler.close()
-    assert Target.calls == ["1 records", "flush", "close"]
+    assert Target.calls == ["open", "1 records", "flush", "close"]
+
+
+def test_a_target_that_fails_is_tried_again_if_asked_for(
+    logger: logging.Logger, reports: Reports
+) -> None:
+    tried: list[list[str]] = []
+
+    def send(batch: list[Record]) -> None:
+        tried.append([each.getMessage() for each in batch])
+        if len(tried) == 1:
+            msg = "the collector is away"
+            raise ConnectionError(msg)
+        if len(tried) == 2:
+            raise PartialFailure([1])
+
+    retry = Retry(attempts=3, wait_initial=0)
+    handler = added(logger, BatchingHandler(send, linger=60, retry=retry))
+    for line in ("one", "two", "three"):
+        logger.info(line)
+    handler.flush()
+    assert tried == [["one", "two", "three"], ["one", "two", "three"], ["two"]]
+    assert len(reports.lines) == 2
+    assert "attempt 2 of 3" in reports.lines[0]
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
@@ -288,6 +321,7 @@ def test_signal_handlers_log_in_the_middle_of_it(
         ({"capacity": 0}, "capacity must be >= 1, got 0"),
         ({"max_batch": 0}, "max_batch must be >= 1, got 0"),
         ({"linger": -1}, "linger must be >= 0, got -1"),
+        ({"retry": 3}, "retry must be a Retry or None, got 3"),
         ({"shutdown_timeout": -1}, "shutdown_timeout must be a number of seconds"),
         ({"target": 5}, "target must be callable or have a consume method"),
         ({"target": Sink}, "target must be a handler, not its class"),

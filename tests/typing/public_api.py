@@ -35,6 +35,7 @@ from batchqueue_async import (
     HandlesTick,
     Histogram,
     IdleBackoff,
+    ItemTooLarge,
     LoopThread,
     Merging,
     Offer,
@@ -153,6 +154,7 @@ def handlers(queue: BatchQueue[Metric]) -> None:
         retry=Retry(attempts=2),
         on_error=async_on_error,
         handler_timeout=5,
+        max_batch_bytes=1_000_000,
     )
 
     queue.add_handler(Metric, takes_strings)  # type: ignore[arg-type]
@@ -238,6 +240,10 @@ def policies() -> None:
     assert_type(plan, list[int] | None)
 
 
+def size_of(metric: Metric) -> int:
+    return 1
+
+
 def configs() -> None:
     assert_type(BatchQueueConfig(), BatchQueueConfig[Any])
     config = BatchQueueConfig[Metric](
@@ -247,6 +253,9 @@ def configs() -> None:
         when_full=WhenFull.DROP_OLDEST,
         selector=by_type,
         max_batch=100,
+        size_of=size_of,
+        max_batch_bytes=1e6,
+        buffer_bytes=64 * 2**20,
         linger=0.5,
         idle=IdleBackoff(),
         rebalancing=Rebalancing(balancer=CostBalancer(), interval=10.0),
@@ -331,6 +340,8 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
     assert_type(stats.retried, int)
+    assert_type(stats.waiting_bytes, float | None)
+    assert_type(stats.in_flight_bytes, float | None)
     assert_type(stats.handlers, tuple[HandlerStats, ...])
     handler = stats.handlers[0]
     assert_type(handler.name, str)
@@ -360,6 +371,7 @@ async def managers(config: BatchQueueConfig[Metric]) -> None:
         assert_type(await manager.shutdown("metrics"), list[Any])
         assert_type(await manager.shutdown_all(timeout=5.0), dict[str, list[Any]])
         assert_type(drain_on_signals(manager), None)
+        drain_on_signals(await manager.create("one of them", config))
         drain_on_signals(manager, signals=(signal.SIGTERM, signal.SIGINT))
 
 
@@ -426,7 +438,15 @@ def errors(error: DeliveryError) -> None:
     assert_type(error.failures[0].item, object | None)
     assert_type(error.failures[0].error, BaseException | None)
     base: type[BatchQueueError]
-    for base in (ConfigConflict, DuplicateQueue, WouldDeadlock, DeliveryError):
+    too_large = ItemTooLarge(2, 1.5)
+    assert_type(too_large.size + too_large.buffer_bytes, float)
+    for base in (
+        ConfigConflict,
+        DuplicateQueue,
+        ItemTooLarge,
+        WouldDeadlock,
+        DeliveryError,
+    ):
         use(base)
 
 

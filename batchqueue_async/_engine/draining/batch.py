@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
 from batchqueue_async._engine.partitions.accounts import Outcome
@@ -12,6 +13,9 @@ from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import pause, resume
 from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
 
@@ -151,10 +155,14 @@ class Batch(Generic[T]):
         """Return batches of at most `most` items, in order, in place of this one."""
         if most is None or len(self.items) <= most:
             return [self]
+        return self.cut(range(most, len(self.items), most))
+
+    def cut(self, places: Sequence[int]) -> list[Batch[T]]:
+        """Return batches that begin at 0 and at these positions, in place of this."""
         shares = deque(self.shares)
+        starts, ends = (0, *places), (*places, len(self.items))
         chunks = [
-            self.items[start : start + most]
-            for start in range(0, len(self.items), most)
+            self.items[start:end] for start, end in zip(starts, ends, strict=True)
         ]
         pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
         for share in self.shares:
@@ -260,15 +268,18 @@ class Grouping(Generic[T]):
 
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
-        lists: dict[Registration | None, list[T]] = {}
         try:
-            for item in items:
-                registration = self._handlers.of_identical(type(item))
-                lists.setdefault(registration, []).append(item)
+            return self._by_identical_type(items)
         except MemoryError as error:
             # Taken they are, so they fail.
             refusal = partial(_refuse, error)
             return {Registration(refusal, settings=self._handlers.settings): items}
+
+    def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        lists: dict[Registration | None, list[T]] = {}
+        for item in items:
+            registration = self._handlers.of_identical(type(item))
+            lists.setdefault(registration, []).append(item)
         return lists
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
@@ -303,6 +314,17 @@ class Grouping(Generic[T]):
                 # Too long is better than lost.
                 pieces.append(batch)
         return pieces
+
+
+def grouping_of(parts: Parts[T]) -> Grouping[T]:
+    """Return what makes batches of a queue's items."""
+    if parts.room is None:
+        return Grouping(parts.handlers, parts.placement)
+    from batchqueue_async._engine.draining.sized_batches import (  # noqa: PLC0415
+        SizedGrouping,
+    )
+
+    return SizedGrouping(parts.handlers, parts.placement)
 
 
 def _refuse(error: MemoryError, _: list[Any]) -> None:

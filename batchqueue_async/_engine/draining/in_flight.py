@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, Grouping
+from batchqueue_async._engine.draining.batch import Batch, grouping_of
 from batchqueue_async._engine.draining.cutting import causes_of, note_cuts
 from batchqueue_async._engine.draining.retry_queue import RetryQueue
 from batchqueue_async._engine.handlers.registry import Registration
@@ -50,7 +50,7 @@ class InFlight(Generic[T]):
 
     def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
         self._delivery = parts.delivery
-        self._grouping = Grouping(parts.handlers, parts.placement)
+        self._grouping = grouping_of(parts)
         self._drain_task = drain_task
         self._turn = turn
         # Whether anybody asks why batches are cut.

@@ -28,6 +28,7 @@ from batchqueue_async._engine.runtime.call_context import (
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.capacity import Permit
+    from batchqueue_async._engine.partitions.room import Room
 
 _PlaceInLine: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
@@ -36,11 +37,15 @@ class DeadlockDetector:
     """What one queue's handlers wait for, and what its drain tasks wait for."""
 
     # Nearly all queues have no handlers that wait, so the dicts come with the first.
-    __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "waits")
+    __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "room", "waits")
 
-    def __init__(self, name: str, ownership: Ownership) -> None:
+    def __init__(
+        self, name: str, ownership: Ownership, room: Room | None = None
+    ) -> None:
         self.name = name
         self.ownership = ownership
+        # Which all partitions share, where the sizes of items count.
+        self.room = room
         # What its drain task needs for a cycle, where queues share drain tasks: each of
         # them has only one.
         self.permit: Permit | None = None
@@ -74,7 +79,15 @@ class DeadlockDetector:
     ) -> RoomWait | None:
         """Return the caller's wait for room in this queue, if a handler calls."""
         call = current_call()
-        return None if call is None else RoomWait(call, self, partition, waiter)
+        if call is None:
+            return None
+        if self.room is None:
+            return RoomWait(call, self, partition, waiter)
+        from batchqueue_async._engine.handlers.shared_room_wait import (  # noqa: PLC0415
+            SharedRoomWait,
+        )
+
+        return SharedRoomWait(call, self, partition, waiter)
 
     def wait_for_flush(self, watcher: Watcher) -> FlushWait | None:
         """Return the caller's wait for a flush of this queue, if a handler calls."""
@@ -92,12 +105,17 @@ class DeadlockDetector:
             return False
         if call.drain_task == drain_task:
             return True
-        node = DrainTaskNode(self, drain_task)
-        return find((node,), lambda each: each.call is call) is not None
+        node, own = (
+            DrainTaskNode(self, drain_task),
+            DrainTaskNode(self, call.drain_task),
+        )
+        return find((node,), lambda each: each.call is call, (own,)) is not None
 
     def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:
         """Whether nobody waits for the partition for whom the drain task waits."""
         node = DrainTaskNode(self, drain_task)
+        if any(each.needs_one and each.needs(partition) for each in node.waits()):
+            return False
         return find((node,), lambda each: each.needs(partition)) is None
 
     async def enter_handler(
@@ -171,12 +189,14 @@ class RoomWait(Wait):
         return (DrainTaskNode(self._detector, self._owner),)
 
     def needs(self, partition: Partition[Any]) -> bool:
+        return partition is self._partition and self._lacks()
+
+    def _lacks(self) -> bool:
         # One that has been served and has only not run since blocks nobody: a chain of
         # queues goes on then.
         return (
-            partition is self._partition
-            and self._waiter.wants > self._waiter.granted
-            and not partition.is_closed
+            self._waiter.wants > self._waiter.granted
+            and not self._partition.is_closed
             and self.refusal is None
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from batchqueue_async._engine.handler_stats import Cuts, Histogram
 
@@ -15,12 +16,33 @@ DUE, LINGER, FULL, FLUSH, CLOSE = range(5)
 """Why a batch was cut; where several partitions say so, the later one counts."""
 
 
+class BatchListener(Protocol):
+    """Somebody who wants to know of each single batch, on the loop; must not raise."""
+
+    def cut(self, handler: str, size: int) -> None:
+        """A batch was made for the handler of this name."""
+
+    def called(self, handler: str, seconds: float) -> None:
+        """A call of it has ended."""
+
+
 class Meter:
     """Counts by class; the last class of each is what exceeds all bounds."""
 
-    __slots__ = ("cuts", "items", "seconds", "sizes", "total_seconds")
+    __slots__ = (
+        "_handler",
+        "_listeners",
+        "cuts",
+        "items",
+        "seconds",
+        "sizes",
+        "total_seconds",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, handler: str, listeners: Sequence[BatchListener]) -> None:
+        self._handler = handler
+        # Those of the queue: there may be more of them later.
+        self._listeners = listeners
         self.sizes = [0] * (len(SIZES) + 1)
         self.items = 0
         self.seconds = [0] * (len(SECONDS) + 1)
@@ -32,11 +54,15 @@ class Meter:
         self.sizes[bisect_left(SIZES, size)] += 1
         self.items += size
         self.cuts[why] += 1
+        for listener in self._listeners:
+            listener.cut(self._handler, size)
 
     def called(self, seconds: float) -> None:
         """A call of the handler has ended."""
         self.seconds[bisect_left(SECONDS, seconds)] += 1
         self.total_seconds += seconds
+        for listener in self._listeners:
+            listener.called(self._handler, seconds)
 
     def read(self) -> tuple[Histogram, Histogram, Cuts]:
         """Return the sizes, the seconds and the cuts up to now."""

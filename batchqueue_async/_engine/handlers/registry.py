@@ -93,7 +93,9 @@ class Registration:
         self.retry = settings.retry
         self.timeout = settings.timeout
         self.on_error = settings.on_error
-        self.meter = Meter() if settings.is_measured else None
+        self.meter: Meter | None = None
+        if settings.is_measured:
+            self.meter = Meter(self.label, settings.listeners)
         # After `on_close` nothing of it is called any more.
         self.is_closed = False
 

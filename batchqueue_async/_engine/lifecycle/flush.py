@@ -10,7 +10,7 @@ from batchqueue_async._engine.handlers.deadlock_detector import FlushWait
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._engine.partitions.failure_log import FailureLog
-from batchqueue_async._policies.errors import DeliveryError
+from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
@@ -63,6 +63,8 @@ class Flush(Generic[T]):
         await self._settle(settling)
         if self._parts.state is State.RUNNING:
             await self._call_on_flush()
+        if self._parts.state is State.CLOSING and self._wait is None:
+            await self._await_on_close()
 
     async def _settle(self, settling: _Settling) -> None:
         waits_for, wait = self._waits_for(), self._wait
@@ -105,6 +107,17 @@ class Flush(Generic[T]):
             error = await asyncio.shield(ending)
             if error is not None:
                 self._log.add("on_flush", [None], error)
+
+    async def _await_on_close(self) -> None:
+        """Wait for what hands on at the end what `on_flush` would have handed on."""
+        parts = self._parts
+        handlers = (*parts.handlers, *parts.handlers.retired)
+        if all(each.on_flush is None for each in handlers):
+            return
+        await parts.lifecycle.shutdown.ended()
+        for name in parts.hooks.not_closed:
+            error = BatchQueueError(f"on_close of {name} did not complete")
+            self._log.add("on_flush", [None], error)
 
     def _waits_for(self) -> Callable[[int | None], bool]:
         """Return whether a drain task waits for the handler that flushes, if one does.

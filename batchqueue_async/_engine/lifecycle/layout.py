@@ -12,11 +12,10 @@ from batchqueue_async._engine.handlers.handler_lock import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.terms import Terms
+from batchqueue_async._engine.partitions.making import new_partition
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.validation import refuse
@@ -113,6 +112,8 @@ class Layout(Generic[T]):
         # Nothing has changed before this, so that an error leaves all as it was.
         self._grow(count)
         parts.handlers.add(registration)
+        if parts.room is not None:
+            parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
         self._book(item_type, delta)
         self.terms.changed(registration, is_new=known is None)
@@ -149,10 +150,6 @@ class Layout(Generic[T]):
         parts.ownership.grow()
 
     def _new_partition(self, index: int) -> Partition[T]:
-        config = self._parts.config
-        size = config.buffer_size
-        due = config.max_batch or size
-        if config.when_full is WhenFull.DROP_OLDEST:
-            on_drop = partial(self._parts.failures.add, "dropped")
-            return RollingPartition(index, size, due, on_drop)
-        return Partition(index, size, due)
+        parts = self._parts
+        on_drop = partial(parts.failures.add, "dropped")
+        return new_partition(parts.config, index, on_drop, parts.room)

@@ -106,6 +106,10 @@ class Shutdown(Generic[T]):
         if self._parts.state is State.CLOSING:
             self._begin()
 
+    async def ended(self) -> None:
+        """Wait for the end of a shutdown that is under way; no handler calls it."""
+        await self._wait_for_closing(None)
+
     async def end_with_loop(self) -> int | None:
         """Give up what is left: the loop ends now, and can still run.
 

@@ -226,8 +226,8 @@ class Partition(ProducersQueue[T]):
             raise
         return placed
 
-    def wait_in_line(self, waiter: Waiter) -> None:
-        """Let a producer wait for its turn."""
+    def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
+        """Let a producer wait for its turn, with a chunk that may have to be known."""
         with self.guard:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0

@@ -1,6 +1,6 @@
 """Logs to a collector that answers slowly, then not at all, and goes on meanwhile.
 
-python examples/log_shipper.py
+python examples/dead_collector.py
 """
 
 import asyncio

@@ -1,0 +1,58 @@
+"""The command `batchqueue`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._version import __version__
+from batchqueue_async.simulation._command import add_arguments, run
+from batchqueue_async.telemetry._socket import read_view
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `batchqueue`; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="batchqueue", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    top = commands.add_parser("top", help="look at the queues of a running process")
+    top.add_argument("path", help="the socket that it opened with `open_view`")
+    top.add_argument("--once", action="store_true", help="print one picture, and end")
+    top.add_argument("--web", action="store_true", help="serve a page instead")
+    top.add_argument("--port", type=int, default=8765, help="of the page")
+    for name, what in [("alerts", "Prometheus"), ("dashboard", "Grafana")]:
+        commands.add_parser(name, help=f"print what to give to {what}")
+    add_arguments(
+        commands.add_parser("plan", help="find the setting that carries a load")
+    )
+    chosen = parser.parse_args(arguments)
+    try:
+        return _run(chosen)
+    except BatchQueueError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - a command
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.command == "plan":
+        return run(chosen)
+    if chosen.command == "top" and chosen.web:
+        from batchqueue_async.telemetry._web import serve  # noqa: PLC0415 - its extra
+
+        serve(chosen.path, chosen.port)
+    elif chosen.command == "top":
+        from rich.console import Console  # noqa: PLC0415 - its extra
+
+        from batchqueue_async.telemetry._top import show  # noqa: PLC0415
+
+        show(read_view(chosen.path), Console(), once=chosen.once)
+    else:
+        name = {"alerts": "alerts.yml", "dashboard": "dashboard.json"}[chosen.command]
+        monitoring = files("batchqueue_async.telemetry") / "monitoring"
+        print((monitoring / name).read_text("utf-8"), end="")  # noqa: T201
+    return 0

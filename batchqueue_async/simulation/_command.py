@@ -1,0 +1,164 @@
+"""`batchqueue plan`: a load in a few words, and the setting that carries it."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import re
+from collections.abc import Callable, Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from batchqueue_async import BatchQueueConfig, Retry, round_robin
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async.simulation._plan import Level, Plan, Trial, plan
+
+_UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SEED: Final = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the words."""
+    add = parser.add_argument
+    add("--rate", type=_seconds, default=100.0, help="items per second, at random")
+    add("--seconds", type=_seconds, default=60.0, help="how long they come")
+    add("--burst", type=int, default=0, help="items that come at once, in the middle")
+    add("--load", type=Path, help="a CSV file instead: one column, when each item came")
+    add(
+        "--call",
+        type=_seconds,
+        required=True,
+        help="seconds of a call, whatever it has",
+    )
+    add("--item", type=_seconds, default=0.0, help="seconds more for each of its items")
+    add(
+        "--outage", type=_seconds, default=0.0, help="seconds that the sink is down for"
+    )
+    add("--p99", type=_seconds, help="seconds within which 99 of 100 are handled")
+    add("--memory", type=_bytes, help="for all that waits, as in 512MiB")
+    add("--item-bytes", type=_bytes, default=1_000, help="of one item in memory")
+    add("--may-lose", action="store_true", help="items may be refused, or fail")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the plan; returns the exit status: 1 if nothing holds the level."""
+    waiting = None if chosen.memory is None else chosen.memory // chosen.item_bytes
+    level = Level(p99=chosen.p99, may_lose=chosen.may_lose, waiting=waiting)
+    times = _recorded(chosen.load) if chosen.load else None
+    found = plan(_config(level), lambda: _load(chosen, times), _cost(chosen), level)
+    print(_table(found))  # noqa: T201 - a command
+    if found.best is None:
+        print("none of these holds it")  # noqa: T201
+        return 1
+    print(_as_code(found.best))  # noqa: T201
+    return 0
+
+
+def _config(level: Level) -> BatchQueueConfig[Any]:
+    # Twice the partitions of the drain tasks share what may wait; see `plan`.
+    size = 10_000 if level.waiting is None else max(1, min(10_000, level.waiting // 2))
+    return BatchQueueConfig[Any](
+        consumer=print,
+        selector=round_robin,
+        buffer_size=size,
+        retry=Retry(attempts=1_000, retry_on=(OSError,)),
+        shutdown_timeout=600.0,
+    )
+
+
+def _load(
+    chosen: argparse.Namespace, times: list[float] | None
+) -> Iterator[tuple[float, object]]:
+    if times is not None:
+        yield from ((at, None) for at in times)
+        return
+    # The same each time, so that trials can be compared.
+    rng = random.Random(_SEED)
+    now, middle = 0.0, chosen.seconds / 2
+    left = chosen.burst
+    while True:
+        now += rng.expovariate(chosen.rate)
+        if now >= middle:
+            yield from ((middle, None) for _ in range(left))
+            left = 0
+        if now >= chosen.seconds:
+            return
+        yield now, None
+
+
+def _cost(chosen: argparse.Namespace) -> Callable[[list[Any]], float]:
+    if not chosen.outage:
+        return lambda batch: chosen.call + chosen.item * len(batch)
+    import asyncio  # noqa: PLC0415 - for who has an outage
+
+    begins = chosen.seconds / 3
+
+    def cost(batch: list[Any]) -> float:
+        now = asyncio.get_running_loop().time()
+        if begins <= now < begins + chosen.outage:
+            message = "the sink is down"
+            raise OSError(message)
+        seconds: float = chosen.call + chosen.item * len(batch)
+        return seconds
+
+    return cost
+
+
+def _table(found: Plan) -> str:
+    head = f"{'drain tasks':>11} {'linger':>7} {'max_batch':>9} {'p50':>8} {'p99':>8} "
+    lines = [f"{head}{'waiting':>9} {'lost':>7} {'use':>5}"]
+    for trial in found.trials:
+        seen, config = trial.simulation, trial.config
+        use = sum(seen.use) / len(seen.use)
+        lines.append(
+            f"{len(seen.use):>11} {config.linger:>7g} {config.max_batch or 0:>9,} "
+            f"{seen.p50:>8.3f} {seen.p99:>8.3f} "
+            f"{seen.peak_waiting + seen.peak_producers:>9,} "
+            f"{seen.lost + seen.failed:>7,} {use:>5.0%}"
+            f"  {', '.join(trial.misses) or 'holds'}"
+        )
+    return "\n".join(lines)
+
+
+def _as_code(best: Trial) -> str:
+    config = best.config
+    count = len(best.simulation.use)
+    return (
+        "\nBatchQueueConfig(\n"
+        f"    drain_tasks=DrainTaskPolicy.fixed({count}),\n"
+        f"    partitions=PartitionPolicy.fixed({2 * count}),\n"
+        "    selector=round_robin,  # or by_key(...), if order matters\n"
+        f"    buffer_size={config.buffer_size},\n"
+        f"    max_batch={config.max_batch},\n"
+        f"    linger={config.linger},\n"
+        "    consumer=...,\n)"
+    )
+
+
+def _recorded(path: Path) -> list[float]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            times = sorted(float(row[0]) for row in csv.reader(file) if row)
+    except (OSError, ValueError) as error:
+        msg = f"--load must name a file with a number per line: {error}"
+        raise BatchQueueError(msg) from error
+    first = times[0] if times else 0.0
+    return [at - first for at in times]
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not (isfinite(number) and number >= 0):
+        msg = f"must be a number >= 0, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+) ?([KMG]iB)?", text)
+    if found is None or int(found[1]) == 0:
+        msg = f"must be a number of bytes above 0, as in 512MiB, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(found[1]) * _UNITS[found[2] or ""]

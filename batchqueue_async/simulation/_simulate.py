@@ -1,0 +1,254 @@
+"""One setting under one load."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from array import array
+from asyncio import _get_running_loop
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async._engine.queue import parts_of
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._policies.selectors import KeySelector, QueueSelector
+from batchqueue_async._policies.validation import (
+    require_at_least,
+    require_callable,
+    require_instance,
+)
+from batchqueue_async.simulation._result import Simulation
+from batchqueue_async.testing import VirtualTimeLoop
+
+Arrivals = Iterable[tuple[float, object]]
+"""Items with the seconds at which they come, ascending."""
+
+HandlerCost = Callable[[list[Any]], float]
+"""Seconds that a handler's call takes for a batch; what it raises, the call does."""
+
+NAME = "a simulation"
+
+
+def simulate(
+    config: BatchQueueConfig[Any],
+    arrivals: Arrivals,
+    handler_cost: HandlerCost,
+    *,
+    weights: dict[type, float] | None = None,
+) -> Simulation:
+    """Run a load through the real engine, in virtual time; nothing is written.
+
+    Each item comes at its time, whatever waits: one for which there is no room waits as
+    a producer of its own would (`WAIT`). After the last one the queue is shut down
+    within the config's `shutdown_timeout`. What the engine itself computes takes no
+    virtual time, some 10 us per item in truth, so it foretells queues whose time goes
+    into their handlers. Called on a loop it blocks that until it is done.
+
+    Args:
+        config: What is to be tried. Its consumer is replaced by one that takes
+            `handler_cost`; without a consumer, each type of item gets such a handler.
+        arrivals: Seconds from the start, and items: recorded, or described by a
+            generator. They may be a million.
+        handler_cost: Seconds of a handler's call for a batch. It may raise what a sink
+            raises that is down: then the config's `retry` counts.
+        weights: Of handlers by type, for adaptive partitions; 1.0 for all others.
+
+    Returns:
+        What waited at most, how old items became, what was lost.
+
+    Raises:
+        TypeError, ValueError: Arrivals go back in time, or a cost is no number of
+            seconds.
+    """
+    require_instance("config", config, BatchQueueConfig, "a BatchQueueConfig")
+    require_callable("handler_cost", handler_cost)
+    run = _Run(config, handler_cost, weights or {})
+    if _get_running_loop() is None:
+        return _simulated(run, arrivals)
+    # As in a notebook. A thread has no loop yet.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_simulated, run, arrivals).result()
+
+
+def _simulated(run: _Run, arrivals: Arrivals) -> Simulation:
+    silence = _Silence()
+    logger.logger.addFilter(silence)
+    try:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            return runner.run(run.over(arrivals))
+    finally:
+        logger.logger.removeFilter(silence)
+
+
+class _Arrival:
+    """An item on its way; each type of item has a subclass, which stands for it."""
+
+    __slots__ = ("at", "item")
+
+    def __init__(self, item: Any, at: float) -> None:  # noqa: ANN401 - any item
+        self.item = item
+        self.at = at
+
+
+class _Run:
+    """One simulation."""
+
+    def __init__(
+        self,
+        config: BatchQueueConfig[Any],
+        handler_cost: HandlerCost,
+        weights: dict[type, float],
+    ) -> None:
+        self._cost = handler_cost
+        self._weights = weights
+        self._has_consumer = config.consumer is not None
+        self._shutdown_timeout = config.shutdown_timeout
+        self._stand_ins: dict[type, type[_Arrival]] = {}
+        self._queue: BatchQueue[_Arrival] = BatchQueue(NAME, self._own(config))
+        self._partitions = parts_of(self._queue).partitions
+        self._ages = array("d")
+        self._batches = 0
+        self._mistake: Exception | None = None
+        # Accepted, and not settled yet.
+        self._inside = 0
+        self._peak_waiting = 0
+        self._producers: set[asyncio.Task[None]] = set()
+        self._peak_producers = 0
+
+    async def over(self, arrivals: Arrivals) -> Simulation:
+        """Let all come, and shut down."""
+        loop = asyncio.get_running_loop()
+        count, last = 0, 0.0
+        async with self._queue as queue:
+            for at, item in arrivals:
+                if not at >= last:
+                    msg = f"arrivals must not go back in time, got {at} after {last}"
+                    raise ValueError(msg)
+                last = at
+                if at > loop.time():
+                    await asyncio.sleep(at - loop.time())
+                self._arrive(at, item)
+                count += 1
+                if self._mistake is not None:
+                    break
+            left_at = loop.time()
+            await self._shut_down()
+        if self._mistake is not None:
+            raise self._mistake
+        return Simulation(
+            arrivals=count,
+            seconds=loop.time(),
+            peak_waiting=self._peak_waiting,
+            peak_producers=self._peak_producers,
+            batches=self._batches,
+            last_seconds=loop.time() - left_at,
+            stats=queue.stats(),
+            ages=array("d", sorted(self._ages)),
+        )
+
+    def _arrive(self, at: float, item: object) -> None:
+        kind = type(item)
+        arrival = (self._stand_ins.get(kind) or self._stand_in(kind))(item, at)
+        producing = self._queue.produce(arrival)
+        try:
+            # A task for each would take longer than all the rest.
+            waits_for = producing.send(None)
+        except StopIteration as done:
+            self._produced(is_accepted=done.value)
+        else:
+            producer = asyncio.create_task(self._produce(producing, waits_for))
+            self._producers.add(producer)
+            producer.add_done_callback(self._producers.discard)
+            self._peak_producers = max(self._peak_producers, len(self._producers))
+
+    async def _produce(
+        self, producing: Coroutine[Any, Any, bool], waits_for: object
+    ) -> None:
+        self._produced(is_accepted=await _Begun(producing, waits_for))
+
+    def _produced(self, *, is_accepted: bool) -> None:
+        self._inside += is_accepted
+        # Not more than that can wait: only then is it worth counting.
+        if self._inside > self._peak_waiting:
+            waiting = sum(len(each.items) for each in self._partitions)
+            self._peak_waiting = max(self._peak_waiting, waiting)
+
+    async def _consume(self, batch: list[_Arrival]) -> None:
+        self._batches += 1
+        seconds = self._cost([each.item for each in batch])
+        try:
+            require_at_least("what handler_cost returns", seconds, 0)
+        except (TypeError, ValueError) as error:
+            # No failure of the sink's, but of who simulates it.
+            self._mistake = error
+            raise
+        if seconds:
+            await asyncio.sleep(seconds)
+        now = asyncio.get_running_loop().time()
+        self._inside -= len(batch)
+        self._ages.extend([now - each.at for each in batch])
+
+    async def _shut_down(self) -> None:
+        loop = asyncio.get_running_loop()
+        timeout = self._shutdown_timeout
+        end = None if timeout is None else loop.time() + timeout
+        if self._producers:
+            # Who waits for room has come before.
+            await asyncio.wait(self._producers, timeout=timeout)
+        await self._queue.shutdown(None if end is None else max(0.0, end - loop.time()))
+        if self._producers:
+            await asyncio.wait(self._producers)
+
+    def _stand_in(self, kind: type) -> type[_Arrival]:
+        """Return the class that stands for a type of item, with its handler."""
+        made = type(kind.__name__, (_Arrival,), {"__slots__": ()})
+        self._stand_ins[kind] = made
+        if not self._has_consumer:
+            self._queue.add_handler(made, self._consume, self._weights.get(kind, 1.0))
+        return made
+
+    def _own(self, config: BatchQueueConfig[Any]) -> BatchQueueConfig[_Arrival]:
+        return replace(
+            config,
+            consumer=self._consume if self._has_consumer else None,
+            selector=_selector_of(config.selector),
+            on_error=self._failed,
+            on_retry=None,
+        )
+
+    def _failed(self, batch: list[_Arrival], _: BaseException) -> None:
+        self._inside -= len(batch)
+
+
+def _selector_of(selector: Any) -> Any:  # noqa: ANN401 - for items, then for arrivals
+    if isinstance(selector, QueueSelector):
+        return selector
+    if isinstance(selector, KeySelector):
+        return replace(selector, key=_of_item(selector.key))
+    return lambda arrival, partitions: selector(arrival.item, partitions)
+
+
+def _of_item(function: Callable[[Any], Hashable]) -> Callable[[_Arrival], Hashable]:
+    return lambda arrival: function(arrival.item)
+
+
+class _Begun:
+    """The rest of a coroutine that has had its first step."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, bool], waits_for: object) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        yield self._waits_for
+        return (yield from self._coroutine.__await__())
+
+
+class _Silence(logging.Filter):
+    """Nothing of it is true: nobody shall read it in a log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return NAME not in record.getMessage()

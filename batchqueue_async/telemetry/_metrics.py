@@ -1,0 +1,266 @@
+"""The one table of all metrics: what they are called, and where their values are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Final, Literal
+
+from batchqueue_async._engine.handler_stats import Cuts, HandlerStats, Histogram
+from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async.telemetry._source import Reading
+
+Kind = Literal["counter", "sum", "gauge"]
+"""What only grows; what goes up and down, and can be added up; what cannot."""
+
+Values = Iterable[tuple[tuple[str, ...], float]]
+"""Values with those of their labels, without the queue's."""
+
+OUTCOMES: Final = ("handled", "failed", "dropped", "unhandled", "returned")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Something that is read off a queue's statistics.
+
+    OpenTelemetry calls it by its name, and its labels `batchqueue.<label>`; Prometheus
+    has underscores instead of dots, and the unit, if it is seconds, and `total` behind.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    values: Callable[[Reading], Values]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramMetric:
+    """Something that each batch adds a value to, with `measure_handlers=True`."""
+
+    name: str
+    unit: str
+    description: str
+    of: Callable[[HandlerStats], Histogram | None]
+
+
+def _of_queue(field: str) -> Callable[[Reading], Values]:
+    read: Callable[[BatchQueueStats], float] = attrgetter(field)
+    return lambda reading: [((), read(reading.stats))]
+
+
+def _of_handlers(field: str) -> Callable[[Reading], Values]:
+    read: Callable[[HandlerStats], float] = attrgetter(field)
+    return lambda reading: [
+        ((each.name,), read(each)) for each in reading.stats.handlers
+    ]
+
+
+def _of_drain_tasks(field: str) -> Callable[[Reading], Values]:
+    return lambda reading: [
+        ((str(each.index),), getattr(each, field)) for each in reading.stats.drain_tasks
+    ]
+
+
+def _outcomes(reading: Reading) -> Values:
+    return [((outcome,), getattr(reading.stats, outcome)) for outcome in OUTCOMES]
+
+
+def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
+    for handler in reading.stats.handlers:
+        if handler.cuts is not None:
+            for field in fields(Cuts):
+                yield (handler.name, field.name), getattr(handler.cuts, field.name)
+
+
+def _fullest(reading: Reading) -> Values:
+    return [((), max(reading.overview.used_fractions))]
+
+
+def _rounds(reading: Reading) -> Values:
+    last = reading.stats.last_round
+    return [] if last is None else [((), last.number)]
+
+
+METRICS: Final = (
+    Metric(
+        "batchqueue.items.accepted",
+        "counter",
+        "{item}",
+        "Items that were let in.",
+        _of_queue("accepted"),
+    ),
+    Metric(
+        "batchqueue.items.rejected",
+        "counter",
+        "{item}",
+        "Items that were refused: a full partition, or a closed queue.",
+        _of_queue("rejected"),
+    ),
+    Metric(
+        "batchqueue.items.settled",
+        "counter",
+        "{item}",
+        "Items that have ended, by outcome.",
+        _outcomes,
+        ("outcome",),
+    ),
+    Metric(
+        "batchqueue.items.retried",
+        "counter",
+        "{item}",
+        "Items that were to be tried again, each time.",
+        _of_queue("retried"),
+    ),
+    Metric(
+        "batchqueue.items.waiting",
+        "sum",
+        "{item}",
+        "Items that wait for their drain task.",
+        _of_queue("waiting"),
+    ),
+    Metric(
+        "batchqueue.items.in_flight",
+        "sum",
+        "{item}",
+        "Items whose handler has not ended yet.",
+        _of_queue("in_flight"),
+    ),
+    Metric(
+        "batchqueue.items.unaccounted",
+        "sum",
+        "{item}",
+        "Accepted items that are neither there nor settled: 0, or something is lost. "
+        "Measured with `audit=True`, else 0 by definition.",
+        _of_queue("unaccounted"),
+    ),
+    Metric(
+        "batchqueue.capacity",
+        "sum",
+        "{item}",
+        "Items that may wait at the same time.",
+        _of_queue("capacity"),
+    ),
+    Metric(
+        "batchqueue.partition.fullest",
+        "gauge",
+        "1",
+        "How full the fullest partition is, from 0 to 1.",
+        _fullest,
+    ),
+    Metric(
+        "batchqueue.partition.count",
+        "sum",
+        "{partition}",
+        "Partitions.",
+        lambda reading: [((), len(reading.overview.used_fractions))],
+    ),
+    Metric(
+        "batchqueue.drain_task.cycles",
+        "counter",
+        "{cycle}",
+        "Cycles in which a drain task delivered something.",
+        _of_drain_tasks("cycles"),
+        ("drain_task",),
+    ),
+    Metric(
+        "batchqueue.drain_task.busy",
+        "counter",
+        "s",
+        "Seconds that a drain task has spent in cycles.",
+        _of_drain_tasks("busy"),
+        ("drain_task",),
+    ),
+    Metric(
+        "batchqueue.rebalancing.rounds",
+        "counter",
+        "{round}",
+        "Rounds of rebalancing.",
+        _rounds,
+    ),
+    Metric(
+        "batchqueue.handler.batches",
+        "counter",
+        "{batch}",
+        "Batches that have ended, however they did.",
+        _of_handlers("batches"),
+        ("handler",),
+    ),
+    Metric(
+        "batchqueue.handler.items",
+        "counter",
+        "{item}",
+        "The items of these.",
+        _of_handlers("items"),
+        ("handler",),
+    ),
+    Metric(
+        "batchqueue.handler.retried",
+        "counter",
+        "{item}",
+        "Items of a handler that were to be tried again, each time.",
+        _of_handlers("retried"),
+        ("handler",),
+    ),
+    Metric(
+        "batchqueue.handler.cuts",
+        "counter",
+        "{batch}",
+        "Batches by why they were cut, with `measure_handlers=True`.",
+        _cuts,
+        ("handler", "reason"),
+    ),
+    Metric(
+        "batchqueue.handler.not_closed",
+        "sum",
+        "{handler}",
+        "Handlers whose `on_close` was due and did not complete.",
+        lambda reading: [((), len(reading.stats.not_closed))],
+    ),
+    Metric(
+        "batchqueue.loop.blocked",
+        "gauge",
+        "1",
+        "1 while the queue's loop does not answer: a handler blocks it, or it ended.",
+        lambda reading: [((), float(not reading.loop_responds))],
+    ),
+)
+
+HISTOGRAMS: Final = (
+    HistogramMetric(
+        "batchqueue.handler.batch_size",
+        "{item}",
+        "Items per batch.",
+        attrgetter("sizes"),
+    ),
+    HistogramMetric(
+        "batchqueue.handler.duration",
+        "s",
+        "Seconds that each call of a handler took, those of retries, too.",
+        attrgetter("seconds"),
+    ),
+)
+BATCH_SIZE, DURATION = HISTOGRAMS
+
+
+def values_of(
+    metric: Metric, readings: Iterable[Reading]
+) -> dict[tuple[str, ...], float]:
+    """Return the metric's values by labels, the queue's first.
+
+    Two handlers of one name, or queues of which one is ending, are counted together.
+    """
+    merged: dict[tuple[str, ...], float] = {}
+    for reading in readings:
+        for labels, value in metric.values(reading):
+            key = (reading.stats.name, *labels)
+            known = merged.get(key)
+            if known is None:
+                merged[key] = value
+            elif metric.kind == "gauge":
+                merged[key] = max(known, value)
+            else:
+                merged[key] = known + value
+    return merged

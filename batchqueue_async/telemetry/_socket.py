@@ -1,0 +1,219 @@
+"""A unix socket over which another process of the same user looks into this one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async.telemetry._feed import INTERVAL, Feed, Sample
+from batchqueue_async.telemetry._source import PATIENCE, Target
+
+_MOST_VIEWERS = 8
+
+_open_views: weakref.WeakSet[OpenView] = weakref.WeakSet()
+
+
+def open_view(
+    target: Target,
+    path: str | os.PathLike[str],
+    *,
+    interval: float = INTERVAL,
+    patience: float = PATIENCE,
+) -> OpenView:
+    """Let `batchqueue top PATH` look at a target, from another process.
+
+    Only this user may connect. Nothing can be changed that way, and nothing is read
+    while nobody looks. It needs a thread, which ends with `close`, or the program.
+
+    Args:
+        target: A queue, from either side, several, a manager, or a LoopThread.
+        path: Of the socket. What a dead process left there is replaced.
+        interval: Seconds between two samples.
+        patience: Seconds that a loop gets to answer.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong.
+        BatchQueueError: Another process serves there, or there is something else.
+        OSError: The socket can't be made.
+    """
+    feed = Feed(target, interval=interval, patience=patience)
+    return OpenView(feed, Path(path))
+
+
+class OpenView:
+    """What `open_view` has begun; `close` ends it, as does leaving `with`."""
+
+    def __init__(self, feed: Feed, path: Path) -> None:
+        self._feed = feed
+        self._path = path
+        self._process = os.getpid()
+        _remove_left_behind(path)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _bind_privately(self._listener, path)
+            self._listener.listen(_MOST_VIEWERS)
+        except BaseException:
+            self._listener.close()
+            raise
+        _open_views.add(self)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._accept, name=f"batchqueue view {path}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def path(self) -> Path:
+        """The socket's."""
+        return self._path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, and remove the socket. Idempotent."""
+        if self._closed.is_set() or self._process != os.getpid():
+            return
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            # Wakes the thread, which `close` alone does not.
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+        self._thread.join()
+
+    def let_go(self) -> None:
+        """Close the socket in a forked child: it is the parent's to serve."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        viewers: list[threading.Thread] = []
+        while not self._closed.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                break
+            viewers = [each for each in viewers if each.is_alive()]
+            if len(viewers) == _MOST_VIEWERS:
+                connection.close()
+                continue
+            viewer = threading.Thread(
+                target=self._serve,
+                args=(connection,),
+                name="batchqueue viewer",
+                daemon=True,
+            )
+            viewers.append(viewer)
+            viewer.start()
+        for viewer in viewers:
+            viewer.join()
+
+    def _serve(self, connection: socket.socket) -> None:
+        # Who does not read is no reason to keep a thread.
+        connection.settimeout(5.0)
+        with connection, contextlib.suppress(OSError):
+            while not self._closed.is_set():
+                line = json.dumps(self._feed.sample()) + "\n"
+                connection.sendall(line.encode())
+                self._closed.wait(self._feed.interval)
+
+
+def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
+    """Yield the samples that a process sends over its socket, until it ends.
+
+    Raises:
+        BatchQueueError: Nobody serves there.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(os.fspath(path))
+        except OSError as error:
+            msg = f"no process shows its queues at {os.fspath(path)!r}: {error}"
+            raise BatchQueueError(msg) from error
+        with connection.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                # The last one may be half of one.
+                if line.endswith("\n"):
+                    yield json.loads(line)
+
+
+class SocketFeed:
+    """What comes over a socket, as a page asks for it; leaving `with` ends it."""
+
+    interval = INTERVAL
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._samples = read_view(path)
+        # Raises if nobody serves there.
+        self._latest: Sample = next(self._samples)
+        self._reading = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reading.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The thread ends with this process, or with that one.
+        pass
+
+    def sample(self) -> Sample:
+        """Return the latest sample that came."""
+        return self._latest
+
+    def history(self) -> list[Sample]:
+        """Return nothing: the other process doesn't tell."""
+        return []
+
+    def _read(self) -> None:
+        for sample in self._samples:
+            self._latest = sample
+        self._latest = self._latest | {"ended": True}
+
+
+def _bind_privately(listener: socket.socket, path: Path) -> None:
+    # Made in a folder of our own and moved: nobody connects before it is private.
+    with tempfile.TemporaryDirectory(prefix=".view-", dir=path.parent) as folder:
+        made = Path(folder, "s")
+        listener.bind(os.fspath(made))
+        made.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        made.rename(path)
+
+
+def _remove_left_behind(path: Path) -> None:
+    """Take away the socket of a process that is gone."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        msg = f"path must be free or a socket's, got {os.fspath(path)!r}"
+        raise BatchQueueError(msg)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    msg = f"path must be free, but a process serves at {os.fspath(path)!r}"
+    raise BatchQueueError(msg)
+
+
+def _let_go_in_child() -> None:
+    for view in _open_views:
+        view.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

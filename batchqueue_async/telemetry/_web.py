@@ -1,0 +1,189 @@
+"""The live view as a page: an ASGI app without dependencies, read-only."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from importlib.resources import files
+from typing import Any, Final, Protocol
+
+from batchqueue_async._policies.validation import refuse
+from batchqueue_async.telemetry._feed import INTERVAL, Feed, Sample
+from batchqueue_async.telemetry._socket import SocketFeed
+from batchqueue_async.telemetry._source import PATIENCE, Target
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+
+
+class Samples(Protocol):
+    """Where a page's samples come from; asked on threads."""
+
+    interval: float
+
+    def sample(self) -> Sample:
+        """Return the latest sample."""
+
+    def history(self) -> list[Sample]:
+        """Return the main figures so far."""
+
+
+def web_view(
+    target: Target,
+    *,
+    allowed_hosts: Iterable[str] | None = LOOPBACK,
+    interval: float = INTERVAL,
+    patience: float = PATIENCE,
+) -> ASGIApp:
+    """Return an ASGI app that shows a target, to mount in Starlette or FastAPI.
+
+    `app.mount("/queues", web_view(manager))`. It has one page, fed by server-sent
+    events, and changes nothing. It knows no users: put it behind what guards the rest
+    of your program, or serve it on loopback only. While nobody looks, nothing is read.
+
+    Args:
+        target: A queue, from either side, several, a manager, or a LoopThread.
+        allowed_hosts: Names in the request's `Host`, without port, that are answered:
+            so no page of another site can read it through a name of its own. None for
+            any, where something before it checks that.
+        interval: Seconds between two samples.
+        patience: Seconds that a loop gets to answer.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong.
+    """
+    feed = Feed(target, interval=interval, patience=patience)
+    return _app(feed, allowed_hosts)
+
+
+def serve(path: str, port: int) -> None:
+    """Serve the page of a process that shows itself at `path`, on 127.0.0.1."""
+    import uvicorn  # noqa: PLC0415 - its extra
+
+    print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
+    with SocketFeed(path) as feed:
+        uvicorn.run(
+            _app(feed, LOOPBACK),
+            host="127.0.0.1",
+            port=port,
+            log_level="error",
+            # Pages never end by themselves.
+            timeout_graceful_shutdown=1,
+        )
+
+
+def _app(feed: Samples, allowed_hosts: Iterable[str] | None) -> ASGIApp:
+    if isinstance(allowed_hosts, str):
+        refuse("allowed_hosts", "an iterable of names, or None", allowed_hosts)
+    hosts = None if allowed_hosts is None else {each.lower() for each in allowed_hosts}
+    page = (files("batchqueue_async.telemetry") / "page.html").read_text("utf-8")
+    headers = _headers(page)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+        elif hosts is not None and _host(scope) not in hosts:
+            await _answer(send, 421, "this host is not one of allowed_hosts")
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _answer(send, 405, "read-only")
+        else:
+            await _get(scope, receive, send)
+
+    async def _get(scope: Scope, receive: Receive, send: Send) -> None:
+        # A mounting app may leave its own part in the path, or not.
+        path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
+        if path == "":
+            await _answer(send, 200, page, headers)
+        elif path == "events":
+            await _stream(feed, receive, send)
+        else:
+            await _answer(send, 404, "not found")
+
+    return app
+
+
+def _headers(page: str) -> list[tuple[bytes, bytes]]:
+    """Let the page run its own script and style, and nothing else."""
+    hashes: dict[str, str] = {}
+    for kind, text in _INLINE.findall(page):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        hashes[kind] = f"'sha256-{digest}'"
+    policy = (
+        f"default-src 'none'; connect-src 'self'; script-src {hashes['script']}; "
+        f"style-src {hashes['style']}; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'self'"
+    )
+    return [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-security-policy", policy.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cache-control", b"no-store"),
+    ]
+
+
+def _host(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"host":
+            host: str = value.decode("latin-1").lower()
+            if host.startswith("["):
+                return host[1:].partition("]")[0]
+            return host.partition(":")[0]
+    return ""
+
+
+async def _answer(
+    send: Send,
+    status: int,
+    text: str,
+    headers: Iterable[tuple[bytes, bytes]] = ((b"content-type", b"text/plain"),),
+) -> None:
+    start = {"type": "http.response.start", "status": status, "headers": list(headers)}
+    await send(start)
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+async def _stream(feed: Samples, receive: Receive, send: Send) -> None:
+    headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    gone = asyncio.ensure_future(_until_gone(receive))
+    try:
+        history = await asyncio.to_thread(feed.history)
+        await _event(send, "history", history)
+        while not gone.done():
+            # On a thread: it waits for the queues' loop, which may be this one.
+            await _event(send, "sample", await asyncio.to_thread(feed.sample))
+            await asyncio.wait({gone}, timeout=feed.interval)
+    finally:
+        gone.cancel()
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _event(send: Send, name: str, value: object) -> None:
+    body = f"event: {name}\ndata: {json.dumps(value)}\n\n".encode()
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Serve on its own: there is nothing to begin or to end."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,103 @@
+"""What a process opens while it ends is drained, too, also if it runs no `atexit`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bridge.programs import Program, each_python
+
+ENDS = """
+import multiprocessing
+
+async def write(batch):
+    await asyncio.sleep(0.01)
+    file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, b"x" * len(batch))
+    os.close(file)
+
+def open_rows(loop_thread):
+    config = BatchQueueConfig(consumer=write, linger=0.2, max_batch=20)
+    return loop_thread.open("rows", config)
+
+def put():
+    assert process_queue(open_rows).produce_many(range(100)) == 100
+
+def open_feeder(loop_thread):
+    def feed(batch):
+        assert process_queue(open_rows).produce_many(batch) == len(batch)
+
+    config = BatchQueueConfig(consumer=in_thread(feed), linger=60)
+    return loop_thread.open("feeder", config)
+
+def open_chain(loop_thread):
+    # The end of the chain is opened first, though its thread is started last.
+    process_queue(open_rows)
+    return open_feeder(loop_thread)
+
+def feed_chain():
+    assert process_queue(open_chain).produce_many(range(100)) == 100
+
+def feed():
+    # Only the feeder's end opens the other one.
+    assert process_queue(open_feeder).produce_many(range(100)) == 100
+
+def leave_to_a_thread():
+    begun = threading.Event()
+
+    def put_late():
+        begun.set()
+        # Not before the main thread waits for this one.
+        while not threading._SHUTTING_DOWN:
+            time.sleep(0.001)
+        put()
+
+    threading.Thread(target=put_late).start()
+    begun.wait()
+
+def feed_to_the_end():
+    feed()
+    close_process_queues()
+    os._exit(0)
+
+def fork_from_a_thread():
+    def fork():
+        pid = os.fork()
+        if not pid:
+            feed_to_the_end()
+        assert os.waitpid(pid, 0)[1] == 0
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+
+# As most programs have it before their threads end, and uvloop wants it.
+import concurrent.futures.thread
+
+def spawn(target):
+    process = multiprocessing.get_context("fork").Process(target=target)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+@each_python
+@pytest.mark.parametrize(
+    "end",
+    [
+        "spawn(feed)",
+        "spawn(leave_to_a_thread)",
+        "spawn(feed_to_the_end)",
+        "spawn(fork_from_a_thread)",
+        "fork_from_a_thread()",
+        # Python 3.12 starts no thread at this end.
+        "close_process_queues(); feed_chain()",
+        "close_process_queues(); spawn(feed_chain)",
+    ],
+)
+def test_what_is_opened_late_is_drained(end: str, python: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    # The parent's own queue is none of the child's business.
+    ended = Program(f"{ENDS}put()\n{end}", str(rows), python=python).end()
+    assert (ended.status, ended.log) == (0, "")
+    assert rows.stat().st_size == 200

@@ -1,0 +1,207 @@
+"""`simulate`: the account is exact, and times are those of the real engine."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    Retry,
+    WhenFull,
+    by_key,
+    round_robin,
+)
+from batchqueue_async.simulation import Simulation, simulate
+from batchqueue_async.testing import run_virtual
+from tests.support.oracle import check_accounts
+
+
+def every(seconds: float, count: int, item: object = "x") -> list[tuple[float, object]]:
+    return [(place * seconds, item) for place in range(count)]
+
+
+def at_once(count: int) -> list[tuple[float, object]]:
+    return [(0.0, "x")] * count
+
+
+def consumer(**settings: object) -> BatchQueueConfig[object]:
+    return BatchQueueConfig[object](consumer=lambda _: None, **settings)  # type: ignore[arg-type]
+
+
+def account_of(seen: Simulation) -> tuple[int, int, int]:
+    check_accounts(seen.stats)
+    assert seen.stats.accepted + seen.stats.rejected == seen.arrivals
+    return seen.handled, seen.failed, seen.lost
+
+
+def test_a_lone_item_is_as_old_as_its_call_took() -> None:
+    seen = simulate(consumer(), every(1.0, 10), lambda _: 0.25)
+    assert account_of(seen) == (10, 0, 0)
+    assert seen.p50 == seen.p99 == pytest.approx(0.25, abs=1e-4)
+    assert (seen.batches, seen.mean_batch) == (10, 1.0)
+    (use,) = seen.use
+    assert use == pytest.approx(2.5 / seen.seconds, abs=1e-3)
+    assert seen.seconds == pytest.approx(9.25, abs=1e-3)
+    assert seen.last_seconds == pytest.approx(0.25, abs=1e-3)
+
+
+def test_linger_and_max_batch_are_the_engine_s() -> None:
+    seen = simulate(consumer(linger=1.0, max_batch=5), every(0.3, 20), lambda _: 0.0)
+    # The oldest of a batch waits for a second at most.
+    assert max(seen.ages) == pytest.approx(1.0, abs=0.01)
+    assert seen.batches == 5
+    full = simulate(consumer(linger=60.0, max_batch=5), at_once(20), lambda _: 1.0)
+    assert full.mean_batch == 5
+
+
+@pytest.mark.parametrize(
+    "when_full, expected",
+    [
+        (WhenFull.WAIT, (100, 0, 0)),
+        (WhenFull.DROP_NEWEST, (10, 0, 90)),
+        (WhenFull.DROP_OLDEST, (10, 0, 90)),
+    ],
+)
+def test_a_burst_waits_or_is_lost(
+    when_full: WhenFull, expected: tuple[int, int, int]
+) -> None:
+    config = consumer(buffer_size=10, when_full=when_full)
+    seen = simulate(config, at_once(100), lambda _: 0.1)
+    assert account_of(seen) == expected
+    assert seen.peak_waiting == 10
+    assert seen.peak_producers == (90 if when_full is WhenFull.WAIT else 0)
+
+
+def test_an_outage_is_ridden_out_by_retries() -> None:
+    def cost(_: list[object]) -> float:
+        if 2 <= asyncio.get_running_loop().time() < 7:
+            raise OSError
+        return 0.01
+
+    patient = consumer(retry=Retry(attempts=100, wait_initial=0.5, wait_max=0.5))
+    seen = simulate(patient, every(0.1, 100), cost)
+    assert account_of(seen) == (100, 0, 0)
+    assert 4.5 < max(seen.ages) < 6
+    assert seen.peak_waiting > 40
+    once = simulate(consumer(), every(0.1, 100), cost)
+    handled, failed, lost = account_of(once)
+    assert handled + failed == 100
+    assert failed == pytest.approx(50, abs=2)
+    assert lost == 0
+
+
+def test_what_a_shutdown_would_leave() -> None:
+    config = consumer(max_batch=1, shutdown_timeout=5.0)
+    seen = simulate(config, at_once(100), lambda _: 1.0)
+    assert seen.left == pytest.approx(95, abs=1)
+    assert account_of(seen)[0] + seen.left == 100
+    assert seen.last_seconds == pytest.approx(5, abs=0.5)
+
+
+class Cheap:
+    pass
+
+
+class Dear(Cheap):
+    pass
+
+
+def mixed() -> Iterator[tuple[float, object]]:
+    for place in range(200):
+        yield place * 0.05, Dear() if place % 10 == 0 else Cheap()
+
+
+def test_types_have_handlers_of_their_own() -> None:
+    batches: list[set[type]] = []
+
+    def cost(batch: list[object]) -> float:
+        batches.append(set(map(type, batch)))
+        return 0.5 if Dear in batches[-1] else 0.001
+
+    config = BatchQueueConfig[object](
+        drain_tasks=DrainTaskPolicy.fixed(2), partitions=PartitionPolicy.adaptive()
+    )
+    seen = simulate(config, mixed(), cost, weights={Dear: 1.0})
+    assert account_of(seen) == (200, 0, 0)
+    assert batches.count({Cheap, Dear}) == 0
+    # The cheap ones do not wait for the dear ones.
+    assert seen.p50 < 0.01
+
+
+@pytest.mark.parametrize(
+    "selector", [by_key(len), round_robin, lambda item, count: len(item) % count]
+)
+def test_each_selector_sees_the_items(selector: object) -> None:
+    config = consumer(selector=selector, partitions=PartitionPolicy.fixed(4))
+    items = [(0.1 * place, "x" * (place % 4)) for place in range(40)]
+    seen = simulate(config, items, lambda _: 0.0)
+    assert [each.handled for each in seen.stats.partitions] == [10] * 4
+
+
+def test_it_is_the_real_queue_s_answer() -> None:
+    """The same load by hand, in virtual time."""
+    config = consumer(max_batch=7, linger=0.4)
+    arrivals = every(0.13, 60)
+    ages: list[float] = []
+
+    async def by_hand() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def consume(batch: list[float]) -> None:
+            await asyncio.sleep(0.05 + 0.01 * len(batch))
+            ages.extend(loop.time() - at for at in batch)
+
+        real = BatchQueueConfig[float](consumer=consume, max_batch=7, linger=0.4)
+        async with BatchQueue("q", real) as queue:
+            for at, _ in arrivals:
+                await asyncio.sleep(at - loop.time())
+                assert queue.offer(at)
+
+    run_virtual(by_hand())
+    seen = simulate(config, arrivals, lambda batch: 0.05 + 0.01 * len(batch))
+    assert list(seen.ages) == pytest.approx(sorted(ages), abs=1e-3)
+
+
+def test_it_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def cost(_: list[object]) -> float:
+        raise OSError
+
+    seen = simulate(consumer(), every(0.1, 20), cost)
+    assert seen.failed == 20
+    assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+def test_ages_by_part() -> None:
+    seen = simulate(consumer(max_batch=1), at_once(100), lambda _: 1.0)
+    assert seen.handled < 100
+    assert seen.age(0.0) == pytest.approx(1)
+    assert seen.age(1.0) == seen.ages[-1]
+    with pytest.raises(ValueError, match="part must be from 0 to 1, got 2"):
+        seen.age(2)
+    nothing = simulate(consumer(), [], lambda _: 1.0)
+    assert (nothing.p99, nothing.mean_batch, nothing.arrivals) == (0.0, 0.0, 0)
+
+
+def test_bad_input_is_told() -> None:
+    with pytest.raises(ValueError, match="must not go back in time, got 1 after 2"):
+        simulate(consumer(), [(2, "x"), (1, "x")], lambda _: 0.0)
+    with pytest.raises(ValueError, match="must not go back in time, got nan"):
+        simulate(consumer(), [(float("nan"), "x")], lambda _: 0.0)
+    with pytest.raises(TypeError, match="config must be a BatchQueueConfig"):
+        simulate("fast", [], lambda _: 0.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="handler_cost must"):
+        simulate(consumer(), [], 0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="what handler_cost returns must be >= 0"):
+        simulate(consumer(), at_once(1), lambda _: -1)
+    with pytest.raises(TypeError, match="what handler_cost returns must be"):
+        simulate(consumer(), at_once(1), lambda _: "1")  # type: ignore[arg-type, return-value]
+
+
+async def test_it_may_be_called_on_a_loop() -> None:
+    seen = simulate(consumer(), every(1.0, 3), lambda _: 0.5)
+    assert seen.handled == 3

@@ -1,0 +1,130 @@
+"""The alert rules, in a real Prometheus that scrapes a running program."""
+
+import asyncio
+import importlib.resources
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, start_http_server
+
+from batchqueue_async import BatchQueueConfig, LoopThread, Retry, WhenFull
+from batchqueue_async.telemetry import PrometheusCollector
+from tests.support.ports import free_port
+from tests.support.prometheus import (
+    hastened,
+    require_prometheus,
+    running_prometheus,
+)
+
+RULES = (
+    importlib.resources.files("batchqueue_async.telemetry") / "monitoring/alerts.yml"
+).read_text("utf-8")
+
+
+def test_the_rules_are_rules(tmp_path: Path) -> None:
+    require_prometheus()
+    promtool = shutil.which("promtool")
+    assert promtool is not None
+    path = tmp_path / "alerts.yml"
+    path.write_text(RULES)
+    subprocess.run([promtool, "check", "rules", path], check=True, capture_output=True)
+
+
+@contextmanager
+def scraped(loop_thread: LoopThread) -> Iterator[int]:
+    registry, port = CollectorRegistry(), free_port()
+    registry.register(PrometheusCollector(loop_thread, patience=0.1))
+    server, thread = start_http_server(port, "127.0.0.1", registry)
+    try:
+        yield port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Faults:
+    """Queues of which each has one fault."""
+
+    def __init__(self, loop_thread: LoopThread) -> None:
+        self.is_over = threading.Event()
+        self._release = asyncio.Event()
+        self._loop_thread = loop_thread
+
+    async def store(self, _: list[int]) -> None:
+        pass
+
+    async def hang(self, _: list[int]) -> None:
+        await self._release.wait()
+
+    async def refuse(self, _: list[int]) -> None:
+        message = "the sink is down"
+        raise OSError(message)
+
+    def end(self) -> None:
+        self.is_over.set()
+        self._loop_thread.portal.start_task_soon(self._end)
+
+    async def _end(self) -> None:
+        self._release.set()
+
+    def open(self) -> None:
+        config = BatchQueueConfig[int]
+        opened = self._loop_thread.open
+        self.healthy = opened("healthy", config(consumer=self.store))
+        drop = config(consumer=self.hang, buffer_size=2, when_full=WhenFull.DROP_NEWEST)
+        self.dropping = opened("dropping", drop)
+        retry = Retry(attempts=100_000, wait_initial=0.05, wait_max=0.05)
+        self.dead_sink = opened("dead_sink", config(consumer=self.refuse, retry=retry))
+        self.stuck = opened("stuck", config(consumer=self.hang))
+        self.losing = opened(
+            "losing", config(consumer=self.store, audit=True, linger=3600.0)
+        )
+
+    def feed(self) -> None:
+        """What goes on all the time."""
+        while not self.is_over.wait(0.05):
+            self.healthy.produce(1)
+            for _ in range(3):
+                self.dropping.offer(1)
+
+    def strike(self) -> None:
+        self.dead_sink.produce(1)
+        self.stuck.produce(1)
+        self.losing.produce_many([1, 2, 3])
+        # The planted bug: one that waits is lost.
+        self.losing.queue._parts.partitions[0].items.pop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_each_fault_fires_its_alert_and_health_none(tmp_path: Path) -> None:
+    require_prometheus()
+    with LoopThread(shutdown_timeout=0.2) as loop_thread:
+        faults = Faults(loop_thread)
+        faults.open()
+        feeding = threading.Thread(target=faults.feed)
+        feeding.start()
+        try:
+            with (
+                scraped(loop_thread) as port,
+                running_prometheus(tmp_path, port, hastened(RULES)) as prometheus,
+            ):
+                faults.strike()
+                expected = {
+                    ("BatchQueueDropping", "dropping"),
+                    ("BatchQueueRetryingOnly", "dead_sink"),
+                    ("BatchQueueStuck", "stuck"),
+                    ("BatchQueueItemLost", "losing"),
+                }
+                prometheus.until(lambda: expected <= prometheus.firing())
+                queues = {queue for _, queue in prometheus.firing()}
+                assert "healthy" not in queues
+        finally:
+            faults.end()
+            feeding.join()

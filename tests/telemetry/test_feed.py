@@ -1,0 +1,120 @@
+"""What a live view is told: rates, events, and no more than it can show."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueManager,
+    PartitionPolicy,
+    WhenFull,
+)
+from batchqueue_async.telemetry._feed import Feed
+
+
+class Clock:
+    """Stands in for `time.monotonic`: rates are exact."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+async def test_rates_are_what_has_come_since_the_sample_before(clock: Clock) -> None:
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        feed = Feed(queue)
+        assert feed.sample()["queues"][0]["rates"]["accepted"] == 0
+        await queue.produce_many(range(30))
+        await queue.flush()
+        clock.now += 2
+        (shown,) = feed.sample()["queues"]
+        assert shown["rates"]["accepted"] == shown["rates"]["handled"] == 15
+        assert (shown["accepted"], shown["handled"]) == (30, 30)
+        assert [len(each["queues"]) for each in feed.history()] == [1, 1]
+
+
+async def test_many_viewers_share_a_sample(clock: Clock) -> None:
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        feed = Feed(queue, interval=1.0)
+        first = feed.sample()
+        clock.now += 0.5
+        assert feed.sample() is first
+        clock.now += 0.5
+        assert feed.sample() is not first
+
+
+async def test_what_goes_wrong_is_an_event_once(clock: Clock) -> None:
+    async def slow(_: list[int]) -> None:
+        await asyncio.sleep(3600)
+
+    config = BatchQueueConfig[int](
+        consumer=slow,
+        buffer_size=5,
+        when_full=WhenFull.DROP_OLDEST,
+        shutdown_timeout=0.0,
+        on_error=lambda *_: None,
+    )
+    async with BatchQueue("q", config) as queue:
+        feed = Feed(queue)
+        assert feed.sample()["events"] == []
+        await queue.produce_many(range(12))
+        clock.now += 1
+        (event,) = feed.sample()["events"]
+        assert (event["queue"], event["kind"], event["text"]) == (
+            "q",
+            "dropped",
+            "7 dropped",
+        )
+        clock.now += 1
+        assert len(feed.sample()["events"]) == 1
+
+
+async def test_ten_thousand_partitions_are_a_short_line(clock: Clock) -> None:
+    del clock
+    count = 10_000
+    config = BatchQueueConfig[int](
+        consumer=lambda _: None,
+        partitions=PartitionPolicy.fixed(count),
+        buffer_size=10,
+        selector=lambda item, partitions: item % partitions,
+    )
+    async with BatchQueueManager() as manager:
+        queue = await manager.create("large", config)
+        for number in range(100):
+            await manager.create(f"small {number}")
+        await queue.produce_many([9_999] * 10)
+        sample = Feed(manager).sample()
+        assert sample["queue_count"] == 101
+        shown = sample["queues"][0]
+        assert shown["name"] == "large"
+        assert shown["partition_count"] == count
+        assert shown["fullest"][0][:3] == [9_999, 10, 10]
+        # By its fullest, a full one among its neighbours is not averaged away.
+        assert shown["cells"][-1][0] == 1.0
+        assert len(json.dumps(sample)) < 100_000
+
+
+async def test_a_queue_that_ends_and_comes_again_has_no_negative_rate(
+    clock: Clock,
+) -> None:
+    async with BatchQueueManager() as manager:
+        config = BatchQueueConfig[int](consumer=lambda _: None)
+        feed = Feed(manager)
+        for count in (50, 20):
+            queue = await manager.create("q", config)
+            await queue.produce_many(range(count))
+            await queue.flush()
+            clock.now += 1
+            assert feed.sample()["queues"][0]["rates"]["handled"] >= 0
+            await manager.shutdown("q")
+        clock.now += 1
+        assert feed.sample()["queues"] == []

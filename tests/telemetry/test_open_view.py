@@ -1,0 +1,134 @@
+"""`open_view` and `batchqueue top`: this user's processes may look, and nobody else."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
+from batchqueue_async._command import main
+from batchqueue_async.telemetry import open_view
+from batchqueue_async.telemetry._socket import read_view
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queues.sock"
+
+
+def test_another_process_sees_the_queues(path: Path) -> None:
+    with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
+        queue = loop_thread.open("orders", BatchQueueConfig[int](consumer=len))
+        queue.produce_many(range(1_234))
+        queue.flush(30)
+        done = subprocess.run(
+            [sys.executable, "-m", "batchqueue_async", "top", path, "--once"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env={**os.environ, "COLUMNS": "120"},
+        )
+    assert "orders" in done.stdout
+    assert "1,234" in done.stdout
+    assert not path.exists()
+
+
+def test_only_its_owner_may_connect(path: Path) -> None:
+    with LoopThread() as loop_thread, open_view(loop_thread, path) as view:
+        assert view.path == path
+        mode = path.stat().st_mode
+        assert stat.S_ISSOCK(mode)
+        assert stat.S_IMODE(mode) == stat.S_IRUSR | stat.S_IWUSR
+        # Nothing else was left beside it.
+        assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_a_dead_process_left_is_replaced(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with LoopThread() as loop_thread, open_view(loop_thread, path):
+        assert next(read_view(path))["queues"] == []
+
+
+def test_a_living_one_is_left_alone_and_so_is_a_file(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        with open_view(loop_thread, path):
+            with pytest.raises(BatchQueueError, match="a process serves at"):
+                open_view(loop_thread, path)
+            assert next(read_view(path))["queue_count"] == 0
+        path.write_text("precious")
+        with pytest.raises(BatchQueueError, match="path must be free or a socket's"):
+            open_view(loop_thread, path)
+        assert path.read_text() == "precious"
+
+
+def test_viewers_end_with_it(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        view = open_view(loop_thread, path, interval=0.05)
+        samples = read_view(path)
+        next(samples)
+        view.close()
+        view.close()
+        # What was under way still comes.
+        assert len(list(samples)) < 10
+
+
+def test_no_more_than_eight_look_at_once(path: Path) -> None:
+    with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
+        viewers = [read_view(path) for _ in range(8)]
+        for viewer in viewers:
+            next(viewer)
+        assert list(read_view(path)) == []
+        for viewer in viewers:
+            viewer.close()  # type: ignore[attr-defined]
+
+
+def test_a_forked_child_holds_nothing(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        view = open_view(loop_thread, path)
+        release, wait = os.pipe()
+        child = os.fork()
+        if child == 0:
+            view.close()
+            os.close(wait)
+            os.read(release, 1)
+            os._exit(0)
+        try:
+            assert next(read_view(path))["queue_count"] == 0
+            view.close()
+            # The child has no socket of it: who connects is refused, and not kept.
+            with open_view(loop_thread, path):
+                assert next(read_view(path))["queue_count"] == 0
+        finally:
+            os.close(wait)
+            os.close(release)
+            os.waitpid(child, 0)
+
+
+def test_the_command_says_that_nobody_is_there(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", str(path), "--once"]) == 1
+    assert f"no process shows its queues at {str(path)!r}" in capsys.readouterr().err
+
+
+def test_alerts_and_dashboard_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alerts"]) == 0
+    assert "BatchQueueItemLost" in capsys.readouterr().out
+    assert main(["dashboard"]) == 0
+    assert '"batchqueue"' in capsys.readouterr().out
+
+
+def test_no_thread_is_left(path: Path) -> None:
+    before = set(threading.enumerate())
+    with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
+        next(read_view(path))
+    assert set(threading.enumerate()) == before

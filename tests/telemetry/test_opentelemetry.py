@@ -1,0 +1,142 @@
+"""`instrument`: what OpenTelemetry's SDK collects is what the queue says."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueError,
+    BatchQueueManager,
+    LoopThread,
+)
+from batchqueue_async.telemetry import instrument
+from batchqueue_async.telemetry._metrics import HISTOGRAMS, METRICS
+
+
+class Collected:
+    """What a reader has collected, by name."""
+
+    def __init__(self) -> None:
+        self._reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self._reader])
+
+    def points(self, name: str) -> list[Any]:
+        data = self._reader.get_metrics_data()
+        if data is None:
+            return []
+        return [
+            point
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == f"batchqueue.{name}"
+            for point in metric.data.data_points
+        ]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        wanted: Mapping[str, Any] = {f"batchqueue.{k}": v for k, v in labels.items()}
+        found = [
+            each.value for each in self.points(name) if dict(each.attributes) == wanted
+        ]
+        return found[0] if found else None
+
+
+async def fail(_: list[int]) -> None:
+    message = "no"
+    raise ValueError(message)
+
+
+@pytest.mark.real_time
+async def test_counts_are_observed() -> None:
+    collected = Collected()
+    config = BatchQueueConfig[int](consumer=fail, on_error=lambda *_: None)
+    async with BatchQueue("q", config) as queue:
+        with instrument(queue, meter_provider=collected.provider):
+            await queue.produce_many(range(7))
+            assert collected.value("items.waiting", queue="q") == 7
+            await asyncio.sleep(0.1)
+            settled = collected.value("items.settled", queue="q", outcome="failed")
+            assert settled == 7
+            assert collected.value("handler.batches", queue="q", handler="fail") == 1
+            names = {metric.name for metric in METRICS}
+            assert all(name.startswith("batchqueue.") for name in names)
+
+
+@pytest.mark.real_time
+async def test_batches_are_recorded_as_histograms() -> None:
+    collected = Collected()
+
+    async def consume(_: list[int]) -> None:
+        await asyncio.sleep(0.02)
+
+    config = BatchQueueConfig[int](consumer=consume, measure_handlers=True)
+    async with BatchQueueManager() as manager:
+        early = await manager.create("early", config)
+        instrumentation = instrument(manager, meter_provider=collected.provider)
+        late = await manager.create("late", config)
+        for queue in (early, late):
+            await queue.produce_many(range(3))
+            await queue.flush()
+        for metric in HISTOGRAMS:
+            points = collected.points(metric.name.removeprefix("batchqueue."))
+            queues = {point.attributes["batchqueue.queue"] for point in points}
+            assert queues == {"early", "late"}
+            assert [point.count for point in points] == [1, 1]
+        (size, _) = collected.points("handler.batch_size")
+        assert size.sum == 3
+        assert 4 in size.explicit_bounds
+        (seconds, _) = collected.points("handler.duration")
+        assert 0.02 <= seconds.sum < 30
+
+        instrumentation.close()
+        instrumentation.close()
+        after = await manager.create("after", config)
+        await after.produce(1)
+        await after.flush()
+        assert len(collected.points("handler.duration")) <= 2
+        assert collected.points("items.accepted") == []
+
+
+@pytest.mark.real_time
+async def test_unmeasured_queues_record_nothing() -> None:
+    collected = Collected()
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        with instrument(queue, meter_provider=collected.provider):
+            await queue.produce(1)
+            await queue.flush()
+            assert collected.points("handler.duration") == []
+
+
+@pytest.mark.real_time
+def test_a_loop_thread_is_observed_from_the_reader_s_thread() -> None:
+    collected = Collected()
+    with (
+        LoopThread() as loop_thread,
+        instrument(loop_thread, meter_provider=collected.provider),
+    ):
+        config = BatchQueueConfig[int](consumer=lambda _: None)
+        queue = loop_thread.open("q", config)
+        queue.produce_many(range(5))
+        queue.flush(30)
+        settled = collected.value("items.settled", queue="q", outcome="handled")
+        assert settled == 5
+        assert collected.value("loop.blocked", queue="q") == 0
+
+
+def test_a_loop_thread_that_does_not_run_is_refused() -> None:
+    with pytest.raises(BatchQueueError, match="target must be a LoopThread that runs"):
+        instrument(LoopThread())
+
+
+async def test_without_an_sdk_it_costs_nothing_and_works() -> None:
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        with instrument(queue):
+            await queue.produce(1)
+            await queue.flush()
+    assert queue.stats().handled == 1

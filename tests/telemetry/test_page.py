@@ -1,0 +1,161 @@
+"""The live page in a real browser."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.async_api import Page, async_playwright
+
+from batchqueue_async import (
+    BatchQueueConfig,
+    BatchQueueManager,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    Rebalancing,
+    WhenFull,
+)
+from batchqueue_async.telemetry import web_view
+from tests.engine.until import until
+from tests.support.ports import free_port
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_factories=["asyncio"]),
+]
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update"),
+    "--disable-sync",
+]
+TYPES = 10_000
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Flood:
+    """More than its partition takes."""
+
+
+@asynccontextmanager
+async def served(manager: BatchQueueManager) -> AsyncIterator[str]:
+    port = free_port()
+    config = uvicorn.Config(
+        web_view(manager, interval=0.2),
+        port=port,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    # Ctrl-C is pytest's.
+    serving = asyncio.create_task(server._serve())
+    await until(lambda: server.started)
+    yield f"http://127.0.0.1:{port}/"
+    server.should_exit = True
+    await serving
+
+
+@asynccontextmanager
+async def browsed(
+    url: str, *, width: int = 1280, dark: bool = False
+) -> AsyncIterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: no chromium on this machine")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=ARGUMENTS
+        )
+        page = await browser.new_page(
+            color_scheme="dark" if dark else "light",
+            viewport={"width": width, "height": 1100},
+        )
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: faults.append(message.text))
+        page.on("dialog", lambda dialog: faults.append(dialog.message))
+        await page.goto(url)
+        await page.locator("#tasks tbody tr").last.wait_for()
+        yield page
+        await browser.close()
+        assert faults == []
+
+
+@asynccontextmanager
+async def large() -> AsyncIterator[BatchQueueManager]:
+    """A queue of 10,000 types that drops, and one of a hostile name."""
+
+    async def slow(_: list[object]) -> None:
+        await asyncio.sleep(0.5)
+
+    types = [type(f"T{number}", (), {}) for number in range(TYPES)]
+    config = BatchQueueConfig[object](
+        partitions=PartitionPolicy.fixed(TYPES),
+        drain_tasks=DrainTaskPolicy.fixed(4),
+        buffer_size=2,
+        when_full=WhenFull.DROP_OLDEST,
+        rebalancing=Rebalancing(interval=1.0),
+        measure_handlers=True,
+    )
+    async with BatchQueueManager(shutdown_timeout=0.0) as manager:
+        queue = await manager.create("orders", config)
+        for each in (Flood, *types):
+            queue.add_handler(each, slow)
+        hostile = BatchQueueConfig[object](consumer=lambda _: None)
+        await manager.create(HOSTILE, hostile)
+        for number in range(60):
+            await manager.create(f"queue {number}", hostile)
+        await queue.produce_many([each() for each in types[::3] for _ in range(4)])
+        yield manager
+
+
+async def test_it_shows_ten_thousand_types_in_few_rows() -> None:
+    async with large() as manager, served(manager) as url, browsed(url) as page:
+        queue = manager.get("orders")
+        assert queue is not None
+        text = await page.inner_text("main")
+        assert "orders" in text
+        assert HOSTILE in text
+        assert "10,000 partitions" in text
+        assert "and 2 more with less waiting" in text
+        assert await page.locator("img").count() == 0
+        rows = await page.evaluate("document.querySelectorAll('tr, li').length")
+        assert 60 < rows <= 300
+        await queue.produce_many([Flood() for _ in range(100)])
+        await page.locator("#events li", has_text="dropped").first.wait_for()
+        assert await page.inner_text("#status") == "live"
+
+
+async def test_it_can_be_used_by_keyboard() -> None:
+    async with large() as manager, served(manager) as url, browsed(url) as page:
+        await page.keyboard.press("Tab")
+        assert await page.inner_text("#h-queue") == "orders"
+        await page.keyboard.press("ArrowDown")
+        second = await page.inner_text("#queues tbody tr:nth-child(2) button")
+        assert await page.inner_text("#h-queue") == second
+        current = page.locator("#queues tr[aria-current=true] button")
+        assert await current.inner_text() == second
+        # What a picture shows is said, too.
+        label = await page.get_attribute("#heat", "aria-label")
+        assert label is not None
+        assert "partition" in label
+
+
+@pytest.mark.parametrize("dark", [False, True])
+async def test_it_fits_a_phone_in_light_and_dark(dark: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    async with (
+        large() as manager,
+        served(manager) as url,
+        browsed(url, width=390, dark=dark) as page,
+    ):
+        wide = await page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390
+        back = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (back == "rgb(22, 22, 21)") is dark
+        shot = tmp_path / "page.png"
+        await page.screenshot(path=shot)
+        assert shot.stat().st_size > 10_000

@@ -1,0 +1,34 @@
+"""Type-checks the names of `batchqueue_async.simulation` as a user's program would."""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_type
+
+from batchqueue_async import BatchQueueConfig
+from batchqueue_async.simulation import Level, Plan, Simulation, Trial, plan, simulate
+
+
+def load() -> Iterator[tuple[float, object]]:
+    yield 0.0, "order"
+
+
+def cost(batch: list[str]) -> float:
+    return 0.001 * len(batch)
+
+
+def one() -> None:
+    seen = simulate(BatchQueueConfig[str](), load(), cost, weights={str: 0.5})
+    assert_type(seen, Simulation)
+    assert_type(seen.p99, float)
+    assert_type(seen.use, tuple[float, ...])
+    assert_type(seen.ages, Sequence[float])
+    assert_type(seen.left + seen.lost + seen.failed + seen.handled, int)
+
+
+def many() -> None:
+    level = Level(p99=1.0, may_lose=True, waiting=1_000)
+    found = plan(
+        BatchQueueConfig[str](), load, cost, level, candidates=[BatchQueueConfig[str]()]
+    )
+    assert_type(found, Plan)
+    assert_type(found.best, Trial | None)
+    assert_type(found.trials[0].misses, list[str])
