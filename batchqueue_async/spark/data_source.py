@@ -34,33 +34,27 @@ _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 class BatchQueueSource(DataSource):
     """Writes a DataFrame, or a streaming query, into a `StagedSink`, exactly once.
 
-        Spark finds it by itself, as `format("batchqueue")`, where this package is installed
-        for the driver's and the executors' Python. Options:
+    Spark finds it by itself, as `format("batchqueue")`, where this package is installed
+    for the driver's and the executors' Python. Options:
 
-    <<<<<<< HEAD
-        `sink`: "postgres" or "parquet", for `PostgresStagedSink` and `ParquetStagedSink`,
-            whose options have their arguments' names; or `package.module:factory`. A
-            factory gets the options and returns a `StagedSink`; on executors it is called
-            once per Python worker process, and where Spark commits once per commit.
-    =======
-        `sink`: `package.module:factory`. The factory gets the options and returns a
-            `StagedSink`; on executors it is called once per Python worker process, and
-            where Spark commits once per commit.
+    `sink`: "postgres" or "parquet", for `PostgresStagedSink` and `ParquetStagedSink`,
+        whose options have their arguments' names; or `package.module:factory`. A
+        factory gets the options and returns a `StagedSink`; on executors it is called
+        once per Python worker process, and where Spark commits once per commit.
 
-    >>>>>>> main
-        `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
-            batch write has none by default, so that each is a new one; with a name, a write
-            of the same `query` and `batch` that was published before changes nothing.
+    `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
+        batch write has none by default, so that each is a new one; with a name, a write
+        of the same `query` and `batch` that was published before changes nothing.
 
-        `batch`: With `query`, the number of this batch write; 0 by default.
+    `batch`: With `query`, the number of this batch write; 0 by default.
 
-        Others are the sink's. In SQL they go to the statement, since Spark keeps those of a
-        table to itself: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
+    Others are the sink's. In SQL they go to the statement, since Spark keeps those of a
+    table to itself: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
 
-        The save mode is append, a stream's output mode append or update, and its trigger
-        one that makes micro-batches. With `trigger(continuous=...)` nothing is published
-        and nothing is committed: Spark gives the rows to no Python data source, and only
-        logs what its commit raises. All of it works with Spark Connect, too.
+    The save mode is append, a stream's output mode append or update, and its trigger
+    one that makes micro-batches. With `trigger(continuous=...)` nothing is published
+    and nothing is committed: Spark gives the rows to no Python data source, and only
+    logs what its commit raises. All of it works with Spark Connect, too.
     """
 
     @classmethod
