@@ -43,6 +43,7 @@ SIZE = 100
 IN_FLIGHT = 8
 RETRY = Retry(attempts=ATTEMPTS, wait_initial=0.02)
 RESULT = "y BIGINT"
+_MANY = 32
 BATCH_ROWS = 10_000
 """Of Spark's record batches, unless it is told otherwise."""
 
@@ -201,17 +202,17 @@ def with_slow_ones(frame: Frame, rows: int, turns: Turns) -> Table:
         {
             name: _rate(rows, partial(_all_of, make, frame, rows))
             for name, make in (
-                (UNORDERED, _calls(sometimes_long, 8, ordered=False)),
-                (OURS, _calls(sometimes_long, 8)),
-                (GATHER, _gathers(sometimes_long_numbers, 8)),
+                (UNORDERED, _calls(sometimes_long, _MANY, ordered=False)),
+                (OURS, _calls(sometimes_long, _MANY)),
+                (GATHER, _gathers(sometimes_long_numbers, _MANY)),
             )
         },
         warm_up=False,
     )
     table = Table(
         "slow",
-        "One call in a hundred takes ten times as long; record batches of"
-        f" {BATCH_ROWS:,} rows",
+        f"One call in a hundred takes ten times as long; {_MANY} at a time, record"
+        f" batches of {BATCH_ROWS:,} rows",
         [Column("way"), Column("rows/s", "count"), Column(f"of {GATHER}", "times")],
     )
     for name, sample in samples.items():
