@@ -483,6 +483,8 @@ def answers() -> None:
     partly = PartialFailure({2, 0}, retry_after=1)
     assert_type(partly.failed, tuple[int, ...])
     assert_type(partly.retry_after, float | None)
+    assert_type(partly.results, Sequence[object] | None)
+    use(PartialFailure([1], results=[{"y": 1}, None]))
     use(PartialFailure(n for n in range(3)), PartialFailure([]))
     assert_type(RetryAfter(30).seconds, float)
 
