@@ -45,6 +45,7 @@ from batchqueue_async._policies.errors import (
     InvalidSelection,
     ItemTooLarge,
     OmittedItem,
+    ProcessDied,
     WouldDeadlock,
 )
 from batchqueue_async._policies.fairness import fair_by
@@ -73,6 +74,7 @@ from batchqueue_async._policies.selectors import (
 from batchqueue_async._version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
+    from batchqueue_async._bridge.in_process import in_process
     from batchqueue_async._bridge.in_thread import in_thread
     from batchqueue_async._bridge.loop_thread import LoopThread
     from batchqueue_async._bridge.process_queue import (
@@ -121,6 +123,7 @@ __all__ = [
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",
+    "ProcessDied",
     "Rebalancing",
     "RebalancingRound",
     "Retry",
@@ -137,6 +140,7 @@ __all__ = [
     "close_process_queues",
     "drain_on_signals",
     "fair_by",
+    "in_process",
     "in_thread",
     "process_queue",
     "round_robin",
@@ -151,6 +155,7 @@ _LATER = {
     "SyncBatchQueue": "_bridge.sync_queue",
     "close_process_queues": "_bridge.process_queue",
     "drain_on_signals": "_engine.signals",
+    "in_process": "_bridge.in_process",
     "in_thread": "_bridge.in_thread",
     "process_queue": "_bridge.process_queue",
 }

@@ -42,6 +42,7 @@ PROMISED = {
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",
+    "ProcessDied",
     "Rebalancing",
     "Retry",
     "RetryAfter",
@@ -57,6 +58,7 @@ PROMISED = {
     "close_process_queues",
     "drain_on_signals",
     "fair_by",
+    "in_process",
     "in_thread",
     "process_queue",
     "round_robin",
@@ -132,7 +134,7 @@ def test_every_public_method_has_a_docstring(path: str) -> None:
 
 def test_errors_share_a_base() -> None:
     """One `except BatchQueueError` catches all that the library raises of its own."""
-    for name in ("ConfigConflict", "DeliveryError", "DuplicateQueue", "WouldDeadlock"):
+    for name in ("ConfigConflict", "DeliveryError", "DuplicateQueue", "ProcessDied"):
         error = getattr(batchqueue_async, name)
         assert issubclass(error, batchqueue_async.BatchQueueError)
     assert not issubclass(batchqueue_async.BatchQueueError, OSError | ValueError)
@@ -162,7 +164,7 @@ def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
         "import batchqueue_async; "
         "rare = {'anyio.from_thread', 'anyio.to_thread', 'anyio.lowlevel', 'random', "
         "'fractions', 'decimal', 'importlib.util', 'ssl', "
-        "'batchqueue_async._engine.lifecycle.rebalancer'}; "
+        "'batchqueue_async._engine.lifecycle.rebalancer', 'multiprocessing.context'}; "
         "print(*sorted(rare & (set(sys.modules) - before)))"
     )
     done = subprocess.run(

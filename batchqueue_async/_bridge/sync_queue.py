@@ -22,7 +22,11 @@ from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import require_positive, require_timeout
+from batchqueue_async._policies.validation import (
+    require_instance,
+    require_positive,
+    require_timeout,
+)
 from batchqueue_async._threads.guard import PAUSE
 from batchqueue_async._threads.watchdog import PATIENCE
 
@@ -49,10 +53,11 @@ class SyncBatchQueue(Generic[T]):
 
     Raises:
         BatchQueueError: The queue is not running on the loop that runs here.
-        TypeError, ValueError: `patience` is no number above zero.
+        TypeError, ValueError: It is no queue, or `patience` no number above zero.
     """
 
     def __init__(self, queue: BatchQueue[T], *, patience: float = PATIENCE) -> None:
+        require_instance("queue", queue, BatchQueue, "a BatchQueue that runs")
         require_positive("patience", patience)
         self._queue = queue
         # The `LoopThread` that opened it: it lives as long as who produces.
@@ -78,7 +83,8 @@ class SyncBatchQueue(Generic[T]):
     def queue(self) -> BatchQueue[T]:
         """The queue itself, for use on its loop: by handlers that pass items on to it.
 
-        On other threads its `offer`, `name`, `config` and `is_running` may be used.
+        On other threads its `offer`, `partition_of`, `name`, `config` and `is_running`
+        may be used.
         """
         return self._queue
 

@@ -10,9 +10,11 @@ import asyncio
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import Delivery
+from batchqueue_async._engine.draining.drop_report import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
+from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.layout import Layout
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -26,6 +28,7 @@ from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.runtime.log import RepeatedFailures
+from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")
@@ -38,6 +41,7 @@ class Parts(Generic[T]):
         "config",
         "delivery",
         "detector",
+        "drops",
         "failures",
         "handlers",
         "hooks",
@@ -78,8 +82,13 @@ class Parts(Generic[T]):
         )
         self.failures = FailureLogs()
         self.repeated_failures = RepeatedFailures()
+        # None where nothing is dropped.
+        self.drops: DropReport | None = None
+        if config.when_full is WhenFull.DROP_OLDEST:
+            self.drops = DropReport(name, self.partitions)
         self.layout = Layout(self)
-        self.detector = DeadlockDetector(name, self.ownership, self.room)
+        calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
+        self.detector = DeadlockDetector(name, self.ownership, calls, self.room)
         self.hooks = Hooks(self)
         self.delivery = Delivery(self)
         self.tasks = QueueTasks(self)

@@ -14,13 +14,14 @@ from batchqueue_async._engine.lifecycle.state import State, admits
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally, chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.parts import Parts
-from batchqueue_async._engine.stats import BatchQueueStats, snapshot
+from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.no_effect import warn_of_config, warn_of_timeout
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.validation import (
@@ -44,11 +45,19 @@ class BatchQueue(Generic[T]):
     Args:
         name: Stands in logs, errors and statistics.
         config: What it is declared with; policies are resolved now.
+
+    Raises:
+        TypeError: One of them is something else.
     """
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
+        rule = 'a str, as in BatchQueue("name", config)'
+        require_instance("name", name, str, rule)
         config = BatchQueueConfig() if config is None else config
+        rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
+        require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)
+        warn_of_config(config)
         self._intake = intake_of(parts)
         self._log = parts.failures.new_log()
         # The registry keeps that, and so the queue that its user lost sight of.
@@ -142,6 +151,8 @@ class BatchQueue(Generic[T]):
         if max_batch_bytes is not None and self._parts.room is None:
             rule = "None where the queue's config has none of size_of and the like"
             refuse("max_batch_bytes", rule, max_batch_bytes)
+        if handler_timeout is not None:
+            warn_of_timeout(handler, on_error)
         settings = self._parts.handlers.settings.but(options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -234,6 +245,23 @@ class BatchQueue(Generic[T]):
                 the queue is not open to threads.
         """
         return self._intake.offer(item)
+
+    def partition_of(self, item: T) -> int:
+        """Return the index of the partition that the item would wait in.
+
+        Nothing is accepted, placed or counted by it. With `by_type`, also of a queue
+        with a consumer, that is the partition of the item's type; of a type that has
+        not come yet, that of the handler it would go to, else the one that would be
+        chosen if it came next. With `round_robin` it is the next one's; any other
+        selector is asked. It says the same before the start and after closing.
+
+        May be called on the loop and, once threads may produce, on any thread.
+
+        Raises:
+            InvalidSelection: The selector returned no index.
+            TypeError: The key of `by_key` is not hashable.
+        """
+        return self._parts.placement.look(item).index
 
     async def produce_many(self, items: Iterable[T]) -> int:
         """Accept the items in order; returns how many were accepted.
@@ -330,8 +358,7 @@ class BatchQueue(Generic[T]):
 
     def __repr__(self) -> str:
         parts = self._parts
-        waiting = parts.lifecycle.count_left()
-        return f"<BatchQueue {parts.name!r} {parts.state.value} waiting={waiting}>"
+        return f"<BatchQueue {parts.name!r} {parts.state.value} {now_of(self.stats())}>"
 
     def _admits(self) -> bool:
         """Whether items may come in now; raises what `admits` does."""

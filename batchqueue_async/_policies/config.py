@@ -17,7 +17,7 @@ from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
-from .selectors import KeySelector, PartitionSelector, by_type
+from .selectors import KeySelector, PartitionSelector, by_key, by_type
 from .validation import (
     refuse,
     require_at_least,
@@ -58,6 +58,8 @@ class BatchQueueConfig(Value, Generic[T]):
         retry: How often a failed batch is tried.
         handler_timeout: Seconds after which a call of a handler, of one of its hooks,
             of `on_error` or of `on_retry` is cancelled; None for never.
+        slow_handler: Seconds after which a call of a handler or hook that is still
+            inside is logged, once, with the place where it waits; None for never.
         on_error: Gets every batch that finally failed; without it that is logged.
         on_retry: Is told of every batch that will be tried again, which is logged, too.
         measure_handlers: Whether `stats().handlers` has sizes, seconds and cuts, which
@@ -91,6 +93,7 @@ class BatchQueueConfig(Value, Generic[T]):
     rebalancing: Rebalancing | None = None
     retry: Retry = Retry()  # noqa: RUF009
     handler_timeout: float | None = None
+    slow_handler: float | None = 30.0
     on_error: ErrorHandler[T] | None = None
     on_retry: RetryHook[T] | None = None
     measure_handlers: bool = False
@@ -115,6 +118,8 @@ class BatchQueueConfig(Value, Generic[T]):
     def _check_selector(self) -> None:
         require_callable("selector", self.selector)
         selector: object = self.selector
+        if selector is by_key:
+            refuse("selector", "by_key(function of an item)", selector, TypeError)
         if selector is fair_by:
             rule = "what fair_by returns, as in fair_by(lambda item: item.tenant)"
             refuse("selector", rule, selector, TypeError)
@@ -154,6 +159,8 @@ class BatchQueueConfig(Value, Generic[T]):
             handler_timeout=self.handler_timeout,
             on_error=self.on_error,
         )
+        if self.slow_handler is not None:
+            require_positive("slow_handler", self.slow_handler)
         if self.on_retry is not None:
             require_callable("on_retry", self.on_retry)
         require_instance("measure_handlers", self.measure_handlers, bool, "a bool")

@@ -35,6 +35,14 @@ class ConfigConflict(BatchQueueError):
     """The queue of this name exists and dispatches in another way."""
 
 
+class ProcessDied(BatchQueueError):
+    """The process of an `in_process` handler ended in the middle of a call.
+
+    Whether its batch was handled, in part or as a whole, is not known. The next batch
+    gets a new process.
+    """
+
+
 class InvalidSelection(BatchQueueError, ValueError):
     """A selector returned something that is not the index of a partition."""
 

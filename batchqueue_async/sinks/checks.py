@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 from batchqueue_async._wording import kind_of, shown
@@ -60,6 +60,23 @@ def require_seconds(field: str, value: object, *, above: float | None = 0) -> No
         refuse(field, "finite", value)
     if value < 0 or value == above:
         refuse(field, "> 0" if above == 0 else ">= 0", value)
+
+
+def require_options(
+    what: str, options: Mapping[str, str], known: tuple[str, ...]
+) -> None:
+    """Refuse options that nobody would read: most are misspelt."""
+    for name in options:
+        if name not in known:
+            msg = f"{what} has the options {', '.join(known)}, got {shown(name)}"
+            raise ValueError(msg)
+
+
+def count_of(field: str, text: str) -> int:
+    """Return the whole number that an option's text stands for."""
+    if not text.isdecimal():
+        refuse(field, "a whole number", text)
+    return int(text)
 
 
 def seconds_of(field: str, text: str) -> float:

@@ -643,3 +643,31 @@ async def test_a_retry_that_ends_wakes_whoever_owns_the_partition_by_then() -> N
         ownership.grant(index, 1 - ownership.last_owner(index))
         await asyncio.wait_for(queue.flush(), 20)
     assert sink.stored == of("a", 2)
+
+
+@virtual
+async def test_who_waits_is_told_of_all_keys_together() -> None:
+    blocked = asyncio.Event()
+
+    async def wait(_: list[str]) -> None:
+        await blocked.wait()
+
+    config = BatchQueueConfig[str](
+        consumer=wait, selector=fair_by(lambda key: key), buffer_size=1
+    )
+    async with BatchQueue("q", config) as queue:
+        assert queue.stats().oldest_age == 0.0
+        await queue.produce("first")
+        await turns()
+        await queue.produce("a")
+        await asyncio.sleep(2)
+        await queue.produce("b")
+        waiting = [asyncio.ensure_future(queue.produce(key)) for key in "abb"]
+        await asyncio.sleep(1)
+        for stats in (queue.stats(), queue.stats().partitions[0]):
+            assert stats.waiting_producers == 3
+            assert stats.oldest_age == pytest.approx(3, abs=0.1)
+        blocked.set()
+        await asyncio.gather(*waiting)
+    assert queue.stats().waiting_producers == 0
+    assert queue.stats().oldest_age == 0.0

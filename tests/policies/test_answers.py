@@ -79,6 +79,8 @@ def test_they_survive_pickling() -> None:
     """A handler may run in another process."""
     partly = pickle.loads(pickle.dumps(PartialFailure([1], retry_after=2.5)))
     assert (partly.failed, partly.retry_after) == ((1,), 2.5)
+    known = pickle.loads(pickle.dumps(PartialFailure([1], results=["a", None])))
+    assert known.results == ["a", None]
     assert pickle.loads(pickle.dumps(RetryAfter(30))).seconds == 30
 
 

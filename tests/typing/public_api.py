@@ -43,6 +43,7 @@ from batchqueue_async import (
     PartitionPolicy,
     PartitionSelector,
     PartitionStats,
+    ProcessDied,
     Rebalancing,
     RebalancingRound,
     Retry,
@@ -59,6 +60,7 @@ from batchqueue_async import (
     close_process_queues,
     drain_on_signals,
     fair_by,
+    in_process,
     in_thread,
     process_queue,
     round_robin,
@@ -182,6 +184,9 @@ def protocols() -> None:
     wrong: HandlesTick = AsyncHandler()  # type: ignore[assignment]
     use(wrong)
     assert_type(in_thread(sync_function), BatchHandler[Metric])
+    assert_type(in_thread(sync_function, concurrency=4), BatchHandler[Metric])
+    assert_type(in_process(sync_function), BatchHandler[Metric])
+    assert_type(in_process(SyncHandler(), concurrency=2), BatchHandler[Metric])
     on_error: ErrorHandler[Metric] = sync_on_error
     on_error = async_on_error
     on_retry: RetryHook[Metric] = sync_on_retry
@@ -280,6 +285,7 @@ def configs() -> None:
             split_on=(KeyError,),
         ),
         handler_timeout=30,
+        slow_handler=None,
         on_error=async_on_error,
         on_retry=async_on_retry,
         measure_handlers=True,
@@ -331,6 +337,7 @@ async def queues(config: BatchQueueConfig[Metric]) -> None:
     assert_type(queue.name, str)
     assert_type(queue.is_running, bool)
     assert_type(queue.stats(), BatchQueueStats)
+    assert_type(queue.partition_of(Metric()), int)
 
     await queue.produce("text")  # type: ignore[arg-type]
     queue.produce_nowait(1)  # type: ignore[arg-type]
@@ -346,6 +353,8 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.unhandled + stats.returned + stats.capacity, int)
     assert_type(stats.total_used, int)
     assert_type(stats.used_fraction, float)
+    assert_type(stats.oldest_age + stats.partitions[0].oldest_age, float)
+    assert_type(stats.waiting_producers + stats.partitions[0].waiting_producers, int)
     assert_type(stats.top(3), tuple[PartitionStats, ...])
     assert_type(stats.partitions, tuple[PartitionStats, ...])
     assert_type(stats.partitions[0].index, int)
@@ -362,6 +371,7 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.in_flight_bytes, float | None)
     assert_type(stats.handlers, tuple[HandlerStats, ...])
     handler = stats.handlers[0]
+    assert_type(handler.inside_for, float)
     assert_type(handler.name, str)
     assert_type(handler.batches + handler.items + handler.retried, int)
     assert_type(handler.cuts, Cuts | None)
@@ -462,6 +472,7 @@ def errors(error: DeliveryError) -> None:
         ConfigConflict,
         DuplicateQueue,
         ItemTooLarge,
+        ProcessDied,
         WouldDeadlock,
         DeliveryError,
     ):
@@ -472,6 +483,8 @@ def answers() -> None:
     partly = PartialFailure({2, 0}, retry_after=1)
     assert_type(partly.failed, tuple[int, ...])
     assert_type(partly.retry_after, float | None)
+    assert_type(partly.results, Sequence[object] | None)
+    use(PartialFailure([1], results=[{"y": 1}, None]))
     use(PartialFailure(n for n in range(3)), PartialFailure([]))
     assert_type(RetryAfter(30).seconds, float)
 

@@ -9,6 +9,7 @@ from weakref import ref
 
 from batchqueue_async._engine.draining.failed_batch import note, settle_handled
 from batchqueue_async._engine.handlers.handler_call import HandlerCall, Stuck
+from batchqueue_async._engine.handlers.stepping import in_steps
 from batchqueue_async._engine.handlers.user_call import (
     Stopwatch,
     finish,
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
+
+# What a call has raised, and what is left of it.
+_NOTHING: tuple[BaseException | None, asyncio.Future[Any] | None] = (None, None)
 
 
 class Delivery(Generic[T]):
@@ -63,14 +67,14 @@ class Delivery(Generic[T]):
             await detector.enter_handler(lock, mode, drain_task)
         batch.attempts += 1
         watch = Stopwatch() if self._is_timed else None
-        error: BaseException | None = None
-        left: asyncio.Future[Any] | None = None
-        call = HandlerCall(detector, drain_task, lock, mode)
+        error, left = _NOTHING
+        call = HandlerCall(detector, drain_task, lock, mode, registration)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                await result
+                in_one = detector.calls.may_run_in_one(call, result, registration)
+                await (result if in_one else in_steps(result, call))
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
@@ -83,7 +87,7 @@ class Delivery(Generic[T]):
             if left is None:
                 lock.release(mode)
             else:
-                self._outlive(left, batch, registration, drain_task)
+                self._outlive(left, batch, registration, call)
         if error is None:
             batch.settle("handled")
             return None
@@ -121,6 +125,10 @@ class Delivery(Generic[T]):
     def _own_error(
         self, raised: BaseException, call: object, batch: Batch[T]
     ) -> BaseException:
+        trace = raised.__traceback__
+        if trace is not None and trace.tb_next is not None:
+            # Without the frame of `deliver`, which has it: a cycle that keeps items.
+            raised.__traceback__ = trace.tb_next
         try:
             return own_error(raised, call)
         except asyncio.CancelledError:
@@ -154,10 +162,10 @@ class Delivery(Generic[T]):
 
     def _outlive(
         self,
-        call: asyncio.Future[Any],
+        left: asyncio.Future[Any],
         batch: Batch[T],
         registration: Registration,
-        drain_task: int,
+        call: HandlerCall,
     ) -> None:
         """Block the partitions of a handler that cannot be stopped, until it ends."""
         batch.pause_partitions()
@@ -171,8 +179,9 @@ class Delivery(Generic[T]):
             batch.resume_partitions()
             self._parts.tasks.wake()
 
-        stuck = Stuck(registration.mode, batch, drain_task)
-        registration.lock.release_after(stuck, call, ended)
+        self._parts.detector.calls.outlives(call, left)
+        stuck = Stuck(registration.mode, batch, call.drain_task)
+        registration.lock.release_after(stuck, left, ended)
 
 
 def _charge(batch: Batch[Any], registration: Registration, seconds: float) -> None:

@@ -51,6 +51,7 @@ class DrainTask(Generic[T]):
     """Empties the partitions that it owns; `run` is the task's body."""
 
     __slots__ = (
+        "_calls",
         "_clock",
         "_cycle_ends",
         "_gathering",
@@ -81,6 +82,7 @@ class DrainTask(Generic[T]):
         self._schedule = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
+        self._calls = parts.detector.calls
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
@@ -118,6 +120,7 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
+            self._calls.rest()
 
     async def _run_cycles(self) -> None:
         empty_cycles, now = 0, self._clock()
@@ -149,6 +152,8 @@ class DrainTask(Generic[T]):
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
+                if self._calls.timer is not None:
+                    self._calls.rest()
                 now = await self.nap.sleep(until)
                 waiting = None
             empty_cycles += not found
@@ -233,6 +238,7 @@ class DrainTask(Generic[T]):
         """Do one round; returns whether anything was delivered, and items taken."""
         called: set[Registration | None] | None = None
         handlers, in_flight = self._parts.handlers, self.in_flight
+        self._calls.is_first = True
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
@@ -250,14 +256,20 @@ class DrainTask(Generic[T]):
                 self.cycles += found
                 return found, items
         self.cycles += found
-        if self._parts.repeated_failures.owed_at <= now:
-            self._parts.repeated_failures.tell(now)
+        if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
+            self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             await self._close(retired)
         if called is not None:
             await self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
+
+    def _tell_counts(self, now: float) -> None:
+        """Log what was counted, where that is due."""
+        self._parts.repeated_failures.tell(now)
+        if (drops := self._parts.drops) is not None and drops.look_at <= now:
+            drops.look(now)
 
     async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool

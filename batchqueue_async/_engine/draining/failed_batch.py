@@ -203,7 +203,8 @@ async def _tell_on_retry(
     items, tried = batch.items.copy(), batch.attempts
     if (permit := parts.detector.permit) is not None:
         await permit.regain()
-    with HandlerCall(parts.detector, drain_task, None, EXCLUSIVE):
+    detector = parts.detector
+    with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_retry"):
         raised = await attempt(on_retry, items, error, tried, wait, timeout=timeout)
     if raised is not None:
         parts.repeated_failures.error(
@@ -267,7 +268,8 @@ async def _tell_failed(
         # It gets the list itself, and may change it: what is in it is noted before.
         note(parts, "failed", batch.items, error)
         items, batch.items = batch.items, []
-    with HandlerCall(parts.detector, drain_task, None, EXCLUSIVE):
+    detector = parts.detector
+    with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_error"):
         await _call_on_error(
             parts, registration.on_error, items, error, registration.timeout
         )

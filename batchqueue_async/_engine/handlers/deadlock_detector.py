@@ -12,6 +12,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     HandlerLock,
     current_call,
 )
+from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
@@ -41,12 +42,26 @@ class DeadlockDetector:
     """
 
     # Nearly all queues have no handlers that wait, so the dicts come with the first.
-    __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "room", "waits")
+    __slots__ = (
+        "_at_lock",
+        "_rooms",
+        "calls",
+        "name",
+        "ownership",
+        "permit",
+        "room",
+        "waits",
+    )
 
     def __init__(
-        self, name: str, ownership: Ownership, room: Room | None = None
+        self,
+        name: str,
+        ownership: Ownership,
+        calls: RunningCalls,
+        room: Room | None = None,
     ) -> None:
         self.name = name
+        self.calls = calls
         self.ownership = ownership
         # Which all partitions share, where the sizes of items count.
         self.room = room

@@ -13,17 +13,23 @@ task which outlives its handler is outside again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Coroutine, Hashable
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.handlers.registry import Registration
 
 R = TypeVar("R")
+
+HELD_UP: Final = 0.1
+"""Seconds after which it is told that a handler has let nothing else run."""
 
 EXCLUSIVE = "exclusive"
 """The mode of hooks: nobody else is inside."""
@@ -167,14 +173,28 @@ class HandlerCall:
     It begins when it is made.
     """
 
-    __slots__ = ("_reset", "detector", "drain_task", "is_over", "lock", "mode")
+    __slots__ = (
+        "_reset",
+        "began",
+        "coroutine",
+        "detector",
+        "drain_task",
+        "hook",
+        "is_over",
+        "lock",
+        "mode",
+        "registration",
+        "step_began",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - by position: one for each batch
         self,
         detector: DeadlockDetector,
         drain_task: int | None,
         lock: HandlerLock | None,
         mode: Hashable,
+        registration: Registration | None,
+        hook: str = "",
     ) -> None:
         # That of the queue whose handler it is.
         self.detector = detector
@@ -184,7 +204,51 @@ class HandlerCall:
         # None where no drain task is at work: `on_close`.
         self.drain_task = drain_task
         self.is_over = False
+        # Whose it is, None for the queue's own; and what is called: "" for `consume`.
+        self.registration = registration
+        self.hook = hook
+        # What it is run by, if that is known.
+        self.coroutine: Coroutine[Any, Any, object] | None = None
         self._reset: Token[HandlerCall | None] = _inside.set(self)
+        calls = detector.calls
+        calls.inside[self] = False
+        self.began = began = calls.clock()
+        # Since when it has held the loop; inf while it waits. By the machine's clock:
+        # a virtual one stands still meanwhile.
+        self.step_began = began if calls.clock is monotonic else monotonic()
+
+    @property
+    def label(self) -> str:
+        """What is called, in logs."""
+        if self.registration is None:
+            return self.hook
+        of = f"{self.hook} of " if self.hook else ""
+        return f"{of}{self.registration.label}"
+
+    def waits(self) -> None:
+        """It lets the loop go, to await something."""
+        self.step_began = math.inf
+        calls = self.detector.calls
+        if calls.timer is None:
+            calls.watch(self)
+
+    def _took_long(self) -> None:
+        if self.coroutine is None:
+            self.end_step()
+        elif self.registration is not None:
+            # It may have waited: next time it is looked at step by step.
+            self.registration.is_trusted = False
+
+    def begin_step(self) -> None:
+        """It goes on, and holds the loop."""
+        self.step_began = monotonic()
+
+    def end_step(self) -> None:
+        """What it did since its begin, or its last wait, held the loop."""
+        seconds = monotonic() - self.step_began
+        self.step_began = math.inf
+        if seconds > HELD_UP:
+            self.detector.calls.held_up(self, seconds)
 
     @property
     def permit(self) -> Permit | None:
@@ -204,6 +268,12 @@ class HandlerCall:
 
     def end(self) -> None:
         self.is_over = True
+        if monotonic() - self.step_began > HELD_UP:
+            self._took_long()
+        self.detector.calls.inside.pop(self, None)
+        if self.drain_task is None:
+            # Of a drain task the next nap sees to it.
+            self.detector.calls.rest()
         # By hand: `contextlib.suppress` costs more than all the rest here.
         try:  # noqa: SIM105
             _inside.reset(self._reset)

@@ -124,9 +124,8 @@ class Hooks:
             except BaseException:
                 registration.lock.release(EXCLUSIVE)
                 raise
-        call = HandlerCall(
-            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
-        )
+        detector, lock = self._parts.detector, registration.lock
+        call = HandlerCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
         await self._call(hook, name, registration, call)
 
     def flush(
@@ -178,10 +177,9 @@ class Hooks:
         if hook is None or not registration.is_open:
             registration.lock.release(EXCLUSIVE)
             return None
-        call = BackgroundCall(
-            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
-        )
-        return await self._call(hook, "on_flush", registration, call)
+        detector, lock, name = self._parts.detector, registration.lock, "on_flush"
+        call = BackgroundCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
+        return await self._call(hook, name, registration, call)
 
     @property
     def not_closed(self) -> tuple[str, ...]:
@@ -224,11 +222,10 @@ class Hooks:
         await self._parts.detector.enter_handler(
             registration.lock, EXCLUSIVE, drain_task
         )
-        call = HandlerCall(
-            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
-        )
+        detector, lock, name = self._parts.detector, registration.lock, "on_close"
+        call = HandlerCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
         try:
-            error = await self._call(close, "on_close", registration, call)
+            error = await self._call(close, name, registration, call)
         except BaseException:
             self.cut_off(registration)
             raise
@@ -303,5 +300,6 @@ class Hooks:
             name,
             registration.label,
         )
+        self._parts.detector.calls.outlives(call, left)
         stuck = Stuck(EXCLUSIVE, None, call.drain_task)
         registration.lock.release_after(stuck, left, self._parts.tasks.wake)

@@ -9,9 +9,9 @@ from weakref import WeakSet
 from batchqueue_async._engine.handler_stats import HandlerStats
 from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
 from batchqueue_async._engine.handlers.meter import Meter
+from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.handlers.ticks import Ticks
-from batchqueue_async._engine.handlers.user_call import Opening
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.weights import Exact
@@ -27,6 +27,7 @@ class Registration:
         "consume",
         "handler",
         "is_closed",
+        "is_trusted",
         "item_type",
         "items",
         "lock",
@@ -96,8 +97,9 @@ class Registration:
         self.meter: Meter | None = None
         if settings.is_measured:
             self.meter = Meter(self.label, settings.listeners)
-        # After `on_close` nothing of it is called any more.
-        self.is_closed = False
+        # After `on_close` nothing of it is called any more. Whether its next call need
+        # not be run in steps, since the last one was quick.
+        self.is_closed = self.is_trusted = False
 
     @property
     def has_hooks(self) -> bool:
@@ -127,7 +129,7 @@ class Registration:
         """Whether nothing of it is taken, and nobody is inside."""
         return self.taken == self.settled and self.lock.is_free
 
-    def stats(self) -> HandlerStats:
+    def stats(self, inside_for: float) -> HandlerStats:
         """Return what its batches were like up to now."""
         measured = (None, None, None) if self.meter is None else self.meter.read()
         sizes, seconds, cuts = measured
@@ -136,6 +138,7 @@ class Registration:
             batches=self.settled,
             items=self.items,
             retried=self.retried,
+            inside_for=inside_for,
             sizes=sizes,
             seconds=seconds,
             cuts=cuts,

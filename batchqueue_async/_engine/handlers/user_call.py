@@ -12,7 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.handlers.handler_call import mark
+from batchqueue_async._engine.handlers.handler_call import (
+    current_call,
+    mark,
+)
+from batchqueue_async._engine.handlers.stepping import in_steps
 from batchqueue_async._engine.runtime.cancellation import (
     GRACE,
     absorb_cancellation,
@@ -102,14 +106,30 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
         raise TypeError(msg)
     if isawaitable(result):
         if timeout is None:
-            await result
+            await _noted(result)
         else:
             await _within(timeout, result)
+
+
+async def _noted(awaitable: Awaitable[object]) -> None:
+    # Its call, if it is part of one, knows when it waits; unless it is in steps anyway.
+    call = current_call()
+    if call is None or call.coroutine is not None:
+        await awaitable
+    elif isinstance(awaitable, Coroutine):
+        await in_steps(awaitable, call)
+    else:
+        call.end_step()
+        call.waits()
+        await awaitable
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
     task = asyncio.ensure_future(_kept(awaitable))
+    if (call := current_call()) is not None:
+        call.end_step()
+        call.waits()
     # Whatever cuts the waiting short, nobody may be left to look at it.
     task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):
@@ -175,10 +195,16 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
     # What is to end the program would leave the task for the loop, and end that, before
     # anybody who waits for the task gets to know of it.
+    call = current_call()
     try:
-        await awaitable
+        if call is not None:
+            call.begin_step()
+        await _noted(awaitable)
     except (KeyboardInterrupt, SystemExit) as ending:
         return ending
+    finally:
+        if call is not None:
+            call.end_step()
     return None
 
 
@@ -238,44 +264,3 @@ class Stopwatch:
             self._loop.time() - self._loop_started,
             time.perf_counter() - self._clock_started,
         )
-
-
-class Opening:
-    """One handler's `on_open`, before its first batch: once, unless that fails.
-
-    It stands in the way of `consume` for as long as it is needed, so handlers without
-    an `on_open` don't pay for it. It belongs to the handler, as its lock does: whatever
-    type a batch is of, and whichever drain task comes first.
-    """
-
-    __slots__ = ("_hook", "_lock", "is_done")
-
-    def __init__(self, hook: Call) -> None:
-        self._hook = hook
-        # Several drain tasks may come at once.
-        self._lock: asyncio.Lock | None = None
-        self.is_done = False
-
-    def before(self, consume: Call) -> Callable[[list[Any]], Awaitable[None]]:
-        """Return what opens the handler if need be, and has it take a batch then."""
-
-        async def open_and_consume(batch: list[Any]) -> None:
-            if not self.is_done:
-                await self._open()
-            await _call(consume, batch)
-
-        return open_and_consume
-
-    async def _open(self) -> None:
-        self._lock = self._lock or asyncio.Lock()
-        async with self._lock:
-            if not self.is_done:
-                await _call(self._hook)
-                self.is_done = True
-
-
-async def _call(call: Call, *arguments: object) -> None:
-    result = call(*arguments)
-    if result is not None:
-        # Its timeout is that of the whole.
-        await finish(call, result, None)

@@ -65,6 +65,7 @@ class Closing(Generic[T]):
         self.end_now()
         for timer in self._timers:
             timer.cancel()
+        self._parts.detector.calls.stop()
         return take_leftovers(self._parts)
 
     async def _drain(self) -> None:
@@ -201,7 +202,8 @@ class Leftovers(Generic[T]):
 
     async def _call(self, items: list[T], error: BaseException) -> None:
         self._has_begun = True
-        with HandlerCall(self._parts.detector, None, None, EXCLUSIVE):
+        detector = self._parts.detector
+        with HandlerCall(detector, None, None, EXCLUSIVE, None, "on_error"):
             await tell_on_error(self._parts, items, error)
 
     def _call_after_loop(

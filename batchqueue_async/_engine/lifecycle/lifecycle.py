@@ -11,6 +11,7 @@ from batchqueue_async._engine.lifecycle.shutdown import Shutdown
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
+from batchqueue_async._engine.runtime.loop_turn import clock_of
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
 
@@ -60,6 +61,7 @@ class Lifecycle(Generic[T]):
             parts.detector.permit = Permit(shared_permits.pool_of(drain_tasks))
             parts.detector.permit.pool.join()
         abandon_after_fork(self)
+        parts.detector.calls.clock = clock_of(parts.loop)
         parts.tasks.start()
         parts.layout.open(self._time_here)
         if parts.config.threads:

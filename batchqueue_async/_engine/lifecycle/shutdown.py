@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_call import (
@@ -160,7 +160,7 @@ class Shutdown(Generic[T]):
                 partition.accounts.watchers = None
             parts.tasks.abandon()
             self.leftovers.items += take_leftovers(parts)
-            parts.repeated_failures.tell(math.inf)
+            _tell_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
             count = len(self.leftovers.items)
@@ -247,8 +247,7 @@ class Shutdown(Generic[T]):
     async def _release(self) -> None:
         parts = self._parts
         await parts.tasks.ended()
-        if parts.repeated_failures.owed_at < math.inf:
-            parts.repeated_failures.tell(math.inf)
+        _tell_counts(parts)
         parts.handlers.detach()
         if parts.state is State.CLOSING:
             parts.state = State.CLOSED
@@ -292,3 +291,10 @@ class Shutdown(Generic[T]):
             self._registry().forget(self._parts.lifecycle)
         if self._parts.lifecycle.on_closed is not None:
             self._parts.lifecycle.on_closed()
+
+
+def _tell_counts(parts: Parts[Any]) -> None:
+    """Log what was counted, and is not in the log yet."""
+    parts.repeated_failures.tell(math.inf)
+    if parts.drops is not None:
+        parts.drops.look(math.inf)

@@ -7,11 +7,14 @@ may live everywhere.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.runtime.loop_turn import clock_of
 from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
@@ -24,12 +27,14 @@ if TYPE_CHECKING:
 class Terms:
     """Keeps partitions up with the handlers, from the first that has its own."""
 
-    __slots__ = ("_clock", "_is_open", "_known", "_parts", "lingers")
+    __slots__ = ("_clock", "_is_open", "_known", "_now", "_parts", "lingers")
 
     def __init__(self, parts: Parts[Any]) -> None:
         self._parts = parts
         self._clock: Callable[[], float | None] | None = None
         self._is_open = False
+        # For ages, on any thread.
+        self._now: Callable[[], float] = monotonic
         # Whether anything lingers anywhere.
         self.lingers = parts.config.linger > 0
         # Linger and largest batch, in items and by their sizes, by partition's index.
@@ -39,6 +44,7 @@ class Terms:
     def open(self, clock: Callable[[], float | None]) -> None:
         """Let producers into all partitions; `clock` is None on other threads."""
         self._clock = clock
+        self._now = clock_of(asyncio.get_running_loop())
         self._is_open = True
         for partition in self._parts.partitions:
             self.apply_to(partition)
@@ -57,6 +63,7 @@ class Terms:
         linger, most, size = terms
         with partition.guard:
             partition.due_size = min(most, config.buffer_size)
+            partition.clock = self._now
             if self._parts.room is not None:
                 cast("SizedPartition[Any]", partition).due_bytes = size
             partition.ages.linger = linger

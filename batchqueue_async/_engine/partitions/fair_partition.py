@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from batchqueue_async._engine.partitions.accounts import Watcher
 from batchqueue_async._engine.partitions.deficit_round_robin import DeficitRoundRobin
+from batchqueue_async._engine.partitions.fair_waits import FairAges, FairLine
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.key_accounts import SharedAccounts
 from batchqueue_async._engine.partitions.key_buffer import KeyBuffer, RollingKeyBuffer
@@ -60,6 +61,10 @@ class FairPartition(Partition[T]):
         self._ready = 0
         super().__init__(index, buffer_size, due_size)
         self.accounts = SharedAccounts()
+        # Without this partition itself: that would be a cycle.
+        buffers = self._buffers
+        self.line = FairLine(lambda: live(buffers))
+        self.ages = FairAges(lambda: live(buffers))
         self._units = selector.units_of
         self._make_buffer = KeyBuffer if on_drop is None else RollingKeyBuffer
         self._on_drop = () if on_drop is None else (on_drop,)
@@ -188,7 +193,7 @@ class FairPartition(Partition[T]):
         """Have all buffers go by what this partition goes by."""
         super().open()
         for each in live(self._buffers):
-            each.due_size = self.due_size
+            each.due_size, each.clock = self.due_size, self.clock
             each.ages.clock, each.ages.linger = self.ages.clock, self.ages.linger
 
     def close(self) -> None:

@@ -48,6 +48,7 @@ class KeyBuffer(Partition[T]):
         super().__init__(home.index, home.buffer_size, home.due_size, *on_drop)
         self.accounts = KeyAccounts(home.accounts)
         self.ages.clock, self.ages.linger = home.ages.clock, home.ages.linger
+        self.clock = home.clock
         self.guard, self.is_shared = home.guard, home.is_shared
         self.is_closed = home.is_closed
 

@@ -14,9 +14,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
@@ -44,7 +44,9 @@ class Partition(ProducersQueue[T]):
         "_maxsize",
         "accounts",
         "ages",
+        "clock",
         "due_size",
+        "filled_at",
         "guard",
         "guarded_limit",
         "has_fast_path",
@@ -62,8 +64,6 @@ class Partition(ProducersQueue[T]):
         "uniform_prefix",
     )
 
-    items: list[T] | deque[T]
-
     def __init__(self, index: int, buffer_size: int, due_size: int) -> None:
         # Not `super().__init__`: the deques and the event that its own `get`, `put` and
         # `join` wait with take more memory than all the rest, and nobody needs those.
@@ -74,14 +74,16 @@ class Partition(ProducersQueue[T]):
         self.accounts = Accounts()
         # None before the start, and in a handoff.
         self.owner: Owner | None = None
-        self.is_closed = False
-        self.is_changing = False
+        self.is_closed = self.is_changing = False
         # Whether it is known to be open, unguarded and without a clock, and nobody
         # waits in line or watches. One look at this spares five at other objects: with
         # thousands of partitions those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
         self.ages = Ages()
+        # The loop's, on any thread; and when an item came that found it empty.
+        self.clock: Callable[[], float] = monotonic
+        self.filled_at = 0.0
         # How many of its first items are known to have one type; -1 if nobody asks. To
         # look at a chunk that has just been made is cheaper than to look at it later.
         self.uniform_prefix = -1
@@ -90,22 +92,15 @@ class Partition(ProducersQueue[T]):
         # displace items the moment after.
         self.taken_from = 0
         self.took_one_type = False
-        self.limit = 0
-        # The same bound for other threads, which hold the guard.
-        self.guarded_limit = 0
+        # The second one is the bound for other threads, which hold the guard.
+        self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
-        # Whether other threads put, too.
         self.is_shared = False
         self.due_size = min(due_size, buffer_size)
         self._full_at = buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
-
-    def _format(self) -> str:
-        # For `repr`: the base class's asks for what is not there.
-        state = "closed" if self.is_closed else "open"
-        return f"{self.index} {state} waiting={len(self.items)}"
 
     @property
     def accepted(self) -> int:
@@ -123,10 +118,7 @@ class Partition(ProducersQueue[T]):
         )
 
     def is_due(self, coming: int = 0) -> bool:
-        """A batch must not linger, or will not once so many items have come.
-
-        It is full, waited for, watched, or closing.
-        """
+        """Whether it is full (then, at least), waited for, watched, or closing."""
         return (
             len(self.items) + coming >= self.due_size
             or self.line.unserved is not None
@@ -179,6 +171,7 @@ class Partition(ProducersQueue[T]):
         try:
             if self.items:
                 return False
+            self.filled_at = self.clock()
             if is_given and type(chunk) is list and type(self.items) is list:
                 self.items = chunk
             else:
@@ -262,6 +255,8 @@ class Partition(ProducersQueue[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self.guard:
+            if most is not None and len(self.items) > most:
+                self.ages.sample(self)
             self.taken_from, known = self.accounts.taken_out, self.uniform_prefix
             taken = self._remove(most)
             self.took_one_type = known >= len(taken)
@@ -333,6 +328,8 @@ class Partition(ProducersQueue[T]):
     def _append(self, chunk: Sequence[T]) -> None:
         if self.ages.clock is not None:
             self.ages.note(self.accepted)
+        if not self.items:
+            self.filled_at = self.clock()
         more, uniform = len(chunk), self.uniform_prefix
         if more >= WORTH_A_LOOK and len(self.items) == uniform:
             first = self.items[0] if self.items else chunk[0]

@@ -27,6 +27,7 @@ class ProducersQueue(asyncio.Queue[T]):
 
     items: list[T] | deque[T]
     index: int
+    is_closed: bool
     # How many came in, where that is counted by itself: in an `AuditedPartition`.
     entered: int | None = None
 
@@ -42,6 +43,11 @@ class ProducersQueue(asyncio.Queue[T]):
     @abstractmethod
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
+
+    def _format(self) -> str:
+        # For `repr`: the base class's asks for what is not there.
+        state = "closed" if self.is_closed else "open"
+        return f"{self.index} {state} waiting={len(self.items)}"
 
     def qsize(self) -> int:
         return len(self.items)

@@ -9,7 +9,6 @@ Invariants of `TypePlacement` (promise B2):
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -91,6 +90,18 @@ class TypePlacement(Generic[T]):
                 partition = self.place(item_type if base is None else base)
                 self._assign(item_type, partition)
         return partition
+
+    def look(self, item: T) -> Partition[T]:
+        """Return where the item would wait if it came next, and place nothing."""
+        if (sole := self.sole) is not None:
+            return sole
+        with self.guard:
+            partition = self.placed.get(type(item))
+            if partition is None:
+                registration = self._handlers.nearest(type(item))
+                if registration is not None and registration.item_type is not None:
+                    partition = self.placed.get(registration.item_type)
+            return partition or self.partitions[self._seen().find()]
 
     def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
         """Return the type's partition for good, and book `weight` more to it."""
@@ -184,6 +195,13 @@ class SelectorPlacement(Generic[T]):
         with self.guard:
             return self.choose(item)
 
+    def look(self, item: T) -> Partition[T]:
+        """Return where the item would wait if it came next; asks the selector."""
+        if isinstance(self._selector, _RoundRobin):
+            with self.guard:
+                return self.partitions[self._selector.turn % len(self.partitions)]
+        return self.partition_of(item)
+
     def _choose(self, item: T) -> Partition[T]:
         count = len(self.partitions)
         index = self._selector(item, count)
@@ -207,7 +225,7 @@ def placement_for(
     if selector is by_type:
         return TypePlacement(partitions, handlers, grows=grows)
     if selector is round_robin:
-        return SelectorPlacement(partitions, _round_robin())
+        return SelectorPlacement(partitions, _RoundRobin())
     return SelectorPlacement(partitions, selector)
 
 
@@ -241,9 +259,18 @@ def _chosen_fairly(
     return choose
 
 
-def _round_robin() -> Callable[[object, int], int]:
-    numbers = itertools.count()
-    return lambda _item, partitions: next(numbers) % partitions
+class _RoundRobin:
+    """Each item goes to the next partition."""
+
+    __slots__ = ("turn",)
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def __call__(self, _item: object, partitions: int) -> int:
+        turn = self.turn
+        self.turn = turn + 1
+        return turn % partitions
 
 
 _Rank = tuple[int, Exact, int, int]

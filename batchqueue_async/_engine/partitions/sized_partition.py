@@ -205,6 +205,7 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
             for size in cast("Measured[T]", chunk).sizes:
                 if not self.room.would_hold(size, without=self.waiting_size):
                     break
+                self.ages.sample(self)
                 while len(self.items) >= self._maxsize or self.room.lacks(size):
                     displaced.append(self.items[0])
                     self._forget(1)

@@ -68,6 +68,12 @@ class TypeMap(Generic[V]):
                 return True
         return False
 
+    def get(self, item_type: type) -> V | None:
+        """Return the value of a type, near or far; None if it has none."""
+        if item_type in self.near:
+            return self.near[item_type]
+        return self._far.get(ref(item_type)) if self._far else None
+
     def add(self, item_type: type, value: V) -> None:
         """Let a new type in."""
         self.trim()

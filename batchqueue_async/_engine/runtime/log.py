@@ -22,7 +22,7 @@ from typing import Any
 from batchqueue_async._wording import reason
 
 PERIOD = 1.0
-"""Seconds between two lines about equal failures, at least."""
+"""Seconds between two lines about equal failures, at least, where nothing is said."""
 NEWS_AFTER = 60.0
 """Seconds after which one that had not been seen any more is logged in full again."""
 MOST = 256
@@ -55,6 +55,7 @@ class _Kind:
 
     title: str
     level: int
+    period: float
     told_at: float
     seen_at: float
     count: int = 0
@@ -98,35 +99,45 @@ class RepeatedFailures:
         message: str,
         *arguments: object,
         title: str,
-        error: BaseException,
+        error: BaseException | str,
         items: int = 0,
+        period: float = PERIOD,
     ) -> None:
-        """Do the same at WARNING and without a traceback: it may turn out well."""
-        if self._is_news(logging.WARNING, title, error, items):
+        """Do the same at WARNING and without a traceback: it may turn out well.
+
+        Args:
+            message: As for `error`; so are the others that it has.
+            arguments: As for `logging`.
+            title: What happened.
+            error: What was raised; where nothing was, what is told of it as an example.
+            items: How many items it concerns.
+            period: Seconds between two lines about it, at least.
+        """
+        if self._is_news(logging.WARNING, title, error, items, period):
             logger.warning(message, *arguments, stacklevel=2)
 
     def _is_news(
-        self, level: int, title: str, error: BaseException, items: int
+        self,
+        level: int,
+        title: str,
+        error: BaseException | str,
+        items: int,
+        period: float = PERIOD,
     ) -> bool:
         """Whether it is to be logged in full; else it is counted."""
         now = asyncio.get_running_loop().time()
         self.tell(now)
         kinds = self._kinds = self._kinds or {}
-        key = (
-            title,
-            type(error).__module__,
-            type(error).__qualname__,
-            _origin(error),
-        )
+        key = (title, *_likeness(error))
         kind = kinds.get(key)
         if kind is not None and now - kind.seen_at >= NEWS_AFTER:
             del kinds[key]
             kind = None
         if kind is None and self._has_room(kinds, now):
-            kinds[key] = _Kind(title, level, now, now)
+            kinds[key] = _Kind(title, level, period, now, now)
             return True
         others = f"other failures than the first {MOST} kinds"
-        rest = _Kind(others, logging.ERROR, now, now)
+        rest = _Kind(others, logging.ERROR, PERIOD, now, now)
         self._count(kind or kinds.setdefault(None, rest), now, items, error)
         return False
 
@@ -138,8 +149,8 @@ class RepeatedFailures:
         for kind in (self._kinds or {}).values():
             if not kind.count:
                 continue
-            if now < kind.told_at + PERIOD:
-                self.owed_at = min(self.owed_at, kind.told_at + PERIOD)
+            if now < kind.told_at + kind.period:
+                self.owed_at = min(self.owed_at, kind.told_at + kind.period)
                 continue
             seconds = max(1, round(min(now, kind.seen_at + PERIOD) - kind.told_at))
             logger.log(
@@ -155,13 +166,15 @@ class RepeatedFailures:
             kind.count = kind.items = 0
             kind.told_at = kind.seen_at if math.isinf(now) else now
 
-    def _count(self, kind: _Kind, now: float, items: int, error: BaseException) -> None:
+    def _count(
+        self, kind: _Kind, now: float, items: int, error: BaseException | str
+    ) -> None:
         kind.count += 1
         kind.items += items
         kind.seen_at = now
         if kind.count == 1:
-            kind.example = reason(error)
-        self.owed_at = min(self.owed_at, kind.told_at + PERIOD)
+            kind.example = error if isinstance(error, str) else reason(error)
+        self.owed_at = min(self.owed_at, kind.told_at + kind.period)
         self.tell(now)
 
     @staticmethod
@@ -171,6 +184,13 @@ class RepeatedFailures:
                 if not kind.count and now - kind.seen_at >= NEWS_AFTER:
                     del kinds[key]
         return len(kinds) < MOST
+
+
+def _likeness(error: BaseException | str) -> tuple[object, ...]:
+    """Return what equal failures have in common, beside what failed."""
+    if isinstance(error, str):
+        return ()
+    return (type(error).__module__, type(error).__qualname__, _origin(error))
 
 
 def _origin(error: BaseException) -> tuple[str, int] | None:

@@ -1,0 +1,104 @@
+"""What a `map_async` was declared with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from batchqueue_async import Retry
+from batchqueue_async.sinks.checks import (
+    refuse,
+    require_count,
+    require_name,
+    require_seconds,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Call: TypeAlias = Callable[..., Awaitable[Any]]
+"""`call(batch)`, or `call(client, batch)` where there is an `open`."""
+Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+"""Returns an async context manager, whose value is the client."""
+OnError: TypeAlias = Literal["raise", "null", "column"]
+"""What becomes of an item whose call failed for good."""
+
+_MOST_IN_FLIGHT = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """All settings of a `map_async` that say how calls are made.
+
+    Attributes are the arguments of `map_async`; `key` tells one from all others.
+    """
+
+    key: str
+    call: Call
+    open: Open | None
+    to_items: Callable[[pa.RecordBatch], Iterable[Any]]
+    max_batch: int
+    linger: float
+    in_flight: int
+    ordered: bool
+    timeout: float | None
+    retry: Retry
+    rate: float | None
+    flat: bool
+    on_error: OnError
+
+    def __post_init__(self) -> None:
+        _require_callable("call", self.call)
+        if self.open is not None:
+            _require_callable("open", self.open)
+        _require_arguments(self.call, has_client=self.open is not None)
+        _require_callable("to_items", self.to_items)
+        require_count("max_batch", self.max_batch, at_least=1)
+        require_seconds("linger", self.linger, above=None)
+        require_count("in_flight", self.in_flight, at_least=1)
+        if self.in_flight > _MOST_IN_FLIGHT:
+            refuse("in_flight", f"<= {_MOST_IN_FLIGHT}", self.in_flight)
+        if self.timeout is not None:
+            require_seconds("timeout", self.timeout)
+        if not isinstance(self.retry, Retry):
+            refuse("retry", "a Retry", self.retry, TypeError)
+        if self.rate is not None:
+            require_seconds("rate", self.rate)
+        for field in ("ordered", "flat"):
+            if not isinstance(getattr(self, field), bool):
+                refuse(field, "a bool", getattr(self, field), TypeError)
+        if self.on_error not in get_args(OnError):
+            refuse("on_error", '"raise", "null" or "column"', self.on_error)
+
+    @property
+    def name(self) -> str:
+        """What the call is called in messages."""
+        return getattr(self.call, "__qualname__", type(self.call).__qualname__)
+
+
+def require_error_column(value: object) -> None:
+    """Refuse what cannot be the name of a column."""
+    require_name("error_column", value)
+
+
+def _require_callable(field: str, value: object) -> None:
+    if not callable(value):
+        refuse(field, "callable", value, TypeError)
+
+
+def _require_arguments(call: Call, *, has_client: bool) -> None:
+    wanted = ("client", "batch") if has_client else ("batch",)
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):
+        # Written in C: it says so itself when it is called.
+        return
+    try:
+        signature.bind(*wanted)
+    except TypeError as error:
+        which = "with" if has_client else "without"
+        msg = f"call must take ({', '.join(wanted)}) {which} open: {error}"
+        raise TypeError(msg) from None
