@@ -63,7 +63,10 @@ def fork():
 def test_no_handler_is_inside_of_its_driver(python: Path, handler: str) -> None:
     program = DRIVER.replace("HANDLER", handler) + "fork()"
     ended = Program(program, python=python).end()
-    assert (ended.status, ended.log) == (0, "")
+    # It holds the loop up for so long on purpose.
+    held_up = "WARNING rows: write_on_loop held up the event loop"
+    told = [line for line in ended.log.splitlines() if not line.startswith(held_up)]
+    assert (ended.status, told) == (0, [])
 
 
 @each_python
