@@ -125,10 +125,6 @@ class Delivery(Generic[T]):
     def _own_error(
         self, raised: BaseException, call: object, batch: Batch[T]
     ) -> BaseException:
-        trace = raised.__traceback__
-        if trace is not None and trace.tb_next is not None:
-            # Without the frame of `deliver`, which has it: a cycle that keeps items.
-            raised.__traceback__ = trace.tb_next
         try:
             return own_error(raised, call)
         except asyncio.CancelledError:
