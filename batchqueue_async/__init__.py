@@ -9,25 +9,22 @@ General layout:
 Imports point upwards in this list only. Every public name is exported here, once.
 """
 
-from batchqueue_async._bridge.in_thread import in_thread
-from batchqueue_async._bridge.loop_thread import LoopThread
-from batchqueue_async._bridge.process_queue import close_process_queues, process_queue
-from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+import typing as _typing
+from importlib import import_module as _import_module
+
 from batchqueue_async._engine.handler_stats import (
     Cuts,
     HandlerStats,
     Histogram,
 )
-from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.lifecycle.lifecycle import opened_by as _opened_by
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._engine.signals import drain_on_signals
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
     DrainTaskStats,
     PartitionStats,
     RebalancingRound,
 )
-from batchqueue_async._merging import Merging
 from batchqueue_async._policies.answers import PartialFailure, RetryAfter
 from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
@@ -46,9 +43,12 @@ from batchqueue_async._policies.errors import (
     DuplicateQueue,
     Failure,
     InvalidSelection,
+    ItemTooLarge,
     OmittedItem,
+    ProcessDied,
     WouldDeadlock,
 )
+from batchqueue_async._policies.fairness import fair_by
 from batchqueue_async._policies.handlers import (
     BatchFunction,
     BatchHandler,
@@ -72,6 +72,19 @@ from batchqueue_async._policies.selectors import (
     round_robin,
 )
 from batchqueue_async._version import __version__ as __version__
+
+if _typing.TYPE_CHECKING:
+    from batchqueue_async._bridge.in_process import in_process
+    from batchqueue_async._bridge.in_thread import in_thread
+    from batchqueue_async._bridge.loop_thread import LoopThread
+    from batchqueue_async._bridge.process_queue import (
+        close_process_queues,
+        process_queue,
+    )
+    from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+    from batchqueue_async._engine.manager import BatchQueueManager
+    from batchqueue_async._engine.signals import drain_on_signals
+    from batchqueue_async._merging import Merging
 
 __all__ = [
     "BatchFunction",
@@ -101,6 +114,7 @@ __all__ = [
     "Histogram",
     "IdleBackoff",
     "InvalidSelection",
+    "ItemTooLarge",
     "LoopThread",
     "Merging",
     "Offer",
@@ -109,6 +123,7 @@ __all__ = [
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",
+    "ProcessDied",
     "Rebalancing",
     "RebalancingRound",
     "Retry",
@@ -124,7 +139,42 @@ __all__ = [
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "fair_by",
+    "in_process",
     "in_thread",
     "process_queue",
     "round_robin",
 ]
+
+# Not every program starts a thread or a second queue, so these come when they are asked
+# for: a fifth of what the import took.
+_LATER = {
+    "BatchQueueManager": "_engine.manager",
+    "LoopThread": "_bridge.loop_thread",
+    "Merging": "_merging",
+    "SyncBatchQueue": "_bridge.sync_queue",
+    "close_process_queues": "_bridge.process_queue",
+    "drain_on_signals": "_engine.signals",
+    "in_process": "_bridge.in_process",
+    "in_thread": "_bridge.in_thread",
+    "process_queue": "_bridge.process_queue",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found: object = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+# For queues that are to be open to threads from their start on.
+_opened_by(
+    lambda parts: _import_module(f"{__name__}._bridge.thread_ingress").open_up(parts)
+)

@@ -38,7 +38,7 @@ from benchmarks.turns import Turns
 # In ten minutes everything is over, on a busy machine, too.
 _NO_RETAKES_AFTER = 300.0
 _NO_PROGRAM_AFTER = 500.0
-SEPARATE = ("rebalancing", "shared_drains")
+SEPARATE = ("rebalancing", "shared_drains", "tenants")
 """Programs with figures of their own, that take up to 80 seconds each."""
 
 Section = Callable[[dict[str, LoopFactory], Scale, Turns], Iterator[Table]]

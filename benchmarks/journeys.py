@@ -8,6 +8,7 @@ new call.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 import sys
 import tempfile
@@ -40,11 +41,15 @@ class Journey:
     @contextmanager
     def traced(self) -> Iterator[None]:
         """Note what is called inside of the block."""
+        # What finalizers of the journeys before call is no part of this one.
+        gc.collect()
+        gc.disable()
         sys.setprofile(self._note)
         try:
             yield
         finally:
             sys.setprofile(None)
+            gc.enable()
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         path = frame.f_code.co_filename

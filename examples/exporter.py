@@ -35,7 +35,10 @@ from batchqueue_async import (
     in_thread,
 )
 
-SHOWN = ("accepted", "rejected", "waiting", "in_flight", "handled", "retried")
+SHOWN = (
+    *("accepted", "rejected", "waiting", "in_flight", "handled", "retried"),
+    *("waiting_producers", "oldest_age"),
+)
 
 
 class Measurement(NamedTuple):

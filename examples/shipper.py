@@ -80,6 +80,8 @@ async def ship(path: Path, url: str) -> None:
         config = BatchQueueConfig(
             consumer=Shipper(client, url, noted),
             max_batch=1000,
+            size_of=lambda line: len(line.text),
+            max_batch_bytes=1_000_000,
             linger=0.2,
             retry=Retry(attempts=1_000_000, wait_max=30),
         )

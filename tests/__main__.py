@@ -1,4 +1,4 @@
-"""Runs the whole suite in parts, two at a time, since most of it waits: `make test`.
+"""Runs the whole suite in parts, three at a time, since much of it waits: `make test`.
 
 Each part is a process with its own Spark session, if it needs one. What takes long is
 left to CI: `THOROUGH=1 make test` does that, too. With arguments it is one process:
@@ -16,8 +16,8 @@ from tests.support.thorough import IS_THOROUGH
 
 HERE = Path(__file__).parent
 PYTEST = [sys.executable, "-m", "pytest"]
-AT_ONCE = 2
-# The longest first: so both processes end at about the same time.
+AT_ONCE = 3
+# The longest first: so all processes end at about the same time.
 PARTS = {
     "spark": ["spark", "test_java_runtime.py"],
     "engine": ["engine"],

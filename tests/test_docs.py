@@ -3,17 +3,32 @@
 import ast
 import asyncio
 import re
+import runpy
+import sys
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
 
+from batchqueue_async import DrainTaskPolicy
+from batchqueue_async._policies import drain_tasks
+
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+GUIDES = [
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    ROOT / "docs" / "migrating.md",
+]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A file of the tutorial, and what it prints if it is a program.
+TUTORIAL_FILE = re.compile(
+    r"^```python\n(?P<code># (?P<name>\w+)\.py\n.*?)^```$"
+    r"(?:\n\n```text\n(?P<output>.*?)^```$)?",
+    re.DOTALL | re.MULTILINE,
+)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST_FILE = re.compile(r"\btests/[\w/]+\.py\b")
@@ -56,6 +71,38 @@ async def run_in_order(codes: list[CodeType]) -> None:
             await result
 
 
+FILES = {
+    each["name"]: each for each in TUTORIAL_FILE.finditer(TUTORIAL.read_text("utf-8"))
+}
+PROGRAMS = [name for name, each in FILES.items() if each["output"] is not None]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_of_the_tutorial_prints_what_it_shows(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for each in FILES.values():
+        Path(tmp_path, f"{each['name']}.py").write_text(each["code"], "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    try:
+        runpy.run_path(str(tmp_path / f"{name}.py"), run_name="__main__")
+    finally:
+        for imported in FILES:
+            sys.modules.pop(imported, None)
+
+    assert capsys.readouterr().out == FILES[name]["output"]
+
+
+def test_every_block_of_the_tutorial_is_a_file() -> None:
+    assert len(FILES) == len(blocks(TUTORIAL))
+    assert len(PROGRAMS) == len([name for name in FILES if name.startswith("step")])
+
+
 def test_the_readme_shows_the_quickstart() -> None:
     program = (ROOT / "examples" / "quickstart.py").read_text("utf-8")
 
@@ -72,6 +119,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name}: {link}"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+def test_the_index_lists_every_guide() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {index.parent / link for link in LINK.findall(prose(index))}
+
+    assert set((ROOT / "docs" / "guides").glob("*.md")) <= linked
 
 
 def anchors(page: Path) -> set[str]:
@@ -126,3 +180,22 @@ def test_each_of_the_originals_tests_has_one_row() -> None:
     rows = re.findall(r"^\| `(test\w+)` \|", page, re.MULTILINE)
 
     assert len(rows) == 80
+
+
+THREADS = re.compile(
+    r"^\| (\d+) \| (\d+) \| (\d+) \| 1 \| 4 \| (\d+) \| 1 \|$", re.MULTILINE
+)
+
+
+def test_drain_tasks_per_machine_are_what_the_policies_make_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = (ROOT / "docs" / "from_skywalking.md").read_text("utf-8")
+    rows = [tuple(map(int, row)) for row in THREADS.findall(page)]
+
+    for cpus, l1, l2, together in rows:
+        monkeypatch.setattr(drain_tasks, "usable_cpus", lambda cpus=cpus: cpus)
+        assert DrainTaskPolicy.cpu_cores(1.0).resolve() == l1
+        assert DrainTaskPolicy.cpu_cores_with_base(1, 0.25).resolve() == l2
+        assert l1 + l2 + 1 + 4 == together
+    assert len(rows) == 6

@@ -34,6 +34,7 @@ PROMISED = {
     "HandlesTick",
     "Histogram",
     "IdleBackoff",
+    "ItemTooLarge",
     "LoopThread",
     "Merging",
     "Offer",
@@ -41,6 +42,7 @@ PROMISED = {
     "PartitionPolicy",
     "PartitionSelector",
     "PartitionStats",
+    "ProcessDied",
     "Rebalancing",
     "Retry",
     "RetryAfter",
@@ -55,6 +57,8 @@ PROMISED = {
     "by_type",
     "close_process_queues",
     "drain_on_signals",
+    "fair_by",
+    "in_process",
     "in_thread",
     "process_queue",
     "round_robin",
@@ -73,8 +77,9 @@ def test_names_are_listed_once_and_sorted() -> None:
 def test_all_lists_everything_public() -> None:
     public = {
         name
-        for name, value in vars(batchqueue_async).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
+        for name in dir(batchqueue_async)
+        if not name.startswith("_")
+        and not inspect.ismodule(getattr(batchqueue_async, name))
     }
     assert public == set(batchqueue_async.__all__)
 
@@ -129,7 +134,7 @@ def test_every_public_method_has_a_docstring(path: str) -> None:
 
 def test_errors_share_a_base() -> None:
     """One `except BatchQueueError` catches all that the library raises of its own."""
-    for name in ("ConfigConflict", "DeliveryError", "DuplicateQueue", "WouldDeadlock"):
+    for name in ("ConfigConflict", "DeliveryError", "DuplicateQueue", "ProcessDied"):
         error = getattr(batchqueue_async, name)
         assert issubclass(error, batchqueue_async.BatchQueueError)
     assert not issubclass(batchqueue_async.BatchQueueError, OSError | ValueError)
@@ -159,7 +164,7 @@ def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
         "import batchqueue_async; "
         "rare = {'anyio.from_thread', 'anyio.to_thread', 'anyio.lowlevel', 'random', "
         "'fractions', 'decimal', 'importlib.util', 'ssl', "
-        "'batchqueue_async._engine.lifecycle.rebalancer'}; "
+        "'batchqueue_async._engine.lifecycle.rebalancer', 'multiprocessing.context'}; "
         "print(*sorted(rare & (set(sys.modules) - before)))"
     )
     done = subprocess.run(

@@ -12,65 +12,106 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._engine.handlers.registry import Attached, consume_of
-from batchqueue_async._policies.handler_checks import HOOKS
+from batchqueue_async._engine.handlers.registry import Attached
+from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
+from batchqueue_async._policies.validation import require_int
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
-    from batchqueue_async._bridge.worker import Worker
+    from batchqueue_async._bridge.worker import Workers
 
 T = TypeVar("T")
 
 
-def in_thread(handler: HandlerLike[T]) -> BatchHandler[T]:
-    """Wrap a blocking handler so that it runs on a worker thread.
+def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[T]:
+    """Wrap a blocking handler so that it runs on worker threads.
 
-    It is still never entered twice at once, whatever the number of drain tasks. Its
-    hooks run there, too. A thread cannot be stopped: at
-    a shutdown deadline the call is left behind and its batch is returned.
+    By default on one: it is still never entered twice at once, whatever the number of
+    drain tasks. Its hooks run there, too, and alone in the handler. A thread cannot be
+    stopped: at a shutdown deadline the call is left behind and its batch is returned.
 
-    The thread is the handler's own, a daemon: it is there while a running queue has the
-    handler, since at the interpreter's exit Python 3.12 and later start none. Called in
-    another way, by a handler of yours, it takes one of anyio's.
+    The threads are the handler's own, daemons that are named after it. The first one is
+    there while a running queue has the handler, since at the interpreter's exit Python
+    3.12 and later start none; the others are started when they are needed, and all end
+    with the last queue. Called in another way, by a handler of yours, it takes anyio's.
+
+    Args:
+        handler: An object with `consume(batch)`, or a function; not async.
+        concurrency: How many calls of `consume` may run at once. There are no more than
+            drain tasks have batches for it: several with a consumer or a selector, or
+            where it handles several types. With more than 1 it must be thread-safe. The
+            items of one partition are in one call at a time, so their order holds.
 
     Raises:
-        TypeError: The handler is async already, or no handler.
+        TypeError: The handler is async already, or no handler; or `concurrency` no int.
+        ValueError: `concurrency` is less than 1.
+    """
+    consume = blocking_consume_of(handler, "thread")
+    require_int("concurrency", concurrency, at_least=1)
+    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    return InThread(handler, consume, f"in_thread({name})", concurrency)
+
+
+def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], object]:
+    """Return what takes a batch of a handler that is to run in a thread or process.
+
+    Raises:
+        TypeError: It is no handler, or async.
     """
     consume = consume_of(handler)
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if _is_async(each):
             msg = (
-                f"handler must be blocking to run in a thread, got async {shown(each)}"
+                f"handler must be blocking to run in a {place}, got async {shown(each)}"
             )
             raise TypeError(msg)
-    return _InThread(handler, consume)
+    return consume
 
 
-class _InThread(Attached):
-    """The handler's methods as coroutines; it has the hooks that the handler has."""
+class InThread(Attached):
+    """The handler's methods as coroutines; it has the hooks that the handler has.
+
+    Args:
+        handler: Whose hooks they are.
+        consume: What takes a batch.
+        name: What it is called in logs.
+        concurrency: How many calls may be on threads at once.
+        stop: Ends the call that runs on the thread with this identity, if that can be
+            done; None if not.
+    """
 
     _lock: threading.Lock
     _limiter: Any
-    _worker: Worker | None
+    _workers: Workers | None
     _end: Callable[[], object]
+    _last: Callable[[], object] | None = None
+    """What a thread does before they end, with the last queue."""
 
-    def __init__(self, handler: object, consume: Callable[[list[Any]], object]) -> None:
+    def __init__(
+        self,
+        handler: object,
+        consume: Callable[[list[Any]], object],
+        name: str,
+        concurrency: int,
+        stop: Callable[[int], object] | None = None,
+    ) -> None:
         # A fifth of the time that importing the package would take.
         from anyio import CapacityLimiter, to_thread  # noqa: PLC0415
 
         self._run_sync = to_thread.run_sync
-        self._new_limiter = partial(CapacityLimiter, 1)
+        self._new_limiter = partial(CapacityLimiter, concurrency)
+        self._concurrency = concurrency
+        self._stop = stop
         self._forget()
         self._consume = consume
-        name = getattr(handler, "__qualname__", type(handler).__qualname__)
-        self.__qualname__ = f"in_thread({name})"
+        self.__qualname__ = name
         if hasattr(handler, "tick_every"):
             self.tick_every = handler.tick_every
-        for name in HOOKS:
-            hook = getattr(handler, name, None)
+        for each in HOOKS:
+            hook = getattr(handler, each, None)
             if callable(hook):
-                setattr(self, name, partial(self._run, hook))
+                setattr(self, each, partial(self._run, hook))
 
     async def consume(self, batch: list[Any], /) -> None:
         await self._run(self._consume, batch)
@@ -79,23 +120,25 @@ class _InThread(Attached):
         if self._process != os.getpid():
             # After a fork: the thread and who used it are the parent's.
             self._forget()
-        from batchqueue_async._bridge.worker import Worker  # noqa: PLC0415 - anyio's
+        from batchqueue_async._bridge.worker import Workers  # noqa: PLC0415 - anyio's
 
         with self._lock:
             self._queues.add(queue)
-            if self._worker is None:
+            if self._workers is None:
                 # Without it each call asks for a thread, and fails if it gets none.
                 with contextlib.suppress(RuntimeError):
-                    worker = Worker(self.__qualname__)
-                    end = weakref.finalize(self, worker.end)
+                    workers = Workers(self.__qualname__, self._concurrency)
+                    end = weakref.finalize(self, workers.end)
                     end.atexit = False
-                    self._worker, self._end = worker, end
+                    self._workers, self._end = workers, end
 
     def detach(self, queue: object) -> None:
         with self._lock:
             self._queues.discard(queue)
-            if not self._queues and self._worker is not None:
-                self._worker = None
+            if not self._queues and self._workers is not None:
+                workers, self._workers = self._workers, None
+                if self._last is not None:
+                    workers.do(self._last)
                 self._end()
 
     def _forget(self) -> None:
@@ -103,22 +146,36 @@ class _InThread(Attached):
         self._lock = threading.Lock()
         self._queues: weakref.WeakSet[object] = weakref.WeakSet()
         self._limiter = None
-        self._worker = None
-        # Set when a call ends whose task was cancelled away from its thread.
-        self._left: asyncio.Future[None] | None = None
+        self._workers = None
+        # How many calls may still be made, on the loop that last made one.
+        self._slots: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    def _slots_here(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._slots is None or self._slots[0] is not loop:
+            self._slots = loop, asyncio.Semaphore(self._concurrency)
+        return self._slots[1]
 
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
-        while self._left is not None and not self._left.done():
-            await asyncio.wait({self._left})
+        slots = self._slots_here()
+        await slots.acquire()
         thread_call = _ThreadCall(partial(call, *arguments))
         job = asyncio.ensure_future(self._call(thread_call.run))
+        is_left = False
         try:
             result, error = await asyncio.shield(job)
         except asyncio.CancelledError:
+            if self._stop is not None:
+                thread_call.cancel(self._stop)
             await _outlast(job)
             if job.cancelled():
-                self._left = thread_call.end()
+                # Its task was cancelled away from its thread, which still takes a slot.
+                is_left = True
+                thread_call.end().add_done_callback(lambda _: slots.release())
             raise
+        finally:
+            if not is_left:
+                slots.release()
         if error is not None:
             raise error
         if inspect.isawaitable(result) or inspect.isgenerator(result):
@@ -132,14 +189,13 @@ class _InThread(Attached):
     async def _call(
         self, function: Callable[[], tuple[object, BaseException | None]]
     ) -> tuple[object, BaseException | None]:
+        workers = self._workers
+        if workers is not None:
+            return await workers.run(function)
         if self._limiter is None:
+            # Not the one of which everybody in the program gets his.
             self._limiter = self._new_limiter()
-        worker = self._worker
-        if worker is None:
-            return await self._run_sync(function, limiter=self._limiter)
-        # Not with both at once.
-        async with self._limiter:
-            return await worker.run(function)
+        return await self._run_sync(function, limiter=self._limiter)
 
 
 class _ThreadCall:
@@ -152,14 +208,26 @@ class _ThreadCall:
         self._call = call
         self._loop = asyncio.get_running_loop()
         self._is_on = False
+        self._is_cancelled = False
+        self._thread = 0
         self._ended: asyncio.Future[None] | None = None
+
+    def cancel(self, stop: Callable[[int], object]) -> None:
+        """Let it not begin any more; if it has, have it stopped."""
+        # Before the look: of this and the thread's own, the later one sees the other.
+        self._is_cancelled = True
+        if self._is_on:
+            stop(self._thread)
 
     def run(self) -> tuple[object, BaseException | None]:
         """Call, on the thread."""
+        self._thread = threading.get_ident()
         self._is_on = True
         # What is to end the program would end the thread, and then the loop, before the
         # drain task gets to know of it; and no future takes a StopIteration.
         try:
+            if self._is_cancelled:
+                return None, asyncio.CancelledError()
             return self._call(), None
         except BaseException as error:  # noqa: BLE001 - raised on the loop
             return None, error

@@ -22,7 +22,11 @@ from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import require_positive, require_timeout
+from batchqueue_async._policies.validation import (
+    require_instance,
+    require_positive,
+    require_timeout,
+)
 from batchqueue_async._threads.guard import PAUSE
 from batchqueue_async._threads.watchdog import PATIENCE
 
@@ -49,10 +53,11 @@ class SyncBatchQueue(Generic[T]):
 
     Raises:
         BatchQueueError: The queue is not running on the loop that runs here.
-        TypeError, ValueError: `patience` is no number above zero.
+        TypeError, ValueError: It is no queue, or `patience` no number above zero.
     """
 
     def __init__(self, queue: BatchQueue[T], *, patience: float = PATIENCE) -> None:
+        require_instance("queue", queue, BatchQueue, "a BatchQueue that runs")
         require_positive("patience", patience)
         self._queue = queue
         # The `LoopThread` that opened it: it lives as long as who produces.
@@ -60,9 +65,11 @@ class SyncBatchQueue(Generic[T]):
         self._patience = patience
         self._ingress = ingress_of(queue)
         self._parts = parts = self._ingress.parts
-        self._log = parts.failures.open()
+        self._log = parts.failures.new_log()
         self._lock = self._ingress.guard.lock
         self._loop = self._ingress.loop
+        # How many items of a long iterable are placed together.
+        self._length = self._ingress.chunk_length
         # For the hot path.
         self._sole = parts.placement.sole
         self._choose = parts.placement.choose
@@ -76,7 +83,8 @@ class SyncBatchQueue(Generic[T]):
     def queue(self) -> BatchQueue[T]:
         """The queue itself, for use on its loop: by handlers that pass items on to it.
 
-        On other threads its `offer`, `name`, `config` and `is_running` may be used.
+        On other threads its `offer`, `partition_of`, `name`, `config` and `is_running`
+        may be used.
         """
         return self._queue
 
@@ -178,7 +186,7 @@ class SyncBatchQueue(Generic[T]):
                 require_timeout("timeout", timeout)
             self._refuse_own_thread()
             until = None if timeout is None else time.monotonic() + timeout
-            for chunk in chunks(items):
+            for chunk in chunks(items, self._length):
                 left = None if until is None else max(0.0, until - time.monotonic())
                 placed = self._ingress.put_chunk(chunk, left, self._patience, tally)
                 if placed < len(chunk):
@@ -260,6 +268,7 @@ class SyncBatchQueue(Generic[T]):
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,
         handler_timeout: float | None = None,
+        max_batch_bytes: float | None = None,
     ) -> None:
         """Register a handler, as `BatchQueue.add_handler` does."""
         self._refuse_own_thread()
@@ -273,6 +282,7 @@ class SyncBatchQueue(Generic[T]):
             retry=retry,
             on_error=on_error,
             handler_timeout=handler_timeout,
+            max_batch_bytes=max_batch_bytes,
         )
         self._on_loop(partial(_as_coroutine, call))
 

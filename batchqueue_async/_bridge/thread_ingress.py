@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
-from batchqueue_async._engine.lifecycle import thread_access
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
+from batchqueue_async._engine.partitions.bulk import LENGTH
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -35,14 +35,14 @@ T = TypeVar("T")
 class ThreadWaiter(Waiter):
     """A producer that waits in line on a thread of its own."""
 
-    __slots__ = ("_chunk", "_signal", "accepted")
+    __slots__ = ("_signal", "accepted", "chunk")
 
     hands_over = True
 
     def __init__(self, chunk: Sequence[Any]) -> None:
         super().__init__(len(chunk))
         self.accepted = 0
-        self._chunk = chunk
+        self.chunk = chunk
         self._signal = ThreadEvent()
 
     def wake(self) -> None:
@@ -51,7 +51,7 @@ class ThreadWaiter(Waiter):
     def hand_over(self) -> Sequence[Any]:
         first = self.accepted
         self.accepted += self.granted
-        return self._chunk[first : self.accepted]
+        return self.chunk[first : self.accepted]
 
     def take_back(self, count: int) -> None:
         self.accepted -= count
@@ -82,11 +82,14 @@ class ThreadIngress(Announcer[T]):
 
     guard: Guard
 
+    chunk_length = LENGTH
+    """How many items of a long iterable are placed together."""
+
     def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, Guard())
         self.parts = parts
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
-        parts.layout.share(self.guard)
+        parts.layout.open_to_threads(self.guard)
         abandon_after_fork(self)
 
     def abandon(self) -> None:
@@ -218,7 +221,7 @@ class ThreadIngress(Announcer[T]):
         patience: float,
     ) -> None:
         watchdog = self.watchdog(patience)
-        partition.wait_in_line(waiter)
+        partition.wait_in_line(waiter, waiter.chunk)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
         self.post(partition)
@@ -270,15 +273,24 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
     if not admits(parts):
         msg = f"queue {parts.name!r} is shut down"
         raise BatchQueueError(msg)
-    _open(parts)
+    open_up(parts)
     assert isinstance(parts.ingress, ThreadIngress)
     return parts.ingress
 
 
-def _open(parts: Parts[Any]) -> None:
+def open_up(parts: Parts[Any]) -> None:
+    """Let other threads put into the queue, which runs on the loop that runs here."""
     if parts.ingress is None:
-        parts.ingress = ThreadIngress(parts, asyncio.get_running_loop())
+        parts.ingress = _ingress_for(parts, asyncio.get_running_loop())
 
 
-# For queues that are to be open to threads from their start on.
-thread_access.opened_by(_open)
+def _ingress_for(
+    parts: Parts[Any], loop: asyncio.AbstractEventLoop
+) -> ThreadIngress[Any]:
+    if parts.room is None:
+        return ThreadIngress(parts, loop)
+    from batchqueue_async._bridge.sized_ingress import (  # noqa: PLC0415 - for few
+        SizedIngress,
+    )
+
+    return SizedIngress(parts, loop, parts.room)

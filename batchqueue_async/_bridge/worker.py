@@ -1,7 +1,8 @@
-"""A thread that runs one call after the other, for a handler that blocks.
+"""Threads that run calls, for a handler that blocks: each one after the other.
 
-It is kept ready from the start: at the interpreter's exit, where a `LoopThread` still
-drains, Python 3.12 and later start no thread any more.
+The first is kept ready from the start: at the interpreter's exit, where a `LoopThread`
+still drains, Python 3.12 and later start no thread any more. The others, if several
+calls may run at once, are started when no thread is free.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import contextlib
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 # Private, but it is all that makes `anyio.from_thread` work in a thread that anyio has
@@ -30,13 +30,18 @@ R = TypeVar("R")
 _REST_WITHIN = 0.2
 
 
-@dataclass(slots=True)
 class _Call:
     """One call, and the future on whose loop its result is wanted."""
 
-    context: Context
-    function: Callable[[], Any]
-    answer: asyncio.Future[Any]
+    def __init__(
+        self,
+        context: Context,
+        function: Callable[[], Any],
+        answer: asyncio.Future[Any],
+    ) -> None:
+        self.context = context
+        self.function = function
+        self.answer = answer
 
     def run(self) -> None:
         loop = self.answer.get_loop()
@@ -47,52 +52,101 @@ class _Call:
             loop.call_soon_threadsafe(_tell, self.answer, result)
 
 
-_Calls: TypeAlias = "SimpleQueue[_Call | Rest | None]"
+class _Errand:
+    """A call whose result nobody wants."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.run = run
 
 
-class Worker:
-    """The thread. A daemon, since a call that never returns must not hold up an exit.
+_Calls: TypeAlias = "SimpleQueue[_Call | _Errand | Rest | None]"
+
+
+class Workers:
+    """The threads. Daemons, since a call that never returns must not hold up an exit.
+
+    Args:
+        name: That of the threads; numbered if there may be several.
+        most: How many there may be.
 
     Raises:
         RuntimeError: No thread can be started.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, most: int = 1) -> None:
+        self._name = name
+        self._most = most
         self._calls: _Calls = SimpleQueue()
-        thread = _Thread(self._calls)
-        threading.Thread(target=thread.serve, name=name, daemon=True).start()
+        # Threads that have nothing to do and were not counted on.
+        self._idle = threading.Semaphore(0)
+        self._started = 0
+        self._start()
 
     async def run(self, function: Callable[[], R]) -> R:
-        """Run a function, which must not raise, on the thread, in this context."""
+        """Run a function, which must not raise, on a thread, in this context."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        # First: a new thread that finds nothing would count as idle.
         self._calls.put(_Call(copy_context(), function, answer))
+        if not self._idle.acquire(blocking=False) and self._started < self._most:
+            # Without another thread the call waits for one of those that there are.
+            with contextlib.suppress(RuntimeError):
+                self._start()
         return await answer
 
+    def do(self, function: Callable[[], object]) -> None:
+        """Run a function, which must not raise, on a thread; nobody waits for it."""
+        _put_aside(self._calls, self._idle, _Errand(function))
+
     def end(self) -> None:
-        """Let the thread end after the calls that it has got."""
-        self._calls.put(None)
+        """Let the threads end after the calls that they have got."""
+        for _ in range(self._started):
+            self._calls.put(None)
+
+    def _start(self) -> None:
+        number = f" {self._started}" if self._most > 1 else ""
+        thread = _Thread(self._calls, self._idle)
+        threading.Thread(
+            target=thread.serve, name=f"{self._name}{number}", daemon=True
+        ).start()
+        self._started += 1
 
 
 class _Thread:
-    """What runs on it. It knows only its calls, so that it keeps no handler alive."""
+    """What runs on one. It knows only its calls, so that it keeps no handler alive."""
 
-    def __init__(self, calls: _Calls) -> None:
+    def __init__(self, calls: _Calls, idle: threading.Semaphore) -> None:
         self.ident: int | None = None
         self._calls = calls
+        self._idle = idle
 
     def serve(self) -> None:
         self.ident = threading.get_ident()
         fork_rest.remember(self)
         try:
-            while (call := self._calls.get()) is not None:
+            while (call := self._next()) is not None:
                 call.run()
                 del call
         finally:
             fork_rest.forget(self)
 
     def rest(self, rest: Rest) -> Callable[[], None]:
-        self._calls.put(rest)
+        _put_aside(self._calls, self._idle, rest)
         return partial(rest.reached.wait, _REST_WITHIN)
+
+    def _next(self) -> _Call | _Errand | Rest | None:
+        try:
+            return self._calls.get_nowait()
+        except Empty:
+            self._idle.release()
+            return self._calls.get()
+
+
+def _put_aside(
+    calls: _Calls, idle: threading.Semaphore, errand: _Errand | Rest
+) -> None:
+    # Whoever takes it is not idle; afterwards he says so again.
+    idle.acquire(blocking=False)
+    calls.put(errand)
 
 
 def _tell(answer: asyncio.Future[Any], result: object) -> None:

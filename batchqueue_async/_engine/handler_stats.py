@@ -50,7 +50,8 @@ class Cuts(Value):
 class HandlerStats(Value):
     """One handler of one type, or the consumer, up to one moment.
 
-    The last three are there only with `BatchQueueConfig(measure_handlers=True)`.
+    `sizes`, `seconds` and `cuts` are there only where `BatchQueueConfig` says
+    `measure_handlers=True`.
     """
 
     name: str
@@ -67,3 +68,6 @@ class HandlerStats(Value):
     """What its calls took, retries included."""
     cuts: Cuts | None
     """Why its batches were cut."""
+    inside_for: float = 0.0
+    """For how many seconds the longest call that runs now has been inside of it, or of
+    one of its hooks; 0.0 where none runs."""

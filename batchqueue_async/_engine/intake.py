@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally
@@ -26,9 +27,9 @@ from batchqueue_async._engine.partitions.sorting import (
     sorted_bins,
 )
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, put_in_turn
-from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
+from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.offering import Offer
 
 if TYPE_CHECKING:
@@ -40,7 +41,15 @@ T = TypeVar("T")
 class Intake(Generic[T]):
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
-    __slots__ = ("_announcer", "_parts", "_placement", "_sole", "_sorter", "_waits")
+    __slots__ = (
+        "_announcer",
+        "_is_fair",
+        "_parts",
+        "_placement",
+        "_sole",
+        "_sorter",
+        "_waits",
+    )
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
@@ -50,6 +59,7 @@ class Intake(Generic[T]):
         self._sorter: Sorter[T] | None = None
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
+        self._is_fair = isinstance(parts.config.selector, FairSelector)
         self._waits = parts.config.when_full is WhenFull.WAIT
         # Of a queue without a bridge, from the first `offer` on.
         self._announcer: Announcer[T] | None = None
@@ -62,12 +72,12 @@ class Intake(Generic[T]):
         """
         return max(LENGTH, 128 * len(self._placement.partitions))
 
-    def try_put(self, item: T) -> Partition[T] | None:
-        """Accept the item if there is room at once; else return its partition."""
+    def try_put(self, item: T) -> Run[T] | None:
+        """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
         if partition.is_shared and partition.append(item):
             return None
-        return None if self._try_offer(partition, item) else partition
+        return None if self._try_offer(partition, item) else (partition, (item,))
 
     def offer(self, item: T) -> Offer:
         """Accept the item if there is room at once, wherever the caller is."""
@@ -126,7 +136,7 @@ class Intake(Generic[T]):
     ) -> None:
         """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
         waiter = LoopWaiter(loop, len(chunk), partition)
-        partition.wait_in_line(waiter)
+        partition.wait_in_line(waiter, chunk)
         wait = self._parts.detector.wait_for_room(partition, waiter)
         assert wait is not None
         try:
@@ -214,8 +224,9 @@ class Intake(Generic[T]):
         sole = self._sole or sole_partition(chunk, self._placement)
         if sole is not None:
             return self._place_run(sole, chunk, placed)
-        if self._placement.first.is_shared:
-            # Each placing takes the guard, so the fewest are the cheapest.
+        if self._placement.first.is_shared or self._is_fair:
+            # Each placing takes the guard, or has its key's buffer take its place in
+            # the ring, so the fewest are the cheapest.
             bins = sorted_bins(chunk, self._placement)
             return self._place_bins(bins, None, placed)
         if self._sorter is None or not self._sorter.suits(chunk):
@@ -328,3 +339,14 @@ class Intake(Generic[T]):
             raise
         placed.count += count
         return count
+
+
+def intake_of(parts: Parts[T]) -> Intake[T]:
+    """Return the way into a queue, which measures items where sizes count."""
+    if parts.room is None:
+        return Intake(parts)
+    from batchqueue_async._engine.sized_intake import (  # noqa: PLC0415 - for few
+        SizedIntake,
+    )
+
+    return SizedIntake(parts, parts.room)

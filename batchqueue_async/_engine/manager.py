@@ -9,12 +9,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from batchqueue_async._engine.draining.capacity import Capacities
+from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.deadlock_detector import AllEndWait
+from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.runtime.call_context import current_call
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._policies.config import BatchQueueConfig
@@ -54,7 +54,7 @@ class BatchQueueManager:
         self._ending: dict[int, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
         self._closing: ManagerShutdown | None = None
-        self._capacities = Capacities()
+        self._shared_permits = SharedPermits()
         # For telemetry: told of each queue before it starts.
         self._on_create: list[Callable[[BatchQueue[Any]], None]] = []
 
@@ -87,7 +87,7 @@ class BatchQueueManager:
         lifecycle.on_closed = partial(self._forget, queue)
         self._queues[name] = queue
         try:
-            await lifecycle.start(self._capacities)
+            await lifecycle.start(self._shared_permits)
         except BaseException:
             del self._queues[name]
             raise

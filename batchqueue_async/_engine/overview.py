@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
     drain_task_stats,
+    handler_stats,
+    in_flight_bytes,
     partition_stats,
+    waiting_bytes,
+    waits,
 )
 
 if TYPE_CHECKING:
@@ -59,13 +63,16 @@ def overview(
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
-        handlers=tuple(each.stats() for each in _busiest(registrations, handlers)),
+        handlers=handler_stats(parts, _busiest(registrations, handlers)),
         retried=parts.delivery.retried,
+        waiting_bytes=waiting_bytes(parts),
+        in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
         **sums,
+        **waits(every),
     )
-    size = parts.config.buffer_size
-    return Overview(stats, [each / size for each in waiting], len(registrations))
+    used = [count / each.maxsize for count, each in zip(waiting, every, strict=True)]
+    return Overview(stats, used, len(registrations))
 
 
 def _sums(parts: Parts[Any], waiting: int) -> dict[str, int]:
@@ -77,7 +84,7 @@ def _sums(parts: Parts[Any], waiting: int) -> dict[str, int]:
     accepted = sums.pop("taken_out") + waiting
     if parts.config.audit:
         accepted = sum(each.entered or 0 for each in parts.partitions)
-    capacity = parts.config.buffer_size * len(accounts)
+    capacity = sum(each.maxsize for each in parts.partitions)
     return sums | {"waiting": waiting, "accepted": accepted, "capacity": capacity}
 
 

@@ -10,9 +10,11 @@ import asyncio
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import Delivery
+from batchqueue_async._engine.draining.drop_report import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
+from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.layout import Layout
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -21,10 +23,12 @@ from batchqueue_async._engine.lifecycle.tasks import QueueTasks
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads
+from batchqueue_async._engine.partitions.making import room_of
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
-from batchqueue_async._engine.runtime.repeated_failures import RepeatedFailures
+from batchqueue_async._engine.runtime.log import RepeatedFailures
+from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 
 T = TypeVar("T")
@@ -37,6 +41,7 @@ class Parts(Generic[T]):
         "config",
         "delivery",
         "detector",
+        "drops",
         "failures",
         "handlers",
         "hooks",
@@ -50,6 +55,7 @@ class Parts(Generic[T]):
         "partitions",
         "placement",
         "repeated_failures",
+        "room",
         "state",
         "tasks",
     )
@@ -64,6 +70,8 @@ class Parts(Generic[T]):
         self.ingress: Announcer[T] | None = None
         self.partitions: list[Partition[T]] = []
         self.ownership = Ownership(self.partitions)
+        # What all partitions have in common, where items are measured.
+        self.room = room_of(config, self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)
         self.handlers = HandlerRegistry(config.consumer, HandlerSettings.of(config))
         self.placement = placement_for(
@@ -74,8 +82,13 @@ class Parts(Generic[T]):
         )
         self.failures = FailureLogs()
         self.repeated_failures = RepeatedFailures()
+        # None where nothing is dropped.
+        self.drops: DropReport | None = None
+        if config.when_full is WhenFull.DROP_OLDEST:
+            self.drops = DropReport(name, self.partitions)
         self.layout = Layout(self)
-        self.detector = DeadlockDetector(name, self.ownership)
+        calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
+        self.detector = DeadlockDetector(name, self.ownership, calls, self.room)
         self.hooks = Hooks(self)
         self.delivery = Delivery(self)
         self.tasks = QueueTasks(self)

@@ -7,23 +7,28 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from batchqueue_async._engine.draining.capacity import Capacities
-from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.draining.permits import SharedPermits
+from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
 from batchqueue_async._engine.partitions.bulk import LENGTH, Tally, chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.parts import Parts
-from batchqueue_async._engine.stats import BatchQueueStats, snapshot
+from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
+from batchqueue_async._policies.no_effect import warn_of_config, warn_of_timeout
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import require_instance, require_timeout
+from batchqueue_async._policies.validation import (
+    refuse,
+    require_instance,
+    require_timeout,
+)
 
 S = TypeVar("S")
 
@@ -40,13 +45,21 @@ class BatchQueue(Generic[T]):
     Args:
         name: Stands in logs, errors and statistics.
         config: What it is declared with; policies are resolved now.
+
+    Raises:
+        TypeError: One of them is something else.
     """
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
+        rule = 'a str, as in BatchQueue("name", config)'
+        require_instance("name", name, str, rule)
         config = BatchQueueConfig() if config is None else config
+        rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
+        require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)
-        self._intake = Intake(parts)
-        self._log = parts.failures.open()
+        warn_of_config(config)
+        self._intake = intake_of(parts)
+        self._log = parts.failures.new_log()
         # The registry keeps that, and so the queue that its user lost sight of.
         parts.lifecycle.queue = self
         # For the hot paths.
@@ -73,7 +86,7 @@ class BatchQueue(Generic[T]):
             BatchQueueError: It was shut down, or runs on another loop.
         """
         # Its own, so shared with nobody, unless a manager has started it with its own.
-        await self._parts.lifecycle.start(Capacities())
+        await self._parts.lifecycle.start(SharedPermits())
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -98,6 +111,7 @@ class BatchQueue(Generic[T]):
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,
         handler_timeout: float | None = None,
+        max_batch_bytes: float | None = None,
     ) -> None:
         """Register the handler of a type and of its subclasses without their own.
 
@@ -117,6 +131,8 @@ class BatchQueue(Generic[T]):
             on_error: Gets its batches that finally failed; not what a shutdown leaves,
                 which the queue's gets.
             handler_timeout: In seconds; for its hooks and its `on_error`, too.
+            max_batch_bytes: In the unit of `size_of`. For a queue that counts sizes:
+                with `size_of`, `max_batch_bytes` or `buffer_bytes` in its config.
 
         Raises:
             BatchQueueError: The queue has a consumer, or is closed.
@@ -130,7 +146,13 @@ class BatchQueue(Generic[T]):
             retry=retry,
             on_error=on_error,
             handler_timeout=handler_timeout,
+            max_batch_bytes=max_batch_bytes,
         )
+        if max_batch_bytes is not None and self._parts.room is None:
+            rule = "None where the queue's config has none of size_of and the like"
+            refuse("max_batch_bytes", rule, max_batch_bytes)
+        if handler_timeout is not None:
+            warn_of_timeout(handler, on_error)
         settings = self._parts.handlers.settings.but(options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -173,11 +195,11 @@ class BatchQueue(Generic[T]):
         if not self._admits():
             self._intake.refuse((item,))
             return False
-        full = self._intake.try_put(item)
-        if full is None:
+        rest = self._intake.try_put(item)
+        if rest is None:
             return True
         placed = Tally()
-        await self._intake.put_rest(full, (item,), placed)
+        await self._intake.put_rest(*rest, placed)
         return placed.count == 1
 
     def produce_nowait(self, item: T) -> bool:
@@ -201,10 +223,10 @@ class BatchQueue(Generic[T]):
         if not self._admits():
             self._intake.refuse((item,))
             return False
-        full = self._intake.try_put(item)
-        if full is not None:
-            full.reject(1)
-        return full is None
+        rest = self._intake.try_put(item)
+        if rest is not None:
+            rest[0].reject(1)
+        return rest is None
 
     def offer(self, item: T) -> Offer:
         """Accept an item if that needs no waiting, wherever the caller is.
@@ -223,6 +245,23 @@ class BatchQueue(Generic[T]):
                 the queue is not open to threads.
         """
         return self._intake.offer(item)
+
+    def partition_of(self, item: T) -> int:
+        """Return the index of the partition that the item would wait in.
+
+        Nothing is accepted, placed or counted by it. With `by_type`, also of a queue
+        with a consumer, that is the partition of the item's type; of a type that has
+        not come yet, that of the handler it would go to, else the one that would be
+        chosen if it came next. With `round_robin` it is the next one's; any other
+        selector is asked. It says the same before the start and after closing.
+
+        May be called on the loop and, once threads may produce, on any thread.
+
+        Raises:
+            InvalidSelection: The selector returned no index.
+            TypeError: The key of `by_key` is not hashable.
+        """
+        return self._parts.placement.look(item).index
 
     async def produce_many(self, items: Iterable[T]) -> int:
         """Accept the items in order; returns how many were accepted.
@@ -319,8 +358,7 @@ class BatchQueue(Generic[T]):
 
     def __repr__(self) -> str:
         parts = self._parts
-        waiting = parts.lifecycle.count_left()
-        return f"<BatchQueue {parts.name!r} {parts.state.value} waiting={waiting}>"
+        return f"<BatchQueue {parts.name!r} {parts.state.value} {now_of(self.stats())}>"
 
     def _admits(self) -> bool:
         """Whether items may come in now; raises what `admits` does."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.drain_task import DrainTask
+    from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
@@ -40,6 +42,12 @@ class Totals(Value):
     """Items that the shutdown deadline, or the loop's end, left."""
     capacity: int
     """Items that may wait at the same time."""
+    waiting_producers: int
+    """Producers that wait for room now, on the loop and on threads."""
+    oldest_age: float
+    """For how many seconds the oldest waiting item has waited; 0.0 where none waits.
+    Exact where it found its partition empty; an item that a take left behind, or newer
+    ones have brought to the front, may count as older by the time between two takes."""
 
     @property
     def used_fraction(self) -> float:
@@ -117,6 +125,12 @@ class BatchQueueStats(Totals):
     retried: int = 0
     """Items that were to be tried again, each time; those are not counted that were
     only split."""
+    waiting_bytes: float | None = None
+    """The sizes of the items that wait, together, in the unit of `size_of`; None where
+    sizes don't count."""
+    in_flight_bytes: float | None = None
+    """The same of what handlers hold; what one cycle took from a partition counts until
+    all of it has ended."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -139,7 +153,7 @@ class BatchQueueStats(Totals):
         return tuple(by_fill[:n])
 
 
-_SUMMED = tuple(field.name for field in fields(Totals))
+_SUMMED = tuple(field.name for field in fields(Totals) if field.name != "oldest_age")
 
 # There may be tens of thousands of partitions. A frozen dataclass sets its fields by
 # name, one after the other; their slots' setters do the same in a fifth of the time.
@@ -147,9 +161,10 @@ _new = object.__new__
 _accepted, _rejected, _waiting, _in_flight, _handled, _failed = (
     getattr(PartitionStats, name).__set__ for name in _SUMMED[:6]
 )
-_dropped, _unhandled, _returned, _capacity = (
+_dropped, _unhandled, _returned, _capacity, _waiting_producers = (
     getattr(PartitionStats, name).__set__ for name in _SUMMED[6:]
 )
+_oldest_age = getattr(PartitionStats, "oldest_age").__set__  # noqa: B009
 _index = getattr(PartitionStats, "index").__set__  # noqa: B009 - it is no int there
 _owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
 
@@ -166,13 +181,24 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
-        handlers=tuple(
-            each.stats() for each in (*parts.handlers, *parts.handlers.retired)
-        ),
+        handlers=handler_stats(parts, (*parts.handlers, *parts.handlers.retired)),
         retried=parts.delivery.retried,
+        waiting_bytes=waiting_bytes(parts),
+        in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
+        oldest_age=max(each.oldest_age for each in partitions),
         **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
     )
+
+
+def now_of(stats: BatchQueueStats) -> str:
+    """Return what a queue's repr says: what is under way, in the words of `stats`."""
+    told = [f"waiting={stats.waiting}", f"in_flight={stats.in_flight}"]
+    if stats.waiting:
+        told.append(f"oldest_age={stats.oldest_age:.3g}")
+    if stats.waiting_producers:
+        told.append(f"waiting_producers={stats.waiting_producers}")
+    return " ".join(told)
 
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
@@ -181,6 +207,37 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     # A thread that displaces items changes several counts.
     with partition.guard:
         return partition_stats(partition, owner)
+
+
+def handler_stats(
+    parts: Parts[Any], registrations: Iterable[Registration]
+) -> tuple[HandlerStats, ...]:
+    """Return what these handlers were like up to now, and whether they are at it."""
+    inside = parts.detector.calls.seconds_inside()
+    return tuple(each.stats(inside.get(each, 0.0)) for each in registrations)
+
+
+def waits(partitions: Sequence[Partition[Any]]) -> dict[str, Any]:
+    """Return who waits in these partitions together: how many, and for how long."""
+    return {
+        "waiting_producers": sum(map(waiting_producers, partitions)),
+        "oldest_age": max(each.ages.age(each) for each in partitions),
+    }
+
+
+def waiting_producers(partition: Partition[Any]) -> int:
+    """Return how many producers wait for room in it."""
+    return 0 if partition.line.head is None else len(partition.line)
+
+
+def waiting_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what waits; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.waiting)
+
+
+def in_flight_bytes(parts: Parts[Any]) -> float | None:
+    """Return the sizes of what handlers hold; None where they don't count."""
+    return None if parts.room is None else plain(parts.room.in_hands)
 
 
 def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
@@ -200,6 +257,9 @@ def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionSt
     _unhandled(stats, accounts.unhandled)
     _returned(stats, accounts.returned)
     _capacity(stats, partition.maxsize)
+    line = partition.line
+    _waiting_producers(stats, 0 if line.head is None else len(line))
+    _oldest_age(stats, partition.ages.age(partition))
     return stats
 
 

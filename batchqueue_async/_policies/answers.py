@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import index
 
 from .validation import refuse, require_at_least
@@ -26,6 +26,9 @@ class PartialFailure(Exception):
             repetitions don't matter.
         retry_after: Seconds to wait at least before they are tried again, as in
             `RetryAfter`; None for `Retry`'s own wait.
+        results: What came of the batch, for `batchqueue_async.spark.map_async`: as its
+            call returns it, one for each item; those at `failed` are not looked at. A
+            queue's handlers have no results, and need none here.
 
     Raises:
         TypeError, ValueError: An argument is wrong. Raised in the handler, so that the
@@ -34,14 +37,20 @@ class PartialFailure(Exception):
 
     failed: tuple[int, ...] = ()
     retry_after: float | None = None
+    results: Sequence[object] | None = None
 
     def __init__(
-        self, failed: Iterable[int], *, retry_after: float | None = None
+        self,
+        failed: Iterable[int],
+        *,
+        retry_after: float | None = None,
+        results: Sequence[object] | None = None,
     ) -> None:
         if retry_after is not None:
             require_at_least("retry_after", retry_after, 0)
         self.failed = tuple(map(_position, failed))
         self.retry_after = retry_after
+        self.results = results
         # Enough for pickling, with what is in `__dict__`.
         super().__init__(self.failed)
 
@@ -80,15 +89,6 @@ class RetryAfter(Exception):
     def __str__(self) -> str:
         """Return when it is worth trying again."""
         return f"to be tried again after {self.seconds} s"
-
-
-def least_wait(error: BaseException) -> float:
-    """Return the seconds before which what raised this must not be called again."""
-    if isinstance(error, RetryAfter):
-        return error.seconds
-    if isinstance(error, PartialFailure):
-        return error.retry_after or 0.0
-    return 0.0
 
 
 def _position(value: object) -> int:

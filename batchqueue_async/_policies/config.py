@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -9,19 +10,21 @@ from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
+from .fairness import FairSelector, fair_by
 from .handler_checks import require_handler
 from .handler_options import HandlerOptions
 from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
-from .selectors import KeySelector, PartitionSelector, by_type
+from .selectors import KeySelector, PartitionSelector, by_key, by_type
 from .validation import (
     refuse,
     require_at_least,
     require_callable,
     require_instance,
     require_int,
+    require_positive,
     require_timeout,
 )
 from .value import Value
@@ -34,17 +37,29 @@ class BatchQueueConfig(Value, Generic[T]):
     Attributes:
         drain_tasks: How many drain tasks it runs, or the capacity that it shares.
         partitions: How many partitions it has.
-        buffer_size: How many items wait in a partition at most.
+        buffer_size: How many items wait in a partition at most; with `fair_by`, of each
+            key.
         when_full: What happens to an item whose partition is full.
         selector: Which partition an item waits in.
         consumer: The one handler for everything; None for a handler per type.
         max_batch: How many items a batch has at most; None for no limit of its own.
+        size_of: What an item counts for in the next two, called once for each that is
+            produced: bytes, or any other unit, such as rows or tokens. None for `len`,
+            where items are bytes or str.
+        max_batch_bytes: The sizes of a batch's items together, at most; a single item
+            that is larger goes alone. None for no limit of its own.
+        buffer_bytes: The sizes of the items that wait in all partitions together, at
+            most. Handlers have room for one batch beside it, of `max_batch_bytes`, an
+            eighth of this or one item, whichever is most; what they hold above that
+            takes up room here. An item that is larger raises `ItemTooLarge`.
         linger: Seconds that the oldest item waits for its batch to fill.
         idle: How long a drain task naps when it found nothing.
         rebalancing: When partitions change their drain task; None for never.
         retry: How often a failed batch is tried.
         handler_timeout: Seconds after which a call of a handler, of one of its hooks,
             of `on_error` or of `on_retry` is cancelled; None for never.
+        slow_handler: Seconds after which a call of a handler or hook that is still
+            inside is logged, once, with the place where it waits; None for never.
         on_error: Gets every batch that finally failed; without it that is logged.
         on_retry: Is told of every batch that will be tried again, which is logged, too.
         measure_handlers: Whether `stats().handlers` has sizes, seconds and cuts, which
@@ -70,11 +85,15 @@ class BatchQueueConfig(Value, Generic[T]):
     selector: PartitionSelector[T] = by_type
     consumer: HandlerLike[T] | None = None
     max_batch: int | None = None
+    size_of: Callable[[T], float] | None = None
+    max_batch_bytes: float | None = None
+    buffer_bytes: float | None = None
     linger: float = 0.0
     idle: IdleBackoff = IdleBackoff()  # noqa: RUF009
     rebalancing: Rebalancing | None = None
     retry: Retry = Retry()  # noqa: RUF009
     handler_timeout: float | None = None
+    slow_handler: float | None = 30.0
     on_error: ErrorHandler[T] | None = None
     on_retry: RetryHook[T] | None = None
     measure_handlers: bool = False
@@ -94,12 +113,35 @@ class BatchQueueConfig(Value, Generic[T]):
         require_policy("partitions", self.partitions, PartitionPolicy)
         require_int("buffer_size", self.buffer_size, at_least=1)
         require_instance("when_full", self.when_full, WhenFull, "a WhenFull")
+        self._check_selector()
+
+    def _check_selector(self) -> None:
         require_callable("selector", self.selector)
-        if isinstance(self.selector, KeySelector) and self.partitions.grows:
-            rule = "of a fixed number with by_key, since growth would split keys"
+        selector: object = self.selector
+        if selector is by_key:
+            refuse("selector", "by_key(function of an item)", selector, TypeError)
+        if selector is fair_by:
+            rule = "what fair_by returns, as in fair_by(lambda item: item.tenant)"
+            refuse("selector", rule, selector, TypeError)
+        if isinstance(selector, FairSelector) and self.counts_sizes:
+            rule = "another one where sizes count, since fair_by shares out items"
+            refuse("selector", rule, selector)
+        if self.partitions.grows and isinstance(selector, KeySelector | FairSelector):
+            name = "by_key" if isinstance(selector, KeySelector) else "fair_by"
+            rule = f"of a fixed number with {name}, since growth would split keys"
             refuse("partitions", rule, self.partitions)
 
+    @property
+    def counts_sizes(self) -> bool:
+        """Whether its items are measured."""
+        declared = self.size_of, self.max_batch_bytes, self.buffer_bytes
+        return any(each is not None for each in declared)
+
     def _check_batches(self) -> None:
+        if self.size_of is not None:
+            require_callable("size_of", self.size_of)
+        if self.buffer_bytes is not None:
+            require_positive("buffer_bytes", self.buffer_bytes)
         require_at_least("linger", self.linger, 0)
         require_instance("idle", self.idle, IdleBackoff, "an IdleBackoff")
         if self.rebalancing is not None:
@@ -113,9 +155,12 @@ class BatchQueueConfig(Value, Generic[T]):
         require_instance("retry", self.retry, Retry, "a Retry")
         HandlerOptions(
             max_batch=self.max_batch,
+            max_batch_bytes=self.max_batch_bytes,
             handler_timeout=self.handler_timeout,
             on_error=self.on_error,
         )
+        if self.slow_handler is not None:
+            require_positive("slow_handler", self.slow_handler)
         if self.on_retry is not None:
             require_callable("on_retry", self.on_retry)
         require_instance("measure_handlers", self.measure_handlers, bool, "a bool")

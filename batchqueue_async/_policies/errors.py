@@ -35,8 +35,40 @@ class ConfigConflict(BatchQueueError):
     """The queue of this name exists and dispatches in another way."""
 
 
+class ProcessDied(BatchQueueError):
+    """The process of an `in_process` handler ended in the middle of a call.
+
+    Whether its batch was handled, in part or as a whole, is not known. The next batch
+    gets a new process.
+    """
+
+
 class InvalidSelection(BatchQueueError, ValueError):
     """A selector returned something that is not the index of a partition."""
+
+
+class ItemTooLarge(BatchQueueError):
+    """An item that can never fit was produced: it is larger than `buffer_bytes`.
+
+    It was not accepted. Larger than `max_batch_bytes` it may be: then it goes alone.
+
+    Attributes:
+        size: Of the item.
+        buffer_bytes: Of the queue.
+    """
+
+    def __init__(self, size: float, buffer_bytes: float) -> None:
+        # Both go to `args`, so that the error survives pickling.
+        super().__init__(size, buffer_bytes)
+        self.size = size
+        self.buffer_bytes = buffer_bytes
+
+    def __str__(self) -> str:
+        """Return the rule and the size."""
+        return (
+            f"size_of(item) must be <= buffer_bytes, which is {self.buffer_bytes}, "
+            f"got {self.size}"
+        )
 
 
 KEPT_FAILURES = 100

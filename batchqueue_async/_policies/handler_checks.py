@@ -6,20 +6,17 @@ Found later, a mistake fails the first batch, which may be at night.
 from __future__ import annotations
 
 import inspect
-import sys
-import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .validation import refuse, require_positive
+from .warning import warn
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")
 """The optional methods of a handler."""
 
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-# `typing` calls what has a type in brackets.
-_INSIDE = (__name__.partition(".")[0], "typing")
 
 
 def require_handler(field: str, value: object) -> None:
@@ -44,6 +41,17 @@ def require_handler(field: str, value: object) -> None:
     if callable(getattr(value, "on_tick", None)):
         require_positive(f"tick_every of {field}", getattr(value, "tick_every", None))
     _warn_of_misspelt(type(value))
+
+
+def consume_of(handler: object) -> Callable[[list[Any]], Any]:
+    """Return the callable that takes a batch.
+
+    Raises:
+        TypeError: It is neither a callable nor an object with `consume`.
+    """
+    require_handler("handler", handler)
+    consume = getattr(handler, "consume", handler)
+    return cast("Callable[[list[Any]], Any]", consume)
 
 
 def _require_form(
@@ -100,18 +108,4 @@ def _warn_if_near(handler: type, name: str) -> None:
 
     near = get_close_matches(name.lower(), HOOKS, 1, cutoff=0.8)
     if near:
-        warnings.warn(
-            f"{handler.__qualname__}.{name} is never called: did you mean {near[0]}?",
-            UserWarning,
-            stacklevel=_outside(),
-        )
-
-
-def _outside() -> int:
-    """Return the level of the first caller that is not the library."""
-    frame, level = sys._getframe(1), 1  # noqa: SLF001 - as warnings itself does it
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _INSIDE:
-            break
-        frame, level = frame.f_back, level + 1
-    return level
+        warn(f"{handler.__qualname__}.{name} is never called: did you mean {near[0]}?")

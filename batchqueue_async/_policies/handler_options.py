@@ -27,6 +27,7 @@ class HandlerOptions(Value, Generic[T]):
     retry: Retry | None = None
     on_error: ErrorHandler[T] | None = None
     handler_timeout: float | None = None
+    max_batch_bytes: float | None = None
 
     def __post_init__(self) -> None:
         if self.max_batch is not None:
@@ -39,3 +40,5 @@ class HandlerOptions(Value, Generic[T]):
             require_callable("on_error", self.on_error)
         if self.handler_timeout is not None:
             require_positive("handler_timeout", self.handler_timeout)
+        if self.max_batch_bytes is not None:
+            require_positive("max_batch_bytes", self.max_batch_bytes)

@@ -83,8 +83,7 @@ class KeySelector(Value, Generic[T]):
         try:
             return hash(_with_one_nan(key)) % partitions
         except TypeError as error:
-            msg = f"{self!r} needs hashable keys, got a {type(key).__name__}"
-            raise TypeError(msg) from error
+            _refuse_unhashable(key, self, error)
 
     def __repr__(self) -> str:
         """Return the call that made it."""
@@ -99,6 +98,25 @@ def by_key(key: Callable[[T], Hashable]) -> KeySelector[T]:
     or in a tuple. Needs a fixed number of partitions: growth would split keys.
     """
     return KeySelector(key)
+
+
+def comparable(key: Hashable, selector: object) -> Hashable:
+    """Return the key as it is looked up: any NaN in it is the same one.
+
+    Raises:
+        TypeError: If it is not hashable; says what `selector` needs.
+    """
+    try:
+        known = _with_one_nan(key)
+        hash(known)
+    except TypeError as error:
+        _refuse_unhashable(key, selector, error)
+    return known
+
+
+def _refuse_unhashable(key: object, selector: object, error: TypeError) -> NoReturn:
+    msg = f"{selector!r} needs hashable keys, got a {type(key).__name__}"
+    raise TypeError(msg) from error
 
 
 def _with_one_nan(key: Hashable) -> Hashable:

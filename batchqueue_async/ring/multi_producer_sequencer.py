@@ -11,10 +11,14 @@ from .wait_strategy import WaitStrategy
 
 
 class MultiProducerSequencer(Sequencer):
-    """The cursor moves when events are claimed; publications may come in any order.
+    """Several producers claim and publish, each in its own time: tasks or threads.
 
-    Each slot stores the number of the lap in which it was published: what the last lap
-    left there never counts. Consumers go as far as there is no gap.
+    They may publish in any order, and consumers go as far as there is no gap. `cursor`
+    is what is claimed, `published` what consumers may see.
+
+    As in the Disruptor (its `availableBuffer`), each slot keeps the number of the lap
+    in which it was last published. So one look says whether a sequence is published,
+    and what an earlier lap left in the slot doesn't count.
     """
 
     __slots__ = ("_early", "_laps", "_mask", "_shift")
@@ -41,7 +45,8 @@ class MultiProducerSequencer(Sequencer):
     def publish(self, low: int, high: int | None = None) -> None:
         """Make `low` to `high` visible to consumers; `high` is `low` by default.
 
-        Beyond a gap they become visible when the gap is closed.
+        Beyond a gap they become visible when the gap is closed. What was claimed may be
+        published after the ring was closed, too.
 
         Raises:
             RingError: They are not claimed, or were published before.

@@ -8,10 +8,12 @@ from .wait_strategy import WaitStrategy
 
 
 class SingleProducerSequencer(Sequencer):
-    """The cursor moves when events are published.
+    """One producer claims and publishes, in the order of its claims.
 
-    It is meant for one producer, which publishes in the order of its claims. Should a
-    later claim be published first, consumers see it when those before it have come.
+    So all up to `cursor`, the highest published sequence, is published, and no slot has
+    to note anything. Nobody checks that there is one producer only. Should a later
+    claim be published first, by a second task, consumers see it when those before it
+    have come.
     """
 
     __slots__ = ("_early",)
@@ -32,6 +34,8 @@ class SingleProducerSequencer(Sequencer):
 
     def publish(self, low: int, high: int | None = None) -> None:
         """Make `low` to `high` visible to consumers; `high` is `low` by default.
+
+        What was claimed may be published after the ring was closed, too.
 
         Raises:
             RingError: They are not claimed, or were published before.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from .checks import require_seconds
+from .checks import require_options, require_seconds
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -30,6 +30,7 @@ class CountingStagedSink:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options: `delay`."""
+        require_options("the counting sink", options, ("delay",))
         return cls(float(options.get("delay", "0")))
 
     @property

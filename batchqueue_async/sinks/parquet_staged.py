@@ -10,12 +10,14 @@ from anyio import to_thread
 
 from ._parquet.directory import ParquetDirectory, Part
 from ._parquet.file import StagedFile, force_to_disk
-from .checks import refuse, require_count
+from .checks import count_of, refuse, require_count, require_options
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_OPTIONS = ("directory", "row_group", "compression")
 
 
 class ParquetStagedSink:
@@ -65,10 +67,15 @@ class ParquetStagedSink:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options: `directory`, `compression`."""
+        """Make one from the data source's options, which have the arguments' names."""
+        require_options("the Parquet sink", options, _OPTIONS)
         if not options.get("directory"):
             refuse("directory", "given as an option", options.get("directory"))
-        return cls(options["directory"], compression=options.get("compression", "zstd"))
+        compression = options.get("compression", "zstd")
+        if "row_group" not in options:
+            return cls(options["directory"], compression=compression)
+        rows = count_of("row_group", options["row_group"])
+        return cls(options["directory"], row_group=rows, compression=compression)
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Make the run's folder: once it is gone, so is the run."""

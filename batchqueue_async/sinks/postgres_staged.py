@@ -16,7 +16,7 @@ from ._postgres.csv_rows import csv_rows
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
-from .checks import refuse, require_name, seconds_of
+from .checks import refuse, require_name, require_options, seconds_of
 from .epochs import Epoch
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
 
     from ._postgres.connections import Connection
+
+_OPTIONS = ("url", "table", "on_conflict", "timeout", "statement_timeout")
 
 
 @dataclass
@@ -96,6 +98,7 @@ class PostgresStagedSink:
 
         Spark keeps a `url` out of its logs and pages, so that the password in it is.
         """
+        require_options("the PostgreSQL sink", options, _OPTIONS)
         for name in ("url", "table"):
             if name not in options:
                 refuse(name, "given as an option", None)

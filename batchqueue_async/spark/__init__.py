@@ -10,6 +10,8 @@ On the driver:
 On the executors:
 
 * `executor_queue`: one queue per Python worker process, for functions of your own.
+* `map_async`: asynchronous calls inside of a frame, with `call_counts` and
+  `idempotency_key`.
 * `write_partitions`: a frame's partitions into those queues, with a receipt.
 * `map_partitions`: a frame's partitions through queues, into another frame.
 * `data_source`: `format("batchqueue")`, each write and micro-batch exactly once into a
@@ -27,6 +29,7 @@ from batchqueue_async.sinks.staged import (
 )
 
 from .arrow_batches import arrow_batches, whole_frame
+from .calls.counts import CallCounts
 from .data_source import BatchQueueSource
 from .emitting.emit import Emit
 from .emitting.task import OpenEmittingQueue
@@ -37,8 +40,10 @@ from .executor_queue import (
     flushed_queue,
 )
 from .foreach_batch import ForeachBatchSink
+from .idempotency_key import idempotency_key
 from .items import to_batches, to_dicts, to_objects, to_tuples
 from .java import JavaMissingError, ensure_java
+from .map_async import call_counts, map_async
 from .map_partitions import map_partitions_with_queue
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .progress_listener import QueryRecord, QueueProgressListener
@@ -48,6 +53,7 @@ from .write_partitions import write_partitions
 __all__ = [
     "Attempt",
     "BatchQueueSource",
+    "CallCounts",
     "Emit",
     "Epoch",
     "EpochSink",
@@ -66,10 +72,13 @@ __all__ = [
     "Token",
     "WriteResult",
     "arrow_batches",
+    "call_counts",
     "close_executor_queues",
     "ensure_java",
     "executor_queue",
     "flushed_queue",
+    "idempotency_key",
+    "map_async",
     "map_partitions_with_queue",
     "push",
     "to_batches",

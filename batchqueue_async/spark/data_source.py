@@ -10,9 +10,12 @@ from uuid import uuid4
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
 )
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT = "batchqueue"
 # Ours and Spark's; the rest is the sink's.
-_OWN = {"sink", "query", "batch", "checkpointlocation", "path"}
+_OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 
 
 class BatchQueueSource(DataSource):
@@ -34,9 +37,10 @@ class BatchQueueSource(DataSource):
     Spark finds it by itself, as `format("batchqueue")`, where this package is installed
     for the driver's and the executors' Python. Options:
 
-    `sink`: `package.module:factory`. The factory gets the options and returns a
-        `StagedSink`; on executors it is called once per Python worker process, and
-        where Spark commits once per commit.
+    `sink`: "postgres", "parquet" or "sqlite", for `PostgresStagedSink` and the others,
+        whose options have their arguments' names; or `package.module:factory`. A
+        factory gets the options and returns a `StagedSink`; on executors it is called
+        once per Python worker process, and where Spark commits once per commit.
 
     `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
         batch write has none by default, so that each is a new one; with a name, a write
@@ -57,6 +61,20 @@ class BatchQueueSource(DataSource):
     def name(cls) -> str:
         """Return what `format` expects."""
         return FORMAT
+
+    def schema(self) -> StructType | str:
+        """Refuse to be read."""
+        raise _refused()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Refuse to be read."""
+        raise _refused()
+
+    def streamReader(  # noqa: N802  # Spark's name
+        self, schema: StructType
+    ) -> DataSourceStreamReader:
+        """Refuse to be read."""
+        raise _refused()
 
     def writer(
         self,
@@ -93,6 +111,14 @@ class BatchQueueSource(DataSource):
             raise ValueError(msg)
         settings = Settings.of(self.options)
         return StreamWriter(settings.open_queue, settings.query)
+
+
+def _refused() -> BatchQueueError:
+    msg = (
+        'format("batchqueue") writes and cannot be read: read the table or directory'
+        " that its sink has written"
+    )
+    return BatchQueueError(msg)
 
 
 @dataclass(frozen=True)

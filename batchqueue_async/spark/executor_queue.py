@@ -48,7 +48,7 @@ class _ByPickle:
 
 # The last one was asked for last. A forked child's are its parent's at first, which
 # does no harm: there is nothing of them to close.
-_known: OrderedDict[_ByPickle, None] = OrderedDict()
+_known: OrderedDict[OpenQueue[Any], None] = OrderedDict()
 
 
 def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
@@ -78,10 +78,21 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
         Exception: What `open_queue` raises; nothing is kept then.
     """
     require_open_queue(open_queue)
-    each = _ByPickle(open_queue)
-    queue = process_queue(each, make_loop_thread=_new_loop_thread)
-    _known.pop(each, None)
-    _known[each] = None
+    return kept_queue(_ByPickle(open_queue), _new_loop_thread)
+
+
+def kept_queue(
+    open_queue: OpenQueue[T], make_loop_thread: Callable[[], LoopThread]
+) -> SyncBatchQueue[T]:
+    """Return this process's queue for all that equal `open_queue`, as `executor_queue`.
+
+    Args:
+        open_queue: Opens it; hashable.
+        make_loop_thread: Makes its `LoopThread`, if it has none.
+    """
+    queue = process_queue(open_queue, make_loop_thread=make_loop_thread)
+    _known.pop(open_queue, None)
+    _known[open_queue] = None
     while len(_known) > _MOST_QUEUES:
         oldest, _ = _known.popitem(last=False)
         close_process_queues([oldest])

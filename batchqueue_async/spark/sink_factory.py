@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from batchqueue_async._wording import reason, shown
 from batchqueue_async.sinks.staged import StagedSink
@@ -14,16 +14,27 @@ SinkFactory: TypeAlias = Callable[[Mapping[str, str]], StagedSink[Any]]
 """Gets the data source's options, keys in lower case, and returns a sink."""
 
 
+_SINKS: Final = "batchqueue_async.sinks"
+_BUILT_IN: Final = {
+    "parquet": f"{_SINKS}.parquet_staged:ParquetStagedSink.from_options",
+    "postgres": f"{_SINKS}.postgres_staged:PostgresStagedSink.from_options",
+    "sqlite": f"{_SINKS}.sqlite_staged:SqliteStagedSink.from_options",
+}
+
+
 def find_factory(name: str | None) -> SinkFactory:
     """Return what `package.module:factory` names; dots may follow the colon.
+
+    "parquet", "postgres" and "sqlite" are short for the library's own.
 
     Raises:
         ValueError: The name isn't of that form, or there is no such factory.
         TypeError: It can't be called.
     """
-    module, colon, path = (name or "").partition(":")
+    module, colon, path = _BUILT_IN.get(name or "", name or "").partition(":")
     if not (module and colon and path):
-        msg = f'sink must be "package.module:factory", got {shown(name)}'
+        short = ", ".join(f'"{each}"' for each in _BUILT_IN)
+        msg = f'sink must be {short} or "package.module:factory", got {shown(name)}'
         raise ValueError(msg)
     try:
         factory: object = reduce(getattr, path.split("."), import_module(module))

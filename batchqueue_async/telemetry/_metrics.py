@@ -137,6 +137,20 @@ METRICS: Final = (
         _of_queue("unaccounted"),
     ),
     Metric(
+        "batchqueue.items.oldest_age",
+        "gauge",
+        "s",
+        "How long the oldest item that waits has waited.",
+        _of_queue("oldest_age"),
+    ),
+    Metric(
+        "batchqueue.producers.waiting",
+        "sum",
+        "{producer}",
+        "Producers that wait for room.",
+        _of_queue("waiting_producers"),
+    ),
+    Metric(
         "batchqueue.capacity",
         "sum",
         "{item}",
@@ -202,6 +216,14 @@ METRICS: Final = (
         "{item}",
         "Items of a handler that were to be tried again, each time.",
         _of_handlers("retried"),
+        ("handler",),
+    ),
+    Metric(
+        "batchqueue.handler.inside",
+        "gauge",
+        "s",
+        "For how long the longest call that runs has been inside of a handler.",
+        _of_handlers("inside_for"),
         ("handler",),
     ),
     Metric(

@@ -18,7 +18,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._engine.handlers.registry import consume_of
+from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.validation import require_callable
 from batchqueue_async._version import __version__

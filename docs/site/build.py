@@ -76,6 +76,8 @@ def main() -> int:
     with (PAGES / "index.md").open("a", encoding="utf-8") as index:
         index.write(contents())
     shutil.copy(Path(__file__).with_name("conf.py"), PAGES)
+    (PAGES / "_static").mkdir()
+    shutil.copy(Path(__file__).with_name("site.css"), PAGES / "_static")
     command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     status = subprocess.call([sys.executable, *command, str(PAGES), str(SITE)])
     if status == 0:
@@ -135,9 +137,16 @@ def led(link: re.Match[str], source: Path) -> str:
 
 def contents() -> str:
     """Return the trees of contents, as the sidebar shows them."""
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+
+    def place(page: Path) -> int:
+        # Guides are read in the index's order.
+        return index.find(f"({page.parent.name}/{page.name})")
+
     parts = []
     for caption, names in CONTENTS.items():
-        found = [page for name in names for page in sorted(PAGES.glob(f"{name}.md"))]
+        groups = [sorted(PAGES.glob(f"{name}.md"), key=place) for name in names]
+        found = [page for group in groups for page in group]
         entries = "\n".join(str(each.relative_to(PAGES))[:-3] for each in found)
         options = f":hidden:\n:caption: {caption}"
         parts.append(f"\n```{{toctree}}\n{options}\n\n{entries}\n```\n")

@@ -1,5 +1,7 @@
 """Settings of the documentation's site; `build.py` makes what it is built from."""
 
+import re
+
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
@@ -17,6 +19,8 @@ extensions = [
 ]
 html_theme = "furo"
 html_title = f"batchqueue_async {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
@@ -42,6 +46,7 @@ def setup(app: Sphinx) -> None:
     app.add_lexer("mermaid", TextLexer)
     # Before napoleon's.
     app.connect("autodoc-process-docstring", keep_colon, priority=100)
+    app.connect("html-page-context", let_code_break)
 
 
 def keep_colon(*event: object) -> None:
@@ -50,3 +55,14 @@ def keep_colon(*event: object) -> None:
     assert isinstance(lines, list)
     if what in ("attribute", "property") and lines:
         lines[0] = lines[0].replace(": ", " \u2013 ")
+
+
+def let_code_break(*event: object) -> None:
+    """Let code in a line break between words, not within: phones are narrow."""
+    context = event[3]
+    assert isinstance(context, dict)
+    code = re.compile(r'(?<=<span class="pre">)[^<]+')
+    ends = re.compile(r"(?<=[._(,/=])(?=[^\W\d])")
+    context["body"] = code.sub(
+        lambda found: ends.sub("<wbr>", found[0]), context.get("body", "")
+    )

@@ -9,8 +9,6 @@ from .database import Connect
 from .executor_run import StagedTables
 from .problems import Problem
 
-_SINKS = "batchqueue_async.sinks"
-
 
 def sink_for(url: str | None, out: Path) -> Connect:
     """Return what connects to the sink."""
@@ -32,14 +30,14 @@ def staged_tables(url: str | None, out: Path) -> StagedTables:
     if (path := _sqlite_file(url, out)) is not None:
         from .sqlite import WORDS  # noqa: PLC0415
 
-        sink = f"{_SINKS}.sqlite_staged:SqliteStagedSink.from_options"
         # Executors have working folders of their own.
-        return StagedTables({"sink": sink, "file": str(path.resolve())}, "", WORDS)
+        return StagedTables({"sink": "sqlite", "file": str(path.resolve())}, "", WORDS)
     from .postgres import SCHEMA  # noqa: PLC0415
     from .postgres import WORDS as POSTGRES_WORDS  # noqa: PLC0415
 
-    sink = f"{_SINKS}.postgres_staged:PostgresStagedSink.from_options"
-    return StagedTables({"sink": sink, "url": str(url)}, f"{SCHEMA}.", POSTGRES_WORDS)
+    return StagedTables(
+        {"sink": "postgres", "url": str(url)}, f"{SCHEMA}.", POSTGRES_WORDS
+    )
 
 
 def _sqlite_file(url: str | None, out: Path) -> Path | None:

@@ -14,8 +14,6 @@ from tempfile import TemporaryDirectory
 from examples.spark.page_views import page_views
 from examples.spark_session import quiet_session
 
-SQLITE = "batchqueue_async.sinks.sqlite_staged:SqliteStagedSink.from_options"
-
 
 def main() -> None:
     spark = quiet_session("data_source", "local[2]")
@@ -25,7 +23,7 @@ def main() -> None:
             page_views(spark)
             .write.format("batchqueue")
             .mode("append")
-            .option("sink", SQLITE)
+            .option("sink", "sqlite")
             .option("file", str(file))
             .option("table", "views")
             .option("query", "views of today")

@@ -14,8 +14,6 @@ from pyspark.sql import DataFrame
 from examples.spark.page_views import page_view_files
 from examples.spark_session import quiet_session
 
-PARQUET = "batchqueue_async.sinks.parquet_staged:ParquetStagedSink.from_options"
-
 
 def main() -> None:
     spark = quiet_session("data_source_stream", "local[2]")
@@ -32,7 +30,7 @@ def main() -> None:
 def deliver(stream: DataFrame, home: Path) -> None:
     query = (
         stream.writeStream.format("batchqueue")
-        .option("sink", PARQUET)
+        .option("sink", "parquet")
         .option("directory", str(home / "out"))
         .option("checkpointLocation", str(home / "checkpoint"))
         .trigger(availableNow=True)

@@ -254,6 +254,7 @@ async def test_offers_in_the_middle_of_anything_are_handled(
 
 
 @pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.filterwarnings("ignore:selector=by_key")
 @pytest.mark.parametrize("selector", [round_robin, by_key(lambda item: item)])
 async def test_an_exception_in_the_middle_loses_nothing(
     selector: Any,  # noqa: ANN401

@@ -34,6 +34,7 @@ def loop_thread(patience: None) -> Iterator[LoopThread]:
         yield running
 
 
+@pytest.mark.filterwarnings("ignore:selector=by_key")
 @pytest.mark.parametrize("selector", [round_robin, by_key(lambda number: number)])
 def test_a_selector_that_finds_no_stack_leaves_the_guard_free(
     loop_thread: LoopThread,

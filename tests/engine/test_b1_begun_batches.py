@@ -1,8 +1,9 @@
-"""B1 and D2: a chunk's run may begin a batch only where nothing stands before it."""
+"""B1, C1 and D2: a chunk may begin a batch, where nothing stands before it."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -11,169 +12,139 @@ from batchqueue_async import (
     BatchQueueConfig,
     IdleBackoff,
     PartitionPolicy,
+    WhenFull,
 )
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.sorting import Sorter
-from batchqueue_async._engine.partitions.waiting_line import Waiter
-from batchqueue_async._threads.guard import Guard
 from tests.engine.every_loop import every_loop
-from tests.engine.until import until
+from tests.engine.until import turns, until
 from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
 
-
-class Watching:
-    def reached(self) -> None:
-        """Nobody asks."""
+MIXED: tuple[object, ...] = (1, "1", b"1")
+TYPES: tuple[type, ...] = (int, str, bytes)
 
 
-class Asleep(Waiter):
-    """A producer that holds slots, and has not filled them yet."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def wake(self) -> None:
-        """Its step comes later."""
+def receiving(queue: BatchQueue[object]) -> dict[type, list[object]]:
+    """Return what the handlers of three types get from now on."""
+    received: dict[type, list[object]] = {each: [] for each in TYPES}
+    for item_type, items in received.items():
+        queue.add_handler(item_type, items.extend)
+    return received
 
 
-def wait_in_line(partition: Partition[int]) -> None:
-    partition.offer(range(4))
-    partition.wait_in_line(Asleep())
-    partition.take(None)
+def numbered(*numbers: int) -> list[object]:
+    """Return a chunk that is sorted: so many items of each type."""
+    return [f(n) for n in numbers for f in (int, str, lambda n: b"%d" % n)]
 
 
-def watch(partition: Partition[int]) -> None:
-    partition.offer([1])
-    partition.watch(Watching())
-    partition.take(None)
+def begun(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Run it up to its first wait, as a finalizer or a signal handler could."""
+    with contextlib.suppress(StopIteration):
+        coroutine.send(None)
+    coroutine.close()
 
 
-def linger(partition: Partition[int]) -> None:
-    partition.ages.clock = lambda: 0.0
-    partition.open()
-
-
-def be_changing(partition: Partition[int]) -> None:
-    partition.is_changing = True
-
-
-def nothing(_: Partition[int]) -> None:
-    """Only the chunk is in the way."""
-
-
-REASONS: dict[str, tuple[Callable[[Partition[int]], object], int]] = {
-    "it is closed": (Partition.close, 1),
-    "a change is under way": (be_changing, 1),
-    "a producer waits": (wait_in_line, 1),
-    "a flush waits": (watch, 1),
-    "the oldest item's age counts": (linger, 1),
-    "threads put, too": (lambda partition: partition.share(Guard()), 1),
-    "items wait": (lambda partition: partition.offer([1]), 1),
-    "there is no room": (nothing, 5),
-}
-
-
-@pytest.mark.parametrize("reason", REASONS)
-def test_it_does_not_begin_when(reason: str) -> None:
-    get_in_the_way, count = REASONS[reason]
-    partition = Partition[int](0, buffer_size=4, due_size=3)
-    partition.open()
-    get_in_the_way(partition)
-    before = list(partition.items), partition.limit
-    assert not partition.begin([0] * count)
-    assert (list(partition.items), partition.limit) == before
-
-
-class Chunk(list[int]):
-    """Runs code where a signal handler may run, when it is measured or gone through."""
-
-    def __init__(
-        self,
-        items: Sequence[int],
-        measured: Callable[[], object] = int,
-        gone_through: Callable[[], object] = int,
-    ) -> None:
-        super().__init__(items)
-        self.measured = measured
-        self.gone_through = gone_through
-
-    def __len__(self) -> int:
-        self.measured()
-        return super().__len__()
-
-    def __iter__(self) -> Iterator[int]:
-        yield from super().__iter__()
-        self.gone_through()
-
-
-def test_what_a_signal_handler_puts_in_meanwhile_counts() -> None:
-    partition = Partition[int](0, buffer_size=4, due_size=4)
-    partition.open()
-    chunk = Chunk([2] * 3, measured=lambda: partition.offer([1]))
-    assert not partition.begin(chunk)
-    assert partition.items == [1]
-
-
-def test_a_close_by_a_signal_handler_meanwhile_stays() -> None:
-    partition = Partition[int](0, buffer_size=4, due_size=4)
-    partition.open()
-    assert partition.begin(Chunk([2] * 2, gone_through=partition.close))
-    assert partition.items == [2] * 2
-    assert partition.limit == partition.guarded_limit == 0
-
-
-def test_once_nobody_waits_in_line_a_batch_begins_again() -> None:
-    partition = Partition[int](0, buffer_size=4, due_size=4)
-    partition.open()
-    waiter = Asleep()
-    partition.wait_in_line(waiter)
-    assert not partition.begin([1])
-    partition.leave_line(waiter)
-    assert partition.begin([1])
-
-
-def test_once_nobody_watches_the_next_take_lets_a_batch_begin_again() -> None:
-    partition = Partition[int](0, buffer_size=4, due_size=4)
-    partition.open()
-    watch(partition)
-    partition.accounts.open(0)
-    partition.accounts.settle("handled", 1, 0)
-    assert partition.offer([2]) == 1
-    assert partition.take(None) == [2]
-    assert partition.begin([3])
-
-
-@pytest.mark.parametrize("count", range(1, 5))
-@pytest.mark.parametrize("is_given", [False, True])
-def test_else_it_does_and_the_next_meet_the_same_edges_as_after_an_offer(
-    *, count: int, is_given: bool
-) -> None:
-    """Some more, due, or full."""
-    partition, by_offer = (
-        Partition[int](0, buffer_size=4, due_size=3) for _ in range(2)
+@pytest.mark.parametrize("max_batch", [2, 15, 40])
+async def test_it_comes_behind_what_waits(max_batch: int) -> None:
+    """Also where it makes a batch due, so that it is no matter of appending."""
+    config = BatchQueueConfig[object](
+        buffer_size=40, partitions=PartitionPolicy.fixed(3), max_batch=max_batch
     )
-    for each in (partition, by_offer):
-        each.open()
-    chunk = [1] * count
-    assert partition.begin(chunk, is_given=is_given)
-    assert by_offer.offer(chunk) == count
-    assert partition.items == by_offer.items == chunk
-    assert (partition.items is chunk) == is_given
-    assert partition.limit == by_offer.limit
-    assert partition.guarded_limit == by_offer.guarded_limit
-    assert partition.is_due() == by_offer.is_due()
+    async with BatchQueue("q", config) as queue:
+        received = receiving(queue)
+        # The types are known from here on, and sorted.
+        assert await queue.produce_many(numbered(*range(4))) == 12
+        # No flush, after which the next batch takes the long way.
+        await until(lambda: all(received.values()))
+        for start in (4, 14, 24):
+            chunk = numbered(*range(start, start + 10))
+            assert await queue.produce_many(chunk) == 30
+    assert received[int] == [*range(34)]
+    assert received[str] == [str(n) for n in range(34)]
+    check_settled(queue)
 
 
-def test_a_partition_that_displaces_keeps_its_deque() -> None:
-    partition = RollingPartition[int](0, 4, 4, on_drop=lambda _: None)
-    partition.open()
-    assert partition.begin([1, 2], is_given=True)
-    assert partition.offer([3, 4, 5]) == 3
-    assert partition.take(None) == [2, 3, 4, 5]
+async def test_it_overtakes_no_producer_who_has_been_served_and_has_not_run() -> None:
+    gate = asyncio.Event()
+    config = BatchQueueConfig[object](
+        buffer_size=2, partitions=PartitionPolicy.fixed(3)
+    )
+    received: list[int] = []
+
+    async def consume(batch: list[int]) -> None:
+        received.extend(batch)
+        await gate.wait()
+
+    async with BatchQueue("q", config) as queue:
+        for item_type in (str, bytes):
+            queue.add_handler(item_type, lambda _: None)
+        queue.add_handler(int, consume)
+        await queue.produce_many(numbered(0))
+        await until(lambda: received)
+        assert await queue.produce_many([1, 2]) == 2
+        first = asyncio.create_task(queue.produce(3))
+        await turns()
+        gate.set()
+        # Once what waited is taken, nobody has run yet who waits for its room.
+        while queue.stats().waiting:  # noqa: ASYNC110  # turns, not events
+            await asyncio.sleep(0)
+        second = asyncio.create_task(queue.produce_many(numbered(5)))
+        await asyncio.gather(first, second)
+    assert received == [0, 1, 2, 3, 5]
+    check_settled(queue)
+
+
+async def test_with_linger_it_is_handled_when_it_has_lingered() -> None:
+    config = BatchQueueConfig[object](
+        partitions=PartitionPolicy.fixed(3), max_batch=50, linger=10.0
+    )
+    handler = RecordingHandler[object]()
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(object, handler)
+        for start in (0.0, 100.0):
+            await asyncio.sleep(max(0.0, start - asyncio.get_running_loop().time()))
+            assert await queue.produce_many([1, 1.0, "1"]) == 3
+        await asyncio.sleep(50.0)
+    assert handler.times == pytest.approx([10.0, 110.0], abs=0.01)
+
+
+@pytest.mark.parametrize("end", ["closes", "puts in"])
+@pytest.mark.parametrize("chunk", [[2] * 3, numbered(2, 2, 2)], ids=["one", "three"])
+async def test_what_a_signal_handler_does_in_the_middle_of_it_holds(
+    end: str, chunk: list[object]
+) -> None:
+    """After a close nothing gets in; what it puts in is handled once, and counted."""
+    for line in range(100):
+        config = BatchQueueConfig[object](
+            buffer_size=20, partitions=PartitionPolicy.fixed(3), max_batch=10
+        )
+        async with BatchQueue("q", config) as queue:
+            received = receiving(queue)
+            await queue.produce_many(numbered(0))
+            # No flush, after which the next batch takes the long way.
+            await until(lambda got=received: all(got.values()))  # type: ignore[misc]
+
+            def act(queue: BatchQueue[object] = queue) -> None:
+                if end == "closes":
+                    begun(queue.shutdown(None))
+                else:
+                    begun(queue.produce_many(numbered(1)))
+
+            meddler = Once(line, act)
+            with before_each_line_of(Partition.begin, Intake._place_bins, act=meddler):
+                await queue.produce_many(chunk)
+            if end == "closes" and meddler.has_acted:
+                assert not any(map(queue.produce_nowait, MIXED))
+        stats = check_settled(queue)
+        assert stats.handled == sum(map(len, received.values()))
+        for got, one in zip(received.values(), MIXED, strict=True):
+            assert got.count(one) <= 1
+        if not meddler.has_acted:
+            return
+    pytest.fail("it never came to an end")
 
 
 @every_loop
@@ -260,6 +231,68 @@ async def test_what_is_due_among_many_ends_the_nap_at_once(due_at: int) -> None:
         assert await queue.produce_many(chunk) == 52
         await asyncio.sleep(0.5)
         assert handlers[due_at].times[-1] == pytest.approx(began, abs=1e-3)
+
+
+async def test_the_item_that_makes_it_due_ends_the_nap_at_once() -> None:
+    handler = RecordingHandler[int]()
+    config = BatchQueueConfig[object](
+        idle=IdleBackoff(1.0, 1000.0),
+        buffer_size=100,
+        max_batch=50,
+        partitions=PartitionPolicy.fixed(3),
+    )
+    async with BatchQueue("q", config) as queue:
+        queue.add_handler(int, handler)
+        await queue.produce_many([0, 0])
+        await until(lambda: handler.handled)
+        await asyncio.sleep(0.1)
+        assert await queue.produce_many([1] * 49) == 49
+        await asyncio.sleep(0.1)
+        assert handler.handled == [0, 0]
+        assert await queue.produce(2)
+        await turns()
+        assert handler.batches[1:] == [[1] * 49 + [2]]
+
+
+async def test_it_is_displaced_as_single_items_are() -> None:
+    """Where the oldest go, too, the first chunk may become what waits."""
+    config = BatchQueueConfig[object](
+        buffer_size=4,
+        partitions=PartitionPolicy.fixed(3),
+        when_full=WhenFull.DROP_OLDEST,
+    )
+    async with BatchQueue("q", config) as queue:
+        received = receiving(queue)
+        await queue.produce_many(numbered(0))
+        await until(lambda: all(received.values()))
+        assert await queue.produce_many(numbered(1, 2)) == 6
+        assert await queue.produce_many(numbered(3, 4, 5)) == 9
+    assert received[int] == [0, 2, 3, 4, 5]
+    assert check_settled(queue).dropped == 3
+
+
+class Entered(contextlib.nullcontext[None]):
+    """A guard that counts."""
+
+    times = 0
+
+    def __enter__(self) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [lambda p: p.append(1), lambda p: p.begin([1]), lambda p: p.offer([1])],
+    ids=["append", "begin", "offer"],
+)
+def test_where_threads_put_too_nothing_gets_in_without_the_guard(
+    accept: Callable[[Partition[int]], object],
+) -> None:
+    partition, guard = Partition[int](0, buffer_size=4, due_size=4), Entered()
+    partition.open()
+    partition.open_to_threads(guard)
+    before = guard.times
+    assert not accept(partition) or guard.times > before
 
 
 def test_a_partition_can_be_shown() -> None:

@@ -49,16 +49,25 @@ def add(queue: BatchQueue[object], types: Sequence[type], weight: float = 1.0) -
 
 
 def home(queue: BatchQueue[object], item_type: type) -> int:
-    """Return the partition in which the type's items go, by putting one in."""
-    before = [each.accepted for each in queue.stats().partitions]
-    assert queue.produce_nowait(item_type())
-    after = [each.accepted for each in queue.stats().partitions]
-    (index,) = [p for p, count in enumerate(after) if count != before[p]]
+    (index,) = homes(queue, [item_type])
     return index
 
 
 def homes(queue: BatchQueue[object], types: Sequence[type]) -> list[int]:
-    return [home(queue, each) for each in types]
+    """Return the partitions in which the types' items go, by putting one of each in."""
+    found: list[int] = []
+    before = accepted(queue)
+    for each in types:
+        assert queue.produce_nowait(each())
+        after = accepted(queue)
+        (index,) = [p for p, count in enumerate(after) if count != before[p]]
+        found.append(index)
+        before = after
+    return found
+
+
+def accepted(queue: BatchQueue[object]) -> list[int]:
+    return [each.accepted for each in queue.stats().partitions]
 
 
 async def test_growth_moves_no_type() -> None:

@@ -1,6 +1,7 @@
 """B4: a chunk of one type is seen when it comes, and nothing is sorted wrong by it."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,14 +18,14 @@ from batchqueue_async import (
 )
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from tests.bridge.interruptions import Interruption
 from tests.engine.every_loop import every_loop
 from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_settled
 from tests.support.virtual_loop import VirtualTimeLoop
 
 LONG = 2 * WORTH_A_LOOK
+MOST_POINTS = 2_000
 BUFFER = 3 * LONG
 
 Step = tuple[str, int]
@@ -160,8 +161,7 @@ async def test_a_metaclass_that_produces_gets_no_more_in_than_there_is_room_for(
 
         monkeypatch.setattr(Intrusive, "compared", staticmethod(compared))
         assert await queue.produce_many([0] * (len(chunk) - 1)) == len(chunk) - 1
-        # The step of `produce_many` in which nobody else gets a turn.
-        queue._intake.put_whole(chunk)
+        await queue.produce_many(chunk)
         assert True in placed
         assert queue.stats().waiting <= config.buffer_size
     assert received.count("between") == sum(placed)
@@ -220,20 +220,36 @@ async def test_what_comes_in_around_a_look_at_types_is_seen(
     pytest.fail("it never came to an end")
 
 
-def test_after_a_ctrl_c_in_a_displacement_no_more_is_known_than_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    partition = RollingPartition[int](0, LONG, LONG, on_drop=lambda _: None)
-    partition.uniform_prefix = 0
-    partition.open()
-    assert partition.offer([0] * LONG) == LONG == partition.uniform_prefix
+class Struck(BaseException):
+    """What a signal handler raises, as Ctrl-C does."""
 
-    def ctrl_c(_: Partition[int], going: int) -> None:
-        assert going == 1
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Partition, "_forget", ctrl_c)
-        with pytest.raises(KeyboardInterrupt):
-            partition.offer([1])
-    assert partition.uniform_prefix <= len(partition.items)
+def strike() -> None:
+    raise Struck
+
+
+async def test_wherever_ctrl_c_strikes_a_displacement_each_type_keeps_its_handler() -> (
+    None
+):
+    """What waited had one type, and the item that displaces has another one."""
+    config = BatchQueueConfig[Any](
+        buffer_size=LONG,
+        partitions=PartitionPolicy.fixed(1),
+        when_full=WhenFull.DROP_OLDEST,
+    )
+    for at in range(MOST_POINTS):
+        received: dict[type, list[Any]] = {int: [], str: []}
+        async with BatchQueue[Any]("q", config) as queue:
+            for item_type, items in received.items():
+                queue.add_handler(item_type, items.extend)
+            assert await queue.produce_many([0] * LONG) == LONG
+            interruption = Interruption(at, strike)
+            with contextlib.suppress(Struck), interruption:
+                queue.produce_nowait("a")
+            assert queue.produce_nowait("b")
+        check_settled(queue)
+        assert set(received[int]) == {0}, interruption.where
+        assert received[str][-1:] == ["b"], interruption.where
+        if not interruption.has_acted:
+            return
+    pytest.fail("it never came to an end")

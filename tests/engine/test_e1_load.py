@@ -317,6 +317,7 @@ async def test_without_rebalancing_load_is_what_came_in_since_the_start() -> Non
         assert [each.load for each in queue.stats().drain_tasks] == [2, 1]
 
 
+@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_one_drain_task_is_not_rebalanced() -> None:
     """Neither a task nor a timer: there is nobody to move anything to."""
     balancer = Planned()

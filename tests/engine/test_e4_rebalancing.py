@@ -47,6 +47,7 @@ def numbered_types(count: int) -> list[Any]:
 # --- the original's tests
 
 
+@pytest.mark.filterwarnings("ignore:rebalancing has no effect")
 async def test_rebalancing_is_ignored_with_one_drain_task() -> None:
     balancer = Planned()
     async with rebalanced(balancer, drain_tasks=1, partitions=fixed(4)) as queue:

@@ -201,12 +201,12 @@ async def test_a_type_with_an_item_keeps_its_partition() -> None:
         queue.add_handler(Base, handler)
         del types, where
         # Other types come and go, and all have to leave the plain dict.
-        turns = queue._parts.placement.placed.turns  # type: ignore[union-attr]
+        evictions = queue._parts.placement.placed.evictions  # type: ignore[union-attr]
         for number in range(3 * LEAST):
             assert queue.produce_nowait(type(f"Other{number}", (), {})())
             await asyncio.sleep(0)
         gc.collect()
-        assert queue._parts.placement.placed.turns > turns  # type: ignore[union-attr]
+        assert queue._parts.placement.placed.evictions > evictions  # type: ignore[union-attr]
         for name, reference in names.items():
             item_type = reference()
             if item_type is not None:
@@ -224,15 +224,15 @@ async def test_types_in_steady_use_are_looked_up_by_the_hot_path() -> None:
         queue.add_handler(Base, ignore)
         placement = queue._parts.placement
         for _ in range(12):
-            turns = placement.placed.turns  # type: ignore[union-attr]
+            evictions = placement.placed.evictions  # type: ignore[union-attr]
             for each in types:
                 assert await queue.produce(each())
             await queue.flush()
-        assert placement.placed.turns == turns  # type: ignore[union-attr]
+        assert placement.placed.evictions == evictions  # type: ignore[union-attr]
         assert placement.routes.keys() >= set(types)
         # One that comes once does not drive them out.
         await produce_each(queue, LEAST, "produce")
-        assert placement.placed.turns == turns  # type: ignore[union-attr]
+        assert placement.placed.evictions == evictions  # type: ignore[union-attr]
 
 
 async def test_a_partition_of_forgotten_types_is_empty_for_new_ones() -> None:
@@ -346,7 +346,7 @@ def test_a_type_that_is_equal_to_another_one_stays_near() -> None:
     known.add(first, 1)
     for number in range(2 * LEAST):
         known.add(make(number), number)
-    assert known.turns
+    assert known.evictions
     del first
     gc.collect()
     assert known.recall(second)

@@ -192,7 +192,7 @@ async def test_who_watches_is_told_and_forgotten_without_a_search() -> None:
         watchers = [Told(number, told) for number in range(count)]
         accounts.take(count)
         for first in range(count):
-            accounts.open(first)
+            accounts.track(first)
         with counts.counted():
             for watcher in watchers:
                 assert accounts.watch(watcher.number + 1, watcher)

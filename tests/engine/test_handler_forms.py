@@ -145,6 +145,7 @@ FORMS = [
 @every_loop
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("handler_timeout", [None, 1.0])
+@pytest.mark.filterwarnings("ignore:handler_timeout has no effect")
 @pytest.mark.parametrize("as_consumer", [False, True])
 async def test_every_form_gets_its_batches(
     form: Callable[[Received], Any],

@@ -134,7 +134,7 @@ async def test_at_its_timeout_it_has_failed_and_blocks_its_partition(
 ) -> None:
     failed: list[list[int]] = []
     config = BatchQueueConfig[int](
-        handler_timeout=0.01, on_error=lambda batch, _: failed.append(batch)
+        handler_timeout=0.5, on_error=lambda batch, _: failed.append(batch)
     )
     async with BatchQueue("q", config) as queue:
         queue.add_handler(int, in_thread(stuck))
@@ -210,3 +210,108 @@ async def test_it_may_say_which_items_failed() -> None:
         await queue.produce_many(range(3))
     assert batches == [[0, 1, 2], [1]]
     assert check_settled(queue).handled == 3
+
+
+class Counting:
+    """Blocks each call until as many are inside as are awaited; then none does."""
+
+    def __init__(self, awaited: int) -> None:
+        self.lock = threading.Lock()
+        self.all_are_in = threading.Barrier(awaited)
+        self.inside = self.most = 0
+        self.threads: set[str] = set()
+        self.is_open = False
+
+    def consume(self, batch: list[int]) -> None:
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            self.threads.add(threading.current_thread().name)
+        if not self.is_open:
+            self.all_are_in.wait(30.0)
+            self.is_open = True
+        with self.lock:
+            self.inside -= 1
+
+    def on_flush(self) -> None:
+        assert not self.inside
+
+
+def spread(handler: object, concurrency: int) -> BatchQueueConfig[int]:
+    return BatchQueueConfig[int](
+        drain_tasks=DrainTaskPolicy.fixed(6),
+        partitions=PartitionPolicy.fixed(6),
+        selector=lambda item, partitions: item % partitions,
+        consumer=in_thread(handler, concurrency=concurrency),  # type: ignore[arg-type]
+        max_batch=5,
+    )
+
+
+@pytest.mark.parametrize("concurrency", [2, 4])
+async def test_so_many_calls_run_at_once_and_no_more(concurrency: int) -> None:
+    handler = Counting(concurrency)
+    async with BatchQueue("q", spread(handler, concurrency)) as queue:
+        await queue.produce_many(range(300))
+        await queue.flush()
+        names = {f"in_thread(Counting) {number}" for number in range(concurrency)}
+        assert handler.threads <= names
+        assert len(handler.threads) >= 2
+    assert handler.most == concurrency
+    assert check_settled(queue).handled == 300
+    left = [each.name for each in threading.enumerate() if each.name in names]
+    await until(lambda: not any(name in left for name in _thread_names()))
+
+
+def _thread_names() -> list[str]:
+    return [each.name for each in threading.enumerate()]
+
+
+async def test_order_per_partition_holds_with_several_threads() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def consume(batch: list[int]) -> None:
+        seen.extend((item % 6, item) for item in batch)
+
+    async with BatchQueue("q", spread(consume, 4)) as queue:
+        await queue.produce_many(range(600))
+    for partition in range(6):
+        own = [item for where, item in seen if where == partition]
+        assert own == sorted(own)
+        assert len(own) == 100
+
+
+async def test_a_call_that_is_left_behind_keeps_its_thread() -> None:
+    """One of two threads hangs: the other one does all the rest, one by one."""
+    go, hangs = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def consume(batch: list[int]) -> None:
+        if 0 in batch:
+            hangs.set()
+            go.wait(30.0)
+        done.extend(batch)
+
+    config = BatchQueueConfig[int](
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=lambda item, _: item % 2,
+        consumer=in_thread(consume, concurrency=2),
+        handler_timeout=0.05,
+        on_error=lambda *_: None,
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(0)
+        await until(hangs.is_set)
+        await queue.produce_many(range(1, 11, 2))
+        await until(lambda: queue.stats().failed == 1)
+        await until(lambda: len(done) == 5)
+        go.set()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
+    assert check_settled(queue).handled == 5
+
+
+def test_a_wrong_concurrency_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^concurrency must be >= 1, got 0$"):
+        in_thread(print, concurrency=0)
+    with pytest.raises(TypeError, match=r"^concurrency must be an int, got 2\.0$"):
+        in_thread(print, concurrency=2.0)  # type: ignore[arg-type]

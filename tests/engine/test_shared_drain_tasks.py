@@ -26,7 +26,7 @@ pytestmark = every_loop
 
 
 def capacities(manager: BatchQueueManager) -> dict[str, Any]:
-    return manager._capacities._shared
+    return manager._shared_permits._shared
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:

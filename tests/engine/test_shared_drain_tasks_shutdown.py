@@ -67,7 +67,7 @@ async def test_all_while_handlers_that_hang_hold_all_permits(n: int) -> None:
         left = await manager.shutdown_all(timeout=0.1)
         assert loop.time() - began == pytest.approx(0.1)
         assert left == {queue.name: [1, 2, 3] for queue in queues}
-        assert not manager._capacities._shared
+        assert not manager._shared_permits._shared
     for queue in queues:
         check_settled(queue)
 

@@ -81,7 +81,11 @@ class Demo:
         print(json.dumps([*map(str, arguments)]), file=self._requests, flush=True)
 
     def end(self) -> Ended:
-        return Ended(*json.loads(self._answers.readline()))
+        status, out, err = json.loads(self._answers.readline())
+        # A busy machine holds any loop up; that says nothing of the demo.
+        lines = err.splitlines(keepends=True)
+        told = [line for line in lines if "held up the event loop" not in line]
+        return Ended(status, out, "".join(told))
 
 
 @pytest.fixture(scope="module")

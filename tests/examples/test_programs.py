@@ -25,9 +25,9 @@ SERVICE = r"(\d+) accepted, (\d+) refused\n0 of the accepted are lost\n$"
 SHIPPER = r"(\d+) lines are noted as sent, 0 of them are lost\n$"
 EXPORTER = (
     r"spans: accepted (\d+), rejected (\d+), waiting 0, in_flight 0, handled \1,"
-    r" retried (\d+)(.*)\n"
+    r" retried (\d+), waiting_producers 0, oldest_age 0(.*)\n"
     r"measurements: accepted (\d+), rejected \d+, waiting 0, in_flight 0, handled \5,"
-    r".*\n$"
+    r".* oldest_age 0.*\n$"
 )
 WINDOWS = (
     r"(?P<views>\d+) came to L1, (\d+) came to L2, \d+ came to store\n"

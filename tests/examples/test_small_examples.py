@@ -75,6 +75,15 @@ def test_the_recipes_lose_nothing() -> None:
     ]
 
 
+def test_who_floods_delays_himself() -> None:
+    lines = run("tenants.py").splitlines()
+    assert lines[0] == "20400 orders were stored"
+    seconds = [float(line.split()[-2]) for line in lines[1:]]
+    # A thousand of the import's may wait, of which a call of 5 ms takes a hundred.
+    assert seconds[0] >= 0.05
+    assert len(seconds) == 2
+
+
 def test_threads_get_a_receipt() -> None:
     output = run("from_threads.py")
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from batchqueue_async import PartialFailure, Retry, RetryAfter
-from batchqueue_async._policies.answers import least_wait
 
 
 class Position:
@@ -80,21 +79,9 @@ def test_they_survive_pickling() -> None:
     """A handler may run in another process."""
     partly = pickle.loads(pickle.dumps(PartialFailure([1], retry_after=2.5)))
     assert (partly.failed, partly.retry_after) == ((1,), 2.5)
+    known = pickle.loads(pickle.dumps(PartialFailure([1], results=["a", None])))
+    assert known.results == ["a", None]
     assert pickle.loads(pickle.dumps(RetryAfter(30))).seconds == 30
-
-
-@pytest.mark.parametrize(
-    "error, wait",
-    [
-        (RetryAfter(30), 30),
-        (PartialFailure([0], retry_after=2), 2),
-        (PartialFailure([0]), 0),
-        (OSError(), 0),
-    ],
-)
-def test_the_least_wait_is_what_was_asked_for(error: Exception, wait: float) -> None:
-    """And nothing, where nothing was."""
-    assert least_wait(error) == wait
 
 
 class Database(Exception): ...

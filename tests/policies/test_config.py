@@ -13,6 +13,7 @@ from batchqueue_async._policies.balancing import Rebalancing
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from batchqueue_async._policies.fairness import fair_by
 from batchqueue_async._policies.partitions import PartitionPolicy
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.selectors import by_key, by_type, round_robin
@@ -38,11 +39,15 @@ def test_the_defaults() -> None:
         "selector": by_type,
         "consumer": None,
         "max_batch": None,
+        "size_of": None,
+        "max_batch_bytes": None,
+        "buffer_bytes": None,
         "linger": 0.0,
         "idle": IdleBackoff(0.001, 0.050),
         "rebalancing": None,
         "retry": Retry(attempts=1),
         "handler_timeout": None,
+        "slow_handler": 30.0,
         "on_error": None,
         "on_retry": None,
         "measure_handlers": False,
@@ -59,7 +64,9 @@ def test_the_defaults() -> None:
         {"partitions": PartitionPolicy.adaptive(), "selector": round_robin},
         {"partitions": PartitionPolicy.adaptive(), "selector": lambda item, n: n - 1},
         {"partitions": PartitionPolicy.per_drain_task(2), "selector": by_key(str)},
+        {"partitions": PartitionPolicy.per_drain_task(2), "selector": fair_by(str)},
         {"buffer_size": 1, "max_batch": 1, "linger": 0.5},
+        {"size_of": len, "max_batch_bytes": 1e6, "buffer_bytes": 64 * 2**20},
         {"consumer": Recorder()},
         {"consumer": print, "on_error": print},
         {"rebalancing": Rebalancing(), "handler_timeout": 2},
@@ -87,6 +94,10 @@ def test_what_makes_sense_is_accepted(settings: dict[str, Any]) -> None:
                 r"^partitions must be of a fixed number with by_key, since growth "
                 r"would split keys, got PartitionPolicy\.adaptive\(multiplier=25\)$"
             ),
+        ),
+        (
+            {"partitions": PartitionPolicy.adaptive(), "selector": fair_by(str)},
+            r"^partitions must be of a fixed number with fair_by, since growth would ",
         ),
     ],
 )
@@ -120,6 +131,13 @@ def test_a_wrong_value_is_a_value_error(settings: dict[str, Any], message: str) 
         ({"buffer_size": True}, r"^buffer_size must be an int, got True$"),
         ({"buffer_size": 1e4}, r"^buffer_size must be an int, got 10000\.0$"),
         ({"when_full": "wait"}, r"^when_full must be a WhenFull, got 'wait'$"),
+        (
+            {"selector": fair_by},
+            (
+                r"^selector must be what fair_by returns, as in "
+                r"fair_by\(lambda item: item\.tenant\), got the function fair_by$"
+            ),
+        ),
         ({"selector": "by_type"}, r"^selector must be callable, got 'by_type'$"),
         ({"consumer": 3}, r"^consumer must be callable or have a consume method"),
         ({"consumer": Recorder}, r"^consumer must be a handler, not its class, got"),
@@ -129,6 +147,8 @@ def test_a_wrong_value_is_a_value_error(settings: dict[str, Any], message: str) 
         ({"rebalancing": True}, r"^rebalancing must be a Rebalancing or None, got"),
         ({"retry": 3}, r"^retry must be a Retry, got 3$"),
         ({"handler_timeout": "1s"}, r"^handler_timeout must be a number, got '1s'$"),
+        ({"slow_handler": "1s"}, r"^slow_handler must be a number, got '1s'$"),
+        ({"selector": by_key}, r"^selector must be by_key\(function of an item\), got"),
         ({"on_error": "log"}, r"^on_error must be callable, got 'log'$"),
         ({"on_retry": "log"}, r"^on_retry must be callable, got 'log'$"),
         ({"measure_handlers": 1}, r"^measure_handlers must be a bool, got 1$"),

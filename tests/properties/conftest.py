@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,10 @@ def _same_chance_every_time() -> Iterator[None]:
     random.seed(0)
     yield
     random.setstate(state)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Settings are drawn here, whether they have an effect together or not."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings("ignore:.* has no effect"))

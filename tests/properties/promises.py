@@ -3,6 +3,8 @@
 from batchqueue_async import BatchQueue, BatchQueueStats
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from tests.properties.gated_handler import Item
 from tests.support.oracle import check_accounts
 
@@ -11,9 +13,39 @@ def check_room(partition: Partition[Item], size: int, *, is_closing: bool) -> No
     """C1: never too full; C2: a slot is taken, or reserved, or nobody waits for it."""
     line, held = partition.line, len(partition.items) + partition.line.reserved
     assert held <= size, f"C1: {held} of {size} slots are in use"
+    if isinstance(partition, SizedPartition):
+        return
     if len(line) and not is_closing:
         unserved = sum(each.wants - each.granted for each in line)
         assert held == size or not unserved, "C2: room, and yet somebody waits"
+
+
+def check_sizes(room: Room, partitions: list[Partition[Item]]) -> None:
+    """C5: what is counted is what is there, and fits; nobody waits beside his room."""
+    sized = [each for each in partitions if isinstance(each, SizedPartition)]
+    for partition in sized:
+        sizes = [size_of(item) for item in partition.items]
+        assert list(partition.sizes) == sizes, "C5: sizes are not those of the items"
+    assert room.waiting == sum(sum(each.sizes) for each in sized), "C5: waiting"
+    in_line = sum(each.line.reserved_size for each in sized)
+    assert room.reserved == in_line, "C5: reserved"
+    assert room.used <= room.capacity, f"C5: {room.used} of {room.capacity}"
+    first = room.first
+    if first is not None:
+        waiter = first.line.unserved
+        assert waiter is not None
+        (size,) = first.line._lacking(waiter, 1)
+        assert room.used + size > room.capacity, "C5: room, and yet somebody waits"
+        numbers = [each.lacks_room for each in sized]
+        oldest = min(each for each in numbers if each is not None)
+        assert first.lacks_room == oldest, "C5: overtaken"
+    else:
+        assert all(each.lacks_room is None for each in sized), "C5: out of the line"
+
+
+def size_of(item: Item) -> int:
+    """Return what an item of a sized machine counts for: from 0 to 4."""
+    return item.number * 3 % 5
 
 
 def check_take(partition: Partition[Item], max_batch: int | None) -> None:

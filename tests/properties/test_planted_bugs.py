@@ -27,6 +27,8 @@ EXAMPLES, STEPS = 1000, 25
 """Most are found by the first few examples."""
 
 STUCK = "a lost wake-up"
+UNKNOWN = "list assignment index"
+"""The account is told of a share that it does not have."""
 
 FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "lost wake-up": (STUCK, (GrowingMachine, CrowdedMachine)),
@@ -42,11 +44,11 @@ FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "take above max": ("C1", (GrowingMachine, DropOldestMachine)),
     "newest first": ("B1", (GrowingMachine, ConsumerMachine)),
     "leftovers are forgotten": ("A1", (SelectorMachine, DropOldestMachine)),
-    "handled part is not booked": (f"A1|{STUCK}", (PartialMachine,)),
+    "handled part is not booked": (f"A1|{STUCK}|{UNKNOWN}", (PartialMachine,)),
     "flush does not wait": ("F5", (GrowingMachine, DropOldestMachine)),
     "double owner": ("E4", (GrowingMachine, ConsumerMachine)),
     "owner none": (f"E4|{STUCK}", (GrowingMachine, DropOldestMachine)),
-    "growth forgets owners": ("E4", (GrowingMachine, SelectorMachine)),
+    "growth forgets owners": ("E3|E4", (GrowingMachine, SelectorMachine)),
     "handoff without a fence": ("E3", (GrowingMachine, SelectorMachine)),
     "item lost in handoff": ("A1", (GrowingMachine, ConsumerMachine)),
     "new owner is not told": (f"D2|{STUCK}", (GrowingMachine, DropNewestMachine)),
@@ -71,6 +73,8 @@ def test_a_bug_that_nobody_meets_says_so() -> None:
 
 
 @pytest.mark.slow
+# A planted bug may keep a machine from tidying up.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "bug, machine, finding",
     [
@@ -81,6 +85,7 @@ def test_a_bug_that_nobody_meets_says_so() -> None:
 )
 def test_the_machine_finds(bug: str, machine: type[QueueMachine], finding: str) -> None:
     settings = profile(EXAMPLES, STEPS, shrinks=False)
-    finds = pytest.raises(AssertionError, match=rf"^[\['\"]*({finding})")
+    errors = (AssertionError, IndexError)
+    finds = pytest.raises(errors, match=rf"^[\['\"]*({finding})")
     with PLANTED[bug](), finds:
         run_state_machine_as_test(machine, settings=settings)

@@ -6,18 +6,17 @@ says so (`NothingPlanted`). `tests/properties/test_planted_bugs.py` shows who fi
 which.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from batchqueue_async._engine.draining.batch import Batch
 from batchqueue_async._engine.draining.drain_task import DrainTask
-from batchqueue_async._engine.draining.retry_queue import RetryQueue
+from batchqueue_async._engine.draining.in_flight import RetryQueue
 from batchqueue_async._engine.draining.schedule import Nap
-from batchqueue_async._engine.handlers.handler_lock import HandlerLock
+from batchqueue_async._engine.handlers.handler_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.lifecycle.handoffs import Handoffs
+from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
@@ -130,10 +129,13 @@ def _offer_past_the_line(
 
 @_plant("over-full partition", Partition, "_accept")
 def _accept_all(
-    _: Method, self: Partition[Any], chunk: Sequence[Any], __: list[Any]
+    original: Method, self: Partition[Any], chunk: Sequence[Any], displaced: list[Any]
 ) -> int:
-    self._append(chunk)
-    return len(chunk)
+    self._maxsize += len(chunk)
+    try:
+        return int(original(self, chunk, displaced))
+    finally:
+        self._maxsize -= len(chunk)
 
 
 @_plant("take above max", Partition, "take")
@@ -144,12 +146,12 @@ def _take_all(original: Method, self: Partition[Any], _: int | None) -> list[Any
 
 @_plant("newest first", Partition, "_remove")
 def _remove_newest_first(
-    _: Method, self: Partition[Any], most: int | None
+    original: Method, self: Partition[Any], most: int | None
 ) -> list[Any]:
-    items = list(self.items)
-    split = 0 if most is None else max(0, len(items) - most)
-    self.items = items[:split]
-    return items[split:]
+    self.items.reverse()
+    taken: list[Any] = original(self, most)
+    self.items.reverse()
+    return taken
 
 
 @_plant("leftovers are forgotten", Partition, "take_rest")
@@ -189,10 +191,12 @@ def _grow_from_scratch(original: Method, self: Ownership) -> None:
 
 
 @_plant("handoff without a fence", DrainTask, "cycle_end")
-def _cycle_end_at_once(_: Method, self: DrainTask[Any]) -> asyncio.Future[None]:
-    end: asyncio.Future[None] = self._loop.create_future()
-    end.set_result(None)
-    return end
+def _cycle_end_at_once(original: Method, self: DrainTask[Any]) -> Any:  # noqa: ANN401
+    was_in_cycle, self.is_in_cycle = self.is_in_cycle, False
+    try:
+        return original(self)
+    finally:
+        self.is_in_cycle = was_in_cycle
 
 
 @_plant("item lost in handoff", Handoffs, "move")

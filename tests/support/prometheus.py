@@ -40,6 +40,7 @@ def hastened(rules: str) -> str:
 
     A minute and less become one second, five minutes two; only durations change.
     """
+    rules = rules.replace("inside_seconds) > 300", "inside_seconds) > 2")
     faster = re.sub(r"\[5m\]", "[2s]", rules)
     faster = re.sub(r"\[1m\]", "[1s]", faster)
     return re.sub(r"\bfor: \w+", "for: 400ms", faster)

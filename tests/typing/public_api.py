@@ -35,6 +35,7 @@ from batchqueue_async import (
     HandlesTick,
     Histogram,
     IdleBackoff,
+    ItemTooLarge,
     LoopThread,
     Merging,
     Offer,
@@ -42,6 +43,7 @@ from batchqueue_async import (
     PartitionPolicy,
     PartitionSelector,
     PartitionStats,
+    ProcessDied,
     Rebalancing,
     RebalancingRound,
     Retry,
@@ -57,6 +59,8 @@ from batchqueue_async import (
     by_type,
     close_process_queues,
     drain_on_signals,
+    fair_by,
+    in_process,
     in_thread,
     process_queue,
     round_robin,
@@ -153,6 +157,7 @@ def handlers(queue: BatchQueue[Metric]) -> None:
         retry=Retry(attempts=2),
         on_error=async_on_error,
         handler_timeout=5,
+        max_batch_bytes=1_000_000,
     )
 
     queue.add_handler(Metric, takes_strings)  # type: ignore[arg-type]
@@ -179,6 +184,9 @@ def protocols() -> None:
     wrong: HandlesTick = AsyncHandler()  # type: ignore[assignment]
     use(wrong)
     assert_type(in_thread(sync_function), BatchHandler[Metric])
+    assert_type(in_thread(sync_function, concurrency=4), BatchHandler[Metric])
+    assert_type(in_process(sync_function), BatchHandler[Metric])
+    assert_type(in_process(SyncHandler(), concurrency=2), BatchHandler[Metric])
     on_error: ErrorHandler[Metric] = sync_on_error
     on_error = async_on_error
     on_retry: RetryHook[Metric] = sync_on_retry
@@ -186,6 +194,8 @@ def protocols() -> None:
     selector: PartitionSelector[Metric] = by_type
     selector = round_robin
     selector = by_key(key_of)
+    selector = fair_by(key_of)
+    selector = fair_by(key_of, weight=weight_of, quantum=10)
     selector = own_selector
     balancer: DrainBalancer = ThroughputBalancer(skip_below=1.2)
     balancer = CostBalancer()
@@ -216,6 +226,14 @@ def key_of(item: Metric) -> str:
     return item.name
 
 
+def weight_of(name: str) -> int:
+    return len(name)
+
+
+def unhashable_of(item: Metric) -> list[str]:
+    return [item.name]
+
+
 def own_selector(item: Metric, partitions: int) -> int:
     return len(item.name) % partitions
 
@@ -238,6 +256,10 @@ def policies() -> None:
     assert_type(plan, list[int] | None)
 
 
+def size_of(metric: Metric) -> int:
+    return 1
+
+
 def configs() -> None:
     assert_type(BatchQueueConfig(), BatchQueueConfig[Any])
     config = BatchQueueConfig[Metric](
@@ -247,6 +269,9 @@ def configs() -> None:
         when_full=WhenFull.DROP_OLDEST,
         selector=by_type,
         max_batch=100,
+        size_of=size_of,
+        max_batch_bytes=1e6,
+        buffer_bytes=64 * 2**20,
         linger=0.5,
         idle=IdleBackoff(),
         rebalancing=Rebalancing(balancer=CostBalancer(), interval=10.0),
@@ -260,6 +285,7 @@ def configs() -> None:
             split_on=(KeyError,),
         ),
         handler_timeout=30,
+        slow_handler=None,
         on_error=async_on_error,
         on_retry=async_on_retry,
         measure_handlers=True,
@@ -268,6 +294,13 @@ def configs() -> None:
     assert_type(BatchQueueConfig(consumer=AsyncHandler()), BatchQueueConfig[Metric])
     assert_type(BatchQueueConfig(consumer=async_function), BatchQueueConfig[Metric])
     BatchQueueConfig[Metric](selector=by_key(lambda item: item.name))
+    BatchQueueConfig[Metric](selector=fair_by(lambda item: item.name))
+    BatchQueueConfig[Metric](
+        selector=fair_by(key_of, weight=lambda name: 2 * len(name))
+    )
+    BatchQueueConfig[Metric](selector=fair_by)  # type: ignore[arg-type]
+    fair_by(key_of, weight=key_of)  # type: ignore[arg-type]
+    fair_by(unhashable_of)  # type: ignore[type-var]
     BatchQueueConfig[Metric](selector=lambda item, n: len(item.name) % n)
     BatchQueueConfig[Metric](consumer=lambda batch: use(batch[0].value))
     BatchQueueConfig[Metric](on_error=lambda batch, error: use(batch[0], error))
@@ -304,6 +337,7 @@ async def queues(config: BatchQueueConfig[Metric]) -> None:
     assert_type(queue.name, str)
     assert_type(queue.is_running, bool)
     assert_type(queue.stats(), BatchQueueStats)
+    assert_type(queue.partition_of(Metric()), int)
 
     await queue.produce("text")  # type: ignore[arg-type]
     queue.produce_nowait(1)  # type: ignore[arg-type]
@@ -319,6 +353,8 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.unhandled + stats.returned + stats.capacity, int)
     assert_type(stats.total_used, int)
     assert_type(stats.used_fraction, float)
+    assert_type(stats.oldest_age + stats.partitions[0].oldest_age, float)
+    assert_type(stats.waiting_producers + stats.partitions[0].waiting_producers, int)
     assert_type(stats.top(3), tuple[PartitionStats, ...])
     assert_type(stats.partitions, tuple[PartitionStats, ...])
     assert_type(stats.partitions[0].index, int)
@@ -331,8 +367,11 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
     assert_type(stats.retried, int)
+    assert_type(stats.waiting_bytes, float | None)
+    assert_type(stats.in_flight_bytes, float | None)
     assert_type(stats.handlers, tuple[HandlerStats, ...])
     handler = stats.handlers[0]
+    assert_type(handler.inside_for, float)
     assert_type(handler.name, str)
     assert_type(handler.batches + handler.items + handler.retried, int)
     assert_type(handler.cuts, Cuts | None)
@@ -427,7 +466,16 @@ def errors(error: DeliveryError) -> None:
     assert_type(error.failures[0].item, object | None)
     assert_type(error.failures[0].error, BaseException | None)
     base: type[BatchQueueError]
-    for base in (ConfigConflict, DuplicateQueue, WouldDeadlock, DeliveryError):
+    too_large = ItemTooLarge(2, 1.5)
+    assert_type(too_large.size + too_large.buffer_bytes, float)
+    for base in (
+        ConfigConflict,
+        DuplicateQueue,
+        ItemTooLarge,
+        ProcessDied,
+        WouldDeadlock,
+        DeliveryError,
+    ):
         use(base)
 
 
@@ -435,6 +483,8 @@ def answers() -> None:
     partly = PartialFailure({2, 0}, retry_after=1)
     assert_type(partly.failed, tuple[int, ...])
     assert_type(partly.retry_after, float | None)
+    assert_type(partly.results, Sequence[object] | None)
+    use(PartialFailure([1], results=[{"y": 1}, None]))
     use(PartialFailure(n for n in range(3)), PartialFailure([]))
     assert_type(RetryAfter(30).seconds, float)
 

@@ -3,13 +3,21 @@
 Never run. `type: ignore` with a code pins what is refused.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, assert_type
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from batchqueue_async import BatchQueueConfig, DeliveryError, LoopThread, SyncBatchQueue
+from batchqueue_async import (
+    BatchQueueConfig,
+    DeliveryError,
+    LoopThread,
+    Retry,
+    SyncBatchQueue,
+)
 from batchqueue_async.sinks.counting_staged import CountingStagedSink
 from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
@@ -17,6 +25,7 @@ from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
 from batchqueue_async.spark import (
     Attempt,
     BatchQueueSource,
+    CallCounts,
     Emit,
     Epoch,
     OpenEmittingQueue,
@@ -27,9 +36,12 @@ from batchqueue_async.spark import (
     StagedSink,
     Token,
     WriteResult,
+    call_counts,
     close_executor_queues,
     executor_queue,
     flushed_queue,
+    idempotency_key,
+    map_async,
     map_partitions_with_queue,
     to_batches,
     to_tuples,
@@ -94,6 +106,47 @@ def queues_inside_of_a_frame(df: DataFrame) -> None:
     map_partitions_with_queue(made, open_lengths, made.schema, to_items=words)
     map_partitions_with_queue(df, open_words, schema)  # type: ignore[arg-type]
     map_partitions_with_queue(df, open_lengths)  # type: ignore[call-arg]
+
+
+@asynccontextmanager
+async def a_client() -> AsyncIterator[str]:
+    yield "client"
+
+
+async def ask(batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return batch
+
+
+async def ask_with(client: str, batch: list[tuple[Any, ...]]) -> list[tuple[str]]:
+    return [(client,) for _ in batch]
+
+
+def calls(df: DataFrame) -> None:
+    made = map_async(df, ask, "id BIGINT")
+    assert_type(made, DataFrame)
+    map_async(df, ask, StructType(), on_error="column", error_column="why")
+    map_async(
+        df,
+        ask_with,
+        "client STRING",
+        open=a_client,
+        to_items=to_tuples,
+        max_batch=10,
+        linger=0.5,
+        in_flight=32,
+        ordered=False,
+        timeout=5,
+        retry=Retry(attempts=3),
+        rate=10,
+        flat=False,
+    )
+    counts = call_counts(made)
+    assert_type(counts, CallCounts)
+    assert_type((counts.calls, counts.items), tuple[int, int])
+    assert_type((counts.retried, counts.failed), tuple[int, int])
+    assert_type(idempotency_key({"id": 1}, salt="charge"), str)
+    map_async(df, ask, "id BIGINT", on_error="ignore")  # type: ignore[arg-type]
+    map_async(df, print, "id BIGINT")  # type: ignore[arg-type]
 
 
 def make_sink(options: Mapping[str, str]) -> StagedSink[pa.RecordBatch]:

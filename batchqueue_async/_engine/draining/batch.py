@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from functools import partial
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
-from batchqueue_async._engine.partitions.accounts import Outcome
 from batchqueue_async._engine.partitions.item_types import have_one_type
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import pause, resume
-from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+    from batchqueue_async._engine.partitions.accounts import Outcome
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.routing import (
+        SelectorPlacement,
+        TypePlacement,
+    )
+    from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
 
@@ -64,7 +70,7 @@ class Batch(Generic[T]):
         self.count = len(items)
         self.first = first
         self.others: list[Share[T]] | None = None
-        partition.accounts.open(first)
+        partition.accounts.track(first)
         self.attempts = 0
         # While deferred: when the next attempt is due, and when retrying ends.
         self.due = 0.0
@@ -91,7 +97,7 @@ class Batch(Generic[T]):
         if self.others is None:
             self.others = []
         self.others.append(share)
-        share.partition.accounts.open(share.first)
+        share.partition.accounts.track(share.first)
 
     def follows(self, other: Batch[T]) -> bool:
         """Whether it goes to the same handler, from one of the same partitions."""
@@ -100,8 +106,8 @@ class Batch(Generic[T]):
             return False
         if mine_to.lock is not others_to.lock:
             return False
-        mine = {share.partition.index for share in self.shares}
-        return not mine.isdisjoint(share.partition.index for share in other.shares)
+        mine = {share.partition for share in self.shares}
+        return not mine.isdisjoint(share.partition for share in other.shares)
 
     def is_kept_out(self, drain_task: int) -> bool:
         """Whether its handler is at work on another one, and cannot be stopped.
@@ -114,7 +120,7 @@ class Batch(Generic[T]):
             return False
         return any(
             drain_task == stuck.drain_task
-            or registration.lock.excludes(registration.slot, stuck.slot)
+            or registration.lock.excludes(registration.mode, stuck.mode)
             or (stuck.batch is not None and self.follows(stuck.batch))
             for stuck in registration.lock.stuck
         )
@@ -136,7 +142,7 @@ class Batch(Generic[T]):
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
         for share in self.shares:
-            share.partition.busy += seconds * share.count / len(self.items)
+            share.partition.accounts.charge(seconds * share.count / len(self.items))
 
     def pause_partitions(self) -> None:
         """Keep further items of these partitions back until `resume_partitions`."""
@@ -151,14 +157,18 @@ class Batch(Generic[T]):
         """Return batches of at most `most` items, in order, in place of this one."""
         if most is None or len(self.items) <= most:
             return [self]
+        return self.cut(range(most, len(self.items), most))
+
+    def cut(self, places: Sequence[int]) -> list[Batch[T]]:
+        """Return batches that begin at 0 and at these positions, in place of this."""
         shares = deque(self.shares)
+        starts, ends = (0, *places), (*places, len(self.items))
         chunks = [
-            self.items[start : start + most]
-            for start in range(0, len(self.items), most)
+            self.items[start:end] for start, end in zip(starts, ends, strict=True)
         ]
         pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
         for share in self.shares:
-            share.partition.accounts.close(share.first)
+            share.partition.accounts.untrack(share.first)
         self.is_settled = True
         if self.registration is not None:
             self.registration.taken -= 1
@@ -260,15 +270,17 @@ class Grouping(Generic[T]):
 
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
-        lists: dict[Registration | None, list[T]] = {}
         try:
-            for item in items:
-                registration = self._handlers.of_identical(type(item))
-                lists.setdefault(registration, []).append(item)
+            return self._by_identical_type(items)
         except MemoryError as error:
             # Taken they are, so they fail.
-            refusal = partial(_refuse, error)
-            return {Registration(refusal, settings=self._handlers.settings): items}
+            return {self._handlers.refusing(error): items}
+
+    def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        lists: dict[Registration | None, list[T]] = {}
+        for item in items:
+            registration = self._handlers.of_identical(type(item))
+            lists.setdefault(registration, []).append(item)
         return lists
 
     def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
@@ -305,8 +317,15 @@ class Grouping(Generic[T]):
         return pieces
 
 
-def _refuse(error: MemoryError, _: list[Any]) -> None:
-    raise error
+def grouping_of(parts: Parts[T]) -> Grouping[T]:
+    """Return what makes batches of a queue's items."""
+    if parts.room is None:
+        return Grouping(parts.handlers, parts.placement)
+    from batchqueue_async._engine.draining.sized_batches import (  # noqa: PLC0415
+        SizedGrouping,
+    )
+
+    return SizedGrouping(parts.handlers, parts.placement)
 
 
 def _first_indexes(items: list[Any]) -> dict[type, int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from batchqueue_async._engine.draining.batch import Batch
 from batchqueue_async._engine.handlers.meter import CLOSE, DUE, FLUSH, FULL, LINGER
-from batchqueue_async._engine.partitions.partition import Partition
 
-Causes = dict[Partition[Any], int]
+if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.batch import Batch
+    from batchqueue_async._engine.partitions.partition import Partition
+
+Causes: TypeAlias = "dict[Partition[Any], int]"
 
 
 def causes_of(partitions: Iterable[Partition[Any]]) -> Causes:

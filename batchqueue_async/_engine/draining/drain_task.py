@@ -18,9 +18,6 @@ from batchqueue_async._engine.draining.schedule import (
     Nap,
     Schedule,
 )
-from batchqueue_async._engine.draining.settings import DrainSettings
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
@@ -29,6 +26,8 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -52,6 +51,7 @@ class DrainTask(Generic[T]):
     """Empties the partitions that it owns; `run` is the task's body."""
 
     __slots__ = (
+        "_calls",
         "_clock",
         "_cycle_ends",
         "_gathering",
@@ -70,7 +70,7 @@ class DrainTask(Generic[T]):
         "nap",
     )
 
-    def __init__(self, index: int, parts: Parts[T], settings: DrainSettings) -> None:
+    def __init__(self, index: int, parts: Parts[T]) -> None:
         self.index = index
         self.cycles = 0
         self.busy = 0.0
@@ -79,14 +79,15 @@ class DrainTask(Generic[T]):
         # Whether it is to end now, and may be run again later.
         self.is_paused = False
         self._parts = parts
-        self._schedule = Schedule(parts, index, settings)
+        self._schedule = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
+        self._calls = parts.detector.calls
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
         self.in_flight = InFlight(parts, index, self._turn)
-        self._gathering = Gathering(settings.idle.shortest)
+        self._gathering = Gathering(parts.config.idle.shortest)
         self.nap = Nap(self._loop, self._schedule, self._gathering)
         self._cycle_ends: list[asyncio.Future[None]] | None = None
 
@@ -100,7 +101,7 @@ class DrainTask(Generic[T]):
         assert task is not None
         self.in_flight.task = task
         self._turn.join()
-        self.in_flight.was_cut_short = bool(self.in_flight.open)
+        self.in_flight.was_cut_short = bool(self.in_flight.undelivered)
         try:
             while not (self._phase is Phase.FINISHED or self.is_paused):
                 try:
@@ -119,6 +120,7 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
+            self._calls.rest()
 
     async def _run_cycles(self) -> None:
         empty_cycles, now = 0, self._clock()
@@ -136,7 +138,7 @@ class DrainTask(Generic[T]):
             finally:
                 # A cancelled cycle with batches left is not ended: handoffs wait until
                 # the next one has delivered them.
-                if not self.in_flight.open:
+                if not self.in_flight.undelivered:
                     self._end_cycle()
                 if self._permit is not None:
                     self._permit.lend()
@@ -150,6 +152,8 @@ class DrainTask(Generic[T]):
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
+                if self._calls.timer is not None:
+                    self._calls.rest()
                 now = await self.nap.sleep(until)
                 waiting = None
             empty_cycles += not found
@@ -234,12 +238,13 @@ class DrainTask(Generic[T]):
         """Do one round; returns whether anything was delivered, and items taken."""
         called: set[Registration | None] | None = None
         handlers, in_flight = self._parts.handlers, self.in_flight
+        self._calls.is_first = True
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
         for due in self._due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
-            if in_flight.open:
+            if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
                 if found and self._turn.is_over():
                     await self._turn.next()
@@ -251,14 +256,20 @@ class DrainTask(Generic[T]):
                 self.cycles += found
                 return found, items
         self.cycles += found
-        if self._parts.repeated_failures.owed_at <= now:
-            self._parts.repeated_failures.tell(now)
+        if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
+            self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             await self._close(retired)
         if called is not None:
             await self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
+
+    def _tell_counts(self, now: float) -> None:
+        """Log what was counted, where that is due."""
+        self._parts.repeated_failures.tell(now)
+        if (drops := self._parts.drops) is not None and drops.look_at <= now:
+            drops.look(now)
 
     async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool
@@ -292,7 +303,7 @@ class DrainTask(Generic[T]):
         self, waiting: list[Partition[T]], now: float
     ) -> Iterable[list[Partition[T]]]:
         """Return the partitions to take from, those together that are taken at once."""
-        return ([],) if self.in_flight.open else self._schedule.due(waiting, now)
+        return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries) or bool(self._schedule.waiting())

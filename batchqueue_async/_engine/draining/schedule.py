@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.settings import DrainSettings
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
+from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -37,18 +37,21 @@ class Schedule(Generic[T]):
         "_drain_task",
         "_hooked",
         "_hooked_version",
+        "_idle",
+        "_is_mixed",
         "_owned",
         "_parts",
         "_seen",
-        "_settings",
     )
 
-    def __init__(
-        self, parts: Parts[T], drain_task: int, settings: DrainSettings
-    ) -> None:
+    def __init__(self, parts: Parts[T], drain_task: int) -> None:
         self._parts = parts
         self._drain_task = drain_task
-        self._settings = settings
+        config = parts.config
+        self._idle = config.idle
+        # A handler's items may be in any partition: all must be taken before it is
+        # called.
+        self._is_mixed = config.consumer is not None or config.selector is not by_type
         # Its partitions, as of a version of the ownership.
         self._owned: list[Partition[T]] = []
         self._seen = -1
@@ -92,9 +95,10 @@ class Schedule(Generic[T]):
         due = waiting
         if self._parts.layout.terms.lingers:
             due = [each for each in waiting if self._due_at(each, now) <= now]
-            if due and self._settings.is_one_batch:
+            # One batch for all partitions: when one is due, all are.
+            if due and self._parts.config.consumer is not None:
                 due = waiting
-        if self._settings.is_mixed or len(due) <= PARTITIONS_AT_ONCE:
+        if self._is_mixed or len(due) <= PARTITIONS_AT_ONCE:
             return (due,)
         return self._in_parts(due)
 
@@ -121,10 +125,7 @@ class Schedule(Generic[T]):
     ) -> float:
         """Return when a nap has to end for what just came to the partition.
 
-        Args:
-            partition: Where it came.
-            since: When items began to gather.
-            now: The loop's time.
+        Items began to gather at `since`.
         """
         if self._parts.layout.terms.lingers:
             return self._due_at(partition, now)
@@ -152,33 +153,30 @@ class Schedule(Generic[T]):
 
     def _gathered_at(self, since: float, now: float) -> float:
         """Return when items have gathered for long enough: one shortest nap."""
-        shortest = self._settings.idle.shortest
+        shortest = self._idle.shortest
         until = since + shortest
         return now if until - now < min(TICK, shortest) / 2 else until
 
     def nap_until(
         self,
         waiting: list[Partition[T]],
-        parked: Iterable[float],
+        dues: Iterable[float],
         empty_cycles: int,
         now: float,
     ) -> float | None:
         """Return when a nap ends by itself; None where only an arrival ends it.
 
-        Args:
-            waiting: Partitions from which something might be taken.
-            parked: When parked batches are due.
-            empty_cycles: How many cycles found nothing since the last one that did.
-            now: The loop's time.
+        That is after `empty_cycles` in which nothing was found, with partitions from
+        which something might be taken, and with deferred batches that are due then.
         """
-        ends = [*parked]
+        ends = [*dues]
         if waiting:
             ends.extend([self._due_at(each, now) for each in waiting])
         handlers = self.handlers_with_hooks()
         if handlers and any(each.on_idle for each in handlers):
-            ends.append(now + self._settings.idle.delay(empty_cycles))
+            ends.append(now + self._idle.delay(empty_cycles))
         # One that is late is tried again after a nap, not at once.
-        soon = now + self._settings.idle.shortest
+        soon = now + self._idle.shortest
         ends.extend(
             max(each.ticks.due or soon, soon)
             for each in handlers

@@ -6,7 +6,13 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, HandlerLock
+from batchqueue_async._engine.handlers.handler_call import (
+    EXCLUSIVE,
+    HandlerCall,
+    HandlerLock,
+    current_call,
+)
+from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
@@ -17,30 +23,48 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
     find,
     refuse_cycles,
 )
-from batchqueue_async._engine.partitions.accounts import Watcher
-from batchqueue_async._engine.partitions.ownership import Ownership
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.runtime.call_context import (
-    HandlerCall,
-    current_call,
-    handler_call,
-)
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.capacity import Permit
+    from batchqueue_async._engine.draining.permits import Permit
+    from batchqueue_async._engine.partitions.accounts import Watcher
+    from batchqueue_async._engine.partitions.ownership import Ownership
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.room import Room
 
-_PlaceInLine: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
+_LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
 
 class DeadlockDetector:
-    """What one queue's handlers wait for, and what its drain tasks wait for."""
+    """What one queue's handlers wait for, and what its drain tasks wait for.
+
+    It stands for the queue in the graph of all, and in each call of a handler: so it
+    has what others need of the queue there, its name, its ownership and its permit.
+    """
 
     # Nearly all queues have no handlers that wait, so the dicts come with the first.
-    __slots__ = ("_at_lock", "_rooms", "name", "ownership", "permit", "waits")
+    __slots__ = (
+        "_at_lock",
+        "_rooms",
+        "calls",
+        "name",
+        "ownership",
+        "permit",
+        "room",
+        "waits",
+    )
 
-    def __init__(self, name: str, ownership: Ownership) -> None:
+    def __init__(
+        self,
+        name: str,
+        ownership: Ownership,
+        calls: RunningCalls,
+        room: Room | None = None,
+    ) -> None:
         self.name = name
+        self.calls = calls
         self.ownership = ownership
+        # Which all partitions share, where the sizes of items count.
+        self.room = room
         # What its drain task needs for a cycle, where queues share drain tasks: each of
         # them has only one.
         self.permit: Permit | None = None
@@ -48,7 +72,7 @@ class DeadlockDetector:
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
         self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
-        self._at_lock: dict[int | None, _PlaceInLine] | None = None
+        self._at_lock: dict[int | None, _LockRequest] | None = None
 
     @property
     def rooms(self) -> dict[tuple[HandlerCall, Partition[Any]], RoomWait]:
@@ -58,33 +82,26 @@ class DeadlockDetector:
         return self._rooms
 
     @property
-    def at_lock(self) -> dict[int | None, _PlaceInLine]:
+    def at_lock(self) -> dict[int | None, _LockRequest]:
         """Drain tasks that wait to enter a handler, and their place in its line."""
         if self._at_lock is None:
             self._at_lock = {}
         return self._at_lock
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether a handler of this queue calls."""
-        return handler_call(self) is not None
 
     def wait_for_room(
         self, partition: Partition[Any], waiter: Producer
     ) -> RoomWait | None:
         """Return the caller's wait for room in this queue, if a handler calls."""
         call = current_call()
-        return None if call is None else RoomWait(call, self, partition, waiter)
+        if call is None:
+            return None
+        if self.room is None:
+            return RoomWait(call, self, partition, waiter)
+        from batchqueue_async._engine.handlers.shared_room_wait import (  # noqa: PLC0415
+            SharedRoomWait,
+        )
 
-    def wait_for_flush(self, watcher: Watcher) -> FlushWait | None:
-        """Return the caller's wait for a flush of this queue, if a handler calls."""
-        call = current_call()
-        return None if call is None else FlushWait(call, self, watcher)
-
-    def wait_for_end(self, has_ended: Callable[[], bool]) -> EndWait | None:
-        """Return the caller's wait for the end of this queue, if a handler calls."""
-        call = current_call()
-        return None if call is None else EndWait(call, self, has_ended)
+        return SharedRoomWait(call, self, partition, waiter)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
         """Whether the drain task waits for a call of this queue's that is to wait."""
@@ -92,16 +109,21 @@ class DeadlockDetector:
             return False
         if call.drain_task == drain_task:
             return True
-        node = DrainTaskNode(self, drain_task)
-        return find((node,), lambda each: each.call is call) is not None
+        node, own = (
+            DrainTaskNode(self, drain_task),
+            DrainTaskNode(self, call.drain_task),
+        )
+        return find((node,), lambda each: each.call is call, (own,)) is not None
 
     def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:
         """Whether nobody waits for the partition for whom the drain task waits."""
         node = DrainTaskNode(self, drain_task)
+        if any(each.needs_one and each.needs(partition) for each in node.waits()):
+            return False
         return find((node,), lambda each: each.needs(partition)) is None
 
     async def enter_handler(
-        self, lock: HandlerLock, slot: Hashable, drain_task: int | None = None
+        self, lock: HandlerLock, mode: Hashable, drain_task: int | None = None
     ) -> None:
         """Enter a handler, once those who are before have left it.
 
@@ -109,21 +131,21 @@ class DeadlockDetector:
         not have it before.
         """
         permit = None if drain_task is None else self.permit
-        if not lock.try_acquire(slot):
-            answer = lock.request(slot)
+        if not lock.try_acquire(mode):
+            answer = lock.request(mode)
             self.at_lock[drain_task] = lock, answer
             try:
                 refuse_cycles(DrainTaskNode(self, drain_task))
                 if permit is not None:
                     permit.lend()
-                await lock.granted(slot, answer)
+                await lock.granted(mode, answer)
             finally:
                 del self.at_lock[drain_task]
         if permit is not None:
             try:
                 await permit.regain()
             except BaseException:
-                lock.release(slot)
+                lock.release(mode)
                 raise
 
     def waits_of(self, is_one: Callable[[HandlerCall], bool]) -> list[Wait]:
@@ -142,9 +164,9 @@ class DeadlockDetector:
         With nobody ahead in the line that call holds the lock alone, so only its own
         waits count.
         """
-        slots = lock.slots_ahead_of(answer) or (EXCLUSIVE,)
+        modes = lock.modes_ahead_of(answer) or (EXCLUSIVE,)
         return self.waits_of(
-            lambda call: call.lock is lock and excludes_any(slots, call.slot)
+            lambda call: call.lock is lock and excludes_any(modes, call.mode)
         )
 
 
@@ -171,12 +193,14 @@ class RoomWait(Wait):
         return (DrainTaskNode(self._detector, self._owner),)
 
     def needs(self, partition: Partition[Any]) -> bool:
+        return self._partition.is_in(partition) and self._lacks()
+
+    def _lacks(self) -> bool:
         # One that has been served and has only not run since blocks nobody: a chain of
         # queues goes on then.
         return (
-            partition is self._partition
-            and self._waiter.wants > self._waiter.granted
-            and not partition.is_closed
+            self._waiter.wants > self._waiter.granted
+            and not self._partition.is_closed
             and self.refusal is None
         )
 

@@ -9,19 +9,20 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.handler_lock import EXCLUSIVE, Stuck
-from batchqueue_async._engine.handlers.registry import Hook, Registration
+from batchqueue_async._engine.handlers.handler_call import (
+    EXCLUSIVE,
+    BackgroundCall,
+    HandlerCall,
+    Stuck,
+    outside,
+)
 from batchqueue_async._engine.handlers.user_call import attempt, finish, left_behind
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.runtime.call_context import (
-    BackgroundCall,
-    HandlerCall,
-    outside,
-)
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Hook, Registration
     from batchqueue_async._engine.parts import Parts
 
 
@@ -62,7 +63,7 @@ class Hooks:
         return any(partition.items for partition in parts.partitions)
 
     def _home(self, registration: Registration) -> int:
-        """Return the partition of a handler's type; else they take turns."""
+        """Return the partition of a handler's type; else one by its number."""
         placement = self._parts.placement
         if isinstance(placement, TypePlacement):
             assert registration.item_type is not None
@@ -123,9 +124,8 @@ class Hooks:
             except BaseException:
                 registration.lock.release(EXCLUSIVE)
                 raise
-        call = HandlerCall(
-            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
-        )
+        detector, lock = self._parts.detector, registration.lock
+        call = HandlerCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
         await self._call(hook, name, registration, call)
 
     def flush(
@@ -177,10 +177,9 @@ class Hooks:
         if hook is None or not registration.is_open:
             registration.lock.release(EXCLUSIVE)
             return None
-        call = BackgroundCall(
-            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
-        )
-        return await self._call(hook, "on_flush", registration, call)
+        detector, lock, name = self._parts.detector, registration.lock, "on_flush"
+        call = BackgroundCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
+        return await self._call(hook, name, registration, call)
 
     @property
     def not_closed(self) -> tuple[str, ...]:
@@ -223,11 +222,10 @@ class Hooks:
         await self._parts.detector.enter_handler(
             registration.lock, EXCLUSIVE, drain_task
         )
-        call = HandlerCall(
-            self._parts.detector, drain_task, registration.lock, EXCLUSIVE
-        )
+        detector, lock, name = self._parts.detector, registration.lock, "on_close"
+        call = HandlerCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
         try:
-            error = await self._call(close, "on_close", registration, call)
+            error = await self._call(close, name, registration, call)
         except BaseException:
             self.cut_off(registration)
             raise
@@ -302,5 +300,6 @@ class Hooks:
             name,
             registration.label,
         )
+        self._parts.detector.calls.outlives(call, left)
         stuck = Stuck(EXCLUSIVE, None, call.drain_task)
         registration.lock.release_after(stuck, left, self._parts.tasks.wake)

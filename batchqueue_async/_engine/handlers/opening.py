@@ -8,10 +8,20 @@ batch is of, and whichever drain task comes first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
+from batchqueue_async._engine.handlers.handler_call import HandlerCall, current_call
 from batchqueue_async._engine.handlers.user_call import finish
+from batchqueue_async._engine.handlers.wait_for_graph import (
+    DrainTaskNode,
+    Node,
+    Wait,
+    refuse_cycles,
+)
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
 
 Call = Callable[..., Awaitable[object] | object]
 
@@ -19,12 +29,14 @@ Call = Callable[..., Awaitable[object] | object]
 class Opening:
     """One handler's `on_open`, and whether it has succeeded."""
 
-    __slots__ = ("_hook", "_turn", "is_done")
+    __slots__ = ("_hook", "_lock", "is_done", "opener")
 
     def __init__(self, hook: Call) -> None:
         self._hook = hook
         # Several drain tasks may come at once.
-        self._turn: asyncio.Lock | None = None
+        self._lock: asyncio.Lock | None = None
+        # The call that opens now, or did last.
+        self.opener: HandlerCall | None = None
         self.is_done = False
 
     def before(self, consume: Call) -> Callable[[list[Any]], Awaitable[None]]:
@@ -38,11 +50,58 @@ class Opening:
         return open_and_consume
 
     async def _open(self) -> None:
-        self._turn = self._turn or asyncio.Lock()
-        async with self._turn:
+        lock = self._lock = self._lock or asyncio.Lock()
+        call = current_call()
+        if lock.locked() and call is not None:
+            await _wait_for(lock, OpeningWait(call, self))
+        else:
+            await lock.acquire()
+        try:
             if not self.is_done:
+                self.opener = call
                 await _call(self._hook)
                 self.is_done = True
+        finally:
+            lock.release()
+
+    def waits(self) -> Iterable[Wait]:
+        """Return the waits of the call that opens, as a node of the wait-for graph."""
+        opener = self.opener
+        if opener is None:
+            return ()
+        return opener.detector.waits_of(lambda call: call is opener)
+
+
+class OpeningWait(Wait):
+    """A drain task comes with a batch while another one has the handler opened."""
+
+    __slots__ = ("_opening",)
+
+    def __init__(self, call: HandlerCall, opening: Opening) -> None:
+        super().__init__(call)
+        self._opening = opening
+
+    def targets(self) -> Collection[Node]:
+        return (self._opening,)
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        return False
+
+    def _describe(self) -> str:
+        return "its on_open does not end"
+
+    def _wake(self) -> None:
+        """Never refused: who opens, and waits for this one, is."""
+
+
+async def _wait_for(lock: asyncio.Lock, wait: OpeningWait) -> None:
+    """Wait for the turn to open; refuse an `on_open` that waits for who waits here."""
+    wait.note()
+    try:
+        refuse_cycles(DrainTaskNode(wait.call.detector, wait.call.drain_task))
+        await lock.acquire()
+    finally:
+        wait.end()
 
 
 async def _call(call: Call, *arguments: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.handler_lock import SHARED, HandlerLock
+from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
@@ -27,10 +27,12 @@ class Registration:
         "consume",
         "handler",
         "is_closed",
+        "is_trusted",
         "item_type",
         "items",
         "lock",
         "meter",
+        "mode",
         "next_idle",
         "on_close",
         "on_error",
@@ -42,7 +44,6 @@ class Registration:
         "retry",
         "settings",
         "settled",
-        "slot",
         "taken",
         "ticks",
         "timeout",
@@ -56,7 +57,7 @@ class Registration:
         item_type: type | None = None,
         weight: Exact = 1,
         order: int = 0,
-        slot: Hashable = SHARED,
+        mode: Hashable = SHARED,
         settings: HandlerSettings = DEFAULT,
     ) -> None:
         self.handler = handler
@@ -65,7 +66,7 @@ class Registration:
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
         # Which other calls of `consume` may be inside of the handler with one.
-        self.slot = slot
+        self.mode = mode
         if item_type is not None:
             # A consumer was checked when it was declared.
             require_handler("handler", handler)
@@ -96,8 +97,9 @@ class Registration:
         self.meter: Meter | None = None
         if settings.is_measured:
             self.meter = Meter(self.label, settings.listeners)
-        # After `on_close` nothing of it is called any more.
-        self.is_closed = False
+        # After `on_close` nothing of it is called any more. Whether its next call need
+        # not be run in steps, since the last one was quick.
+        self.is_closed = self.is_trusted = False
 
     @property
     def has_hooks(self) -> bool:
@@ -109,7 +111,7 @@ class Registration:
         """Whether its other hooks may be called."""
         return not self.is_closed and (self.opening is None or self.opening.is_done)
 
-    def share(self, known: Registration) -> None:
+    def adopt(self, known: Registration) -> None:
         """Have in common with what else is of this handler what it has once."""
         self.lock = known.lock
         self.ticks = known.ticks
@@ -127,7 +129,7 @@ class Registration:
         """Whether nothing of it is taken, and nobody is inside."""
         return self.taken == self.settled and self.lock.is_free
 
-    def stats(self) -> HandlerStats:
+    def stats(self, inside_for: float) -> HandlerStats:
         """Return what its batches were like up to now."""
         measured = (None, None, None) if self.meter is None else self.meter.read()
         sizes, seconds, cuts = measured
@@ -136,6 +138,7 @@ class Registration:
             batches=self.settled,
             items=self.items,
             retried=self.retried,
+            inside_for=inside_for,
             sizes=sizes,
             seconds=seconds,
             cuts=cuts,
@@ -147,16 +150,6 @@ class Registration:
         of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""
         name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
         return f"{name}{of_type}"
-
-
-def consume_of(handler: object) -> Consume:
-    """Return the callable that takes a batch.
-
-    Raises:
-        TypeError: It is neither a callable nor an object with `consume`.
-    """
-    require_handler("handler", handler)
-    return cast("Consume", getattr(handler, "consume", handler))
 
 
 def _hook(handler: object, name: str) -> Hook | None:
@@ -302,6 +295,14 @@ class HandlerRegistry:
             self._known.add(item_type, found)
             return found
 
+    def refusing(self, error: MemoryError) -> Registration:
+        """Return one for items that are taken, and there is no memory to sort them."""
+
+        def refuse(_: list[Any]) -> None:
+            raise error
+
+        return Registration(refuse, settings=self.settings)
+
     def of_identical(self, item_type: type) -> Registration | None:
         """Do the same for a type that may not be hashed or compared."""
         known = {id(each): found for each, found in self._by_type.items()}
@@ -313,7 +314,7 @@ class HandlerRegistry:
     def _share_lock(self, registration: Registration) -> None:
         """Let one handler have one lock, for all its types, also when it comes back."""
         known = self._locked.setdefault(id(registration.handler), registration)
-        registration.share(known)
+        registration.adopt(known)
 
     def nearest(self, item_type: type) -> Registration | None:
         """Look the registration up; remembers nothing, so threads may call it."""

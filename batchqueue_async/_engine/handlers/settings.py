@@ -10,6 +10,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler
 from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.sizing import Exact, exact
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -22,6 +23,7 @@ class HandlerSettings:
     timeout: float | None = None
     on_error: ErrorHandler[Any] | None = None
     is_measured: bool = False
+    max_batch_bytes: Exact | None = None
     # One list per queue: whoever joins it later is told, too.
     listeners: list[BatchListener] = field(default_factory=list)
 
@@ -35,6 +37,7 @@ class HandlerSettings:
             config.handler_timeout,
             config.on_error,
             config.measure_handlers,
+            _exact(config.max_batch_bytes),
         )
 
     def but(self, own: HandlerOptions[Any]) -> Self:
@@ -45,9 +48,14 @@ class HandlerSettings:
             "retry": own.retry,
             "timeout": own.handler_timeout,
             "on_error": own.on_error,
+            "max_batch_bytes": _exact(own.max_batch_bytes),
         }
         changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         return replace(self, **changes) if changes else self
+
+
+def _exact(size: float | None) -> Exact | None:
+    return None if size is None else exact(size)
 
 
 DEFAULT = HandlerSettings()

@@ -7,22 +7,26 @@ the handler produced by itself is an error like any other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.runtime.call_context import mark
+from batchqueue_async._engine.handlers.handler_call import (
+    current_call,
+    mark,
+)
+from batchqueue_async._engine.handlers.stepping import in_steps
 from batchqueue_async._engine.runtime.cancellation import (
+    GRACE,
+    absorb_cancellation,
     is_cancelled_for_good,
     uncancel,
 )
 from batchqueue_async._policies.answers import PartialFailure
 from batchqueue_async._wording import shown
 
-# How long a cancelled handler may take to clean up before it counts as unstoppable.
-GRACE = 0.1
+Call = Callable[..., Awaitable[object] | object]
 
 
 class Unstoppable(TimeoutError):
@@ -57,23 +61,6 @@ async def attempt(
     error = await _attempt(call, arguments, timeout)
     await absorb_cancellation()
     return error
-
-
-async def absorb_cancellation() -> None:
-    """Let a cancellation come that user code has asked for, of the task it ran in.
-
-    Left pending, it would strike whoever is called next.
-    """
-    task = asyncio.current_task()
-    if task is None or not task.cancelling() or is_cancelled_for_good():
-        return
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)
-    if is_cancelled_for_good():
-        # By somebody else, meanwhile.
-        task.cancel()
-    else:
-        uncancel()
 
 
 async def _attempt(
@@ -119,14 +106,30 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
         raise TypeError(msg)
     if isawaitable(result):
         if timeout is None:
-            await result
+            await _noted(result)
         else:
             await _within(timeout, result)
+
+
+async def _noted(awaitable: Awaitable[object]) -> None:
+    # Its call, if it is part of one, knows when it waits; unless it is in steps anyway.
+    call = current_call()
+    if call is None or call.coroutine is not None:
+        await awaitable
+    elif isinstance(awaitable, Coroutine):
+        await in_steps(awaitable, call)
+    else:
+        call.end_step()
+        call.waits()
+        await awaitable
 
 
 async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     """Await in a task of its own, so that it can be left behind."""
     task = asyncio.ensure_future(_kept(awaitable))
+    if (call := current_call()) is not None:
+        call.end_step()
+        call.waits()
     # Whatever cuts the waiting short, nobody may be left to look at it.
     task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):
@@ -192,10 +195,16 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
     # What is to end the program would leave the task for the loop, and end that, before
     # anybody who waits for the task gets to know of it.
+    call = current_call()
     try:
-        await awaitable
+        if call is not None:
+            call.begin_step()
+        await _noted(awaitable)
     except (KeyboardInterrupt, SystemExit) as ending:
         return ending
+    finally:
+        if call is not None:
+            call.end_step()
     return None
 
 

@@ -23,8 +23,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from batchqueue_async._engine.handlers.handler_lock import HandlerLock
-from batchqueue_async._engine.runtime.call_context import BackgroundCall, HandlerCall
+from batchqueue_async._engine.handlers.handler_call import (
+    BackgroundCall,
+    HandlerCall,
+    HandlerLock,
+)
 from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._policies.value import Value
 
@@ -93,6 +96,9 @@ class Wait(ABC):
     """
 
     __slots__ = ("_loop", "call", "refusal")
+
+    needs_one = False
+    """Whether one of its targets is enough to serve it."""
 
     def __init__(self, call: HandlerCall) -> None:
         self.call = call
@@ -205,9 +211,18 @@ def end_of(detector: DeadlockDetector) -> Collection[Node]:
     ]
 
 
-def find(start: Iterable[Node], matches: Callable[[Wait], bool]) -> Wait | None:
-    """Return a wait that one of these nodes needs, perhaps by way of others."""
+def find(
+    start: Iterable[Node],
+    matches: Callable[[Wait], bool],
+    held_up: Collection[Node] = (),
+) -> Wait | None:
+    """Return a wait that one of these nodes needs, perhaps by way of others.
+
+    Of a wait that several nodes could serve none is needed alone. Such a wait is
+    returned if all of them wait for each other, or for those that are held up.
+    """
     seen: set[Node] = set()
+    choices: list[Wait] = []
     ahead = list(start)
     while ahead:
         node = ahead.pop()
@@ -215,10 +230,51 @@ def find(start: Iterable[Node], matches: Callable[[Wait], bool]) -> Wait | None:
             continue
         seen.add(node)
         for wait in node.waits():
+            if wait.needs_one:
+                choices.append(wait)
+                continue
             if matches(wait):
                 return wait
             ahead.extend(wait.targets())
-    return None
+    return next((each for each in choices if is_stuck(each, held_up)), None)
+
+
+def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
+    """Whether nobody whom it waits for can go on before it, one way or another.
+
+    All who are within its reach are stuck until they are seen not to be: who waits for
+    nobody goes on, and so does who waits only for such as go on. Who needs one of
+    several goes on with the first of them. What is left waits for itself, or for those
+    that are held up by what is not known here.
+    """
+    waits = _within_reach(wait)
+    stuck = set(waits)
+    targets = {each: each.targets() for known in waits.values() for each in known}
+    targets[wait] = wait.targets()
+
+    def goes_on(each: Wait) -> bool:
+        goals = targets[each]
+        count = len(stuck.intersection(goals))
+        return not count or (each.needs_one and count < len(goals))
+
+    ahead = stuck.difference(held_up)
+    while free := [node for node in ahead if all(map(goes_on, waits[node]))]:
+        stuck.difference_update(free)
+        ahead.difference_update(free)
+    return not goes_on(wait)
+
+
+def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
+    """Return whom a wait waits for, also by way of others, and what each waits for."""
+    waits: dict[Node, list[Wait]] = {}
+    ahead = list(wait.targets())
+    while ahead:
+        node = ahead.pop()
+        if node not in waits:
+            waits[node] = list(node.waits())
+            for each in waits[node]:
+                ahead.extend(each.targets())
+    return waits
 
 
 def refuse_cycles(node: Node) -> None:
@@ -227,9 +283,9 @@ def refuse_cycles(node: Node) -> None:
         wait.refuse()
 
 
-def excludes_any(slots: Iterable[Hashable], slot: Hashable) -> bool:
-    """Whether a call with this slot keeps one with any of those out of its handler."""
-    return any(HandlerLock.excludes(each, slot) for each in slots)
+def excludes_any(modes: Iterable[Hashable], mode: Hashable) -> bool:
+    """Whether a call with this mode keeps one with any of those out of its handler."""
+    return any(HandlerLock.excludes(each, mode) for each in modes)
 
 
 def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import FlushWait
-from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
-from batchqueue_async._engine.partitions.failure_log import FailureLog
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.failure_log import FailureLog
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -48,10 +49,11 @@ class Flush(Generic[T]):
         require_own_loop(self._parts)
         async with asyncio.timeout(timeout):
             settling = _Settling()
-            self._wait = self._parts.detector.wait_for_flush(settling)
-            if self._wait is None:
+            call = current_call()
+            if call is None:
                 await self._run(settling)
             else:
+                self._wait = FlushWait(call, self._parts.detector, settling)
                 async with self._wait:
                     self._wait.note()
                     await self._run(settling)

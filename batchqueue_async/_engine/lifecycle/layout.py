@@ -8,19 +8,14 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_lock import SHARED
+from batchqueue_async._engine.handlers.handler_call import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.terms import Terms
-from batchqueue_async._engine.partitions.audited_partition import (
-    AuditedPartition,
-    AuditedRollingPartition,
-)
+from batchqueue_async._engine.partitions.making import new_partition
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.validation import refuse
@@ -83,12 +78,12 @@ class Layout(Generic[T]):
         for partition in self._parts.partitions:
             partition.abandon()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """Other threads put, too, under `guard`."""
         self._parts.placement.guard = guard
         self._parts.failures.guard = guard
         for partition in self._parts.partitions:
-            partition.share(guard)
+            partition.open_to_threads(guard)
 
     def register(
         self,
@@ -105,7 +100,7 @@ class Layout(Generic[T]):
             item_type=item_type,
             weight=exact,
             order=self._registered,
-            slot=item_type if by_type else SHARED,
+            mode=item_type if by_type else SHARED,
             settings=settings,
         )
         known = parts.handlers.of_exactly(item_type)
@@ -117,6 +112,8 @@ class Layout(Generic[T]):
         # Nothing has changed before this, so that an error leaves all as it was.
         self._grow(count)
         parts.handlers.add(registration)
+        if parts.room is not None:
+            parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
         self._book(item_type, delta)
         self.terms.changed(registration, is_new=known is None)
@@ -143,8 +140,8 @@ class Layout(Generic[T]):
         added = [self._new_partition(index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
-                partition.share(parts.ingress.guard)
-            self.terms.settle(partition)
+                partition.open_to_threads(parts.ingress.guard)
+            self.terms.apply_to(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
             # Nobody else looks at its items' types when they come.
@@ -153,11 +150,6 @@ class Layout(Generic[T]):
         parts.ownership.grow()
 
     def _new_partition(self, index: int) -> Partition[T]:
-        config = self._parts.config
-        size = config.buffer_size
-        due = config.max_batch or size
-        if config.when_full is WhenFull.DROP_OLDEST:
-            on_drop = partial(self._parts.failures.add, "dropped")
-            rolling = AuditedRollingPartition if config.audit else RollingPartition
-            return rolling(index, size, due, on_drop)
-        return (AuditedPartition if config.audit else Partition)(index, size, due)
+        parts = self._parts
+        on_drop = partial(parts.failures.add, "dropped")
+        return new_partition(parts.config, index, on_drop, parts.room)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.capacity import Capacities, Permit
-from batchqueue_async._engine.lifecycle import thread_access
+from batchqueue_async._engine.draining.permits import Permit, SharedPermits
 from batchqueue_async._engine.lifecycle.shutdown import Shutdown
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
+from batchqueue_async._engine.runtime.loop_turn import clock_of
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
 
@@ -45,7 +45,7 @@ class Lifecycle(Generic[T]):
             self._shutdown = Shutdown(self.parts)
         return self._shutdown
 
-    async def start(self, capacities: Capacities) -> None:
+    async def start(self, shared_permits: SharedPermits) -> None:
         """Bind the queue to the running loop, and drain from now on."""
         parts = self.parts
         if parts.state is State.RUNNING:
@@ -58,13 +58,14 @@ class Lifecycle(Generic[T]):
         parts.state = State.RUNNING
         drain_tasks = parts.config.drain_tasks
         if isinstance(drain_tasks, SharedDrainTasks):
-            parts.detector.permit = Permit(capacities.of(drain_tasks))
-            parts.detector.permit.capacity.join()
+            parts.detector.permit = Permit(shared_permits.pool_of(drain_tasks))
+            parts.detector.permit.pool.join()
         abandon_after_fork(self)
+        parts.detector.calls.clock = clock_of(parts.loop)
         parts.tasks.start()
         parts.layout.open(self._time_here)
         if parts.config.threads:
-            thread_access.open_to_threads(parts)
+            _open_to_threads(parts)
         await LoopRegistry.of(parts.loop).register(self)
         parts.handlers.attach(self)
 
@@ -108,3 +109,16 @@ class Lifecycle(Generic[T]):
         parts.layout.abandon()
         if parts.loop is not None:
             LoopRegistry.of(parts.loop).forget(self)
+
+
+_ways_to_open: list[Callable[[Parts[Any]], None]] = []
+
+
+def opened_by(way: Callable[[Parts[Any]], None]) -> None:
+    """Have queues opened to other threads in this way: the bridge's, which is above."""
+    _ways_to_open[:] = [way]
+
+
+def _open_to_threads(parts: Parts[Any]) -> None:
+    for way in _ways_to_open:
+        way(parts)

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.handlers.deadlock_detector import EndWait
-from batchqueue_async._engine.lifecycle.closing import Closing, take_leftovers
-from batchqueue_async._engine.lifecycle.leftovers import Leftovers
+from batchqueue_async._engine.handlers.handler_call import (
+    current_call,
+    handler_call,
+    outside,
+)
+from batchqueue_async._engine.lifecycle.closing import (
+    Closing,
+    Leftovers,
+    take_leftovers,
+)
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
-from batchqueue_async._engine.runtime.call_context import outside
+from batchqueue_async._engine.runtime.cancellation import is_ending
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
@@ -59,7 +67,7 @@ class Shutdown(Generic[T]):
         if parts.loop is None or parts.state is State.INHERITED:
             return []
         self._begin().end_within(timeout)
-        if parts.detector.is_inside:
+        if handler_call(parts.detector) is not None:
             return []
         self._callers += 1
         try:
@@ -152,8 +160,9 @@ class Shutdown(Generic[T]):
                 partition.accounts.watchers = None
             parts.tasks.abandon()
             self.leftovers.items += take_leftovers(parts)
-            parts.repeated_failures.tell(math.inf)
-            parts.hooks.skip(parts.handlers.to_close())
+            _tell_counts(parts)
+            if skipped := parts.handlers.to_close():
+                parts.hooks.skip(skipped)
             count = len(self.leftovers.items)
         self.leftovers.tell_after_loop(self._loop_ended(count))
         return count
@@ -185,17 +194,17 @@ class Shutdown(Generic[T]):
         return closing
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        is_ending = LoopRegistry.of(task.get_loop()).is_ending
-        if task.cancelled() and task is self._task and not is_ending:
+        is_stray = task.cancelled() and not is_ending(task.get_loop())
+        if is_stray and task is self._task:
             # By a stranger; a shutdown goes on. Else the registry sees to it.
             self.resume()
 
     async def _wait_for_end(self) -> None:
-        wait = self._parts.detector.wait_for_end(lambda: self._parts.state.has_ended)
-        if wait is None:
+        call, parts = current_call(), self._parts
+        if call is None:
             await self._wait_for_closing(None)
             return
-        async with wait:
+        async with EndWait(call, parts.detector, lambda: parts.state.has_ended) as wait:
             wait.begin()
             await self._wait_for_closing(wait)
 
@@ -238,14 +247,14 @@ class Shutdown(Generic[T]):
     async def _release(self) -> None:
         parts = self._parts
         await parts.tasks.ended()
-        parts.repeated_failures.tell(math.inf)
+        _tell_counts(parts)
         parts.handlers.detach()
         if parts.state is State.CLOSING:
             parts.state = State.CLOSED
-        # This may run twice, after a cancellation: leave the capacity only once.
+        # This may run twice, after a cancellation: leave the pool only once.
         permit, parts.detector.permit = parts.detector.permit, None
         if permit is not None:
-            permit.capacity.leave()
+            permit.pool.leave()
         await self._registry().release(
             parts.lifecycle, is_unfetched=bool(self.leftovers.items)
         )
@@ -282,3 +291,10 @@ class Shutdown(Generic[T]):
             self._registry().forget(self._parts.lifecycle)
         if self._parts.lifecycle.on_closed is not None:
             self._parts.lifecycle.on_closed()
+
+
+def _tell_counts(parts: Parts[Any]) -> None:
+    """Log what was counted, and is not in the log yet."""
+    parts.repeated_failures.tell(math.inf)
+    if parts.drops is not None:
+        parts.drops.look(math.inf)

@@ -7,9 +7,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
-from batchqueue_async._engine.draining.settings import DrainSettings
-from batchqueue_async._engine.runtime.call_context import outside
-from batchqueue_async._engine.runtime.cancellation import cancel_for_good
+from batchqueue_async._engine.handlers.handler_call import outside
+from batchqueue_async._engine.runtime.cancellation import cancel_for_good, is_ending
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry, expect_no_end
 
@@ -35,10 +34,8 @@ class QueueTasks(Generic[T]):
     def start(self) -> None:
         """Start all, on the running loop."""
         parts = self._parts
-        settings = DrainSettings.of(parts.config)
         self.drain_tasks = [
-            DrainTask(index, parts, settings)
-            for index in range(parts.ownership.drain_tasks)
+            DrainTask(index, parts) for index in range(parts.ownership.drain_tasks)
         ]
         parts.ownership.bind([each.nap for each in self.drain_tasks])
         for drain_task in self.drain_tasks:
@@ -134,8 +131,7 @@ class QueueTasks(Generic[T]):
             if task.done() and drain_task.has_work_left:
                 has_dead = True
                 drain_task.nap.be_revived(self._revive_if_loop_lives)
-        is_ending = LoopRegistry.of(ended.get_loop()).is_ending
-        if has_dead and not is_ending and _has_been_cut_short(ended):
+        if has_dead and not is_ending(ended.get_loop()) and _has_been_cut_short(ended):
             # Else all tasks of the loop are being cancelled. If it lives on, the
             # registry starts them again, or whoever needs them before.
             self.revive()

@@ -7,47 +7,65 @@ may live everywhere.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.runtime.loop_turn import clock_of
+from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.sized_partition import SizedPartition
     from batchqueue_async._engine.parts import Parts
 
 
 class Terms:
     """Keeps partitions up with the handlers, from the first that has its own."""
 
-    __slots__ = ("_clock", "_is_open", "_known", "_parts", "lingers")
+    __slots__ = ("_clock", "_is_open", "_known", "_now", "_parts", "lingers")
 
     def __init__(self, parts: Parts[Any]) -> None:
         self._parts = parts
         self._clock: Callable[[], float | None] | None = None
         self._is_open = False
+        # For ages, on any thread.
+        self._now: Callable[[], float] = monotonic
         # Whether anything lingers anywhere.
         self.lingers = parts.config.linger > 0
-        # Linger and largest batch, by partition's index. None while no handler has any
-        # of its own: then nobody has to be asked.
-        self._known: dict[int, tuple[float, int]] | None = None
+        # Linger and largest batch, in items and by their sizes, by partition's index.
+        # None while no handler has any of its own: then nobody has to be asked.
+        self._known: dict[int, tuple[float, int, Exact | float]] | None = None
 
     def open(self, clock: Callable[[], float | None]) -> None:
         """Let producers into all partitions; `clock` is None on other threads."""
         self._clock = clock
+        self._now = clock_of(asyncio.get_running_loop())
         self._is_open = True
         for partition in self._parts.partitions:
-            self.settle(partition)
+            self.apply_to(partition)
 
-    def settle(self, partition: Partition[Any]) -> None:
+    def apply_to(self, partition: Partition[Any]) -> None:
         """Have a partition go by what is known for it."""
         config = self._parts.config
-        linger, most = config.linger, config.max_batch or partition.maxsize
+        queues = self._parts.handlers.settings
+        terms = (
+            config.linger,
+            config.max_batch or config.buffer_size,
+            queues.max_batch_bytes or math.inf,
+        )
         if self._known is not None:
-            linger, most = self._known.get(partition.index, (linger, most))
+            terms = self._known.get(partition.index, terms)
+        linger, most, size = terms
         with partition.guard:
-            partition.due_size = min(most, partition.maxsize)
+            partition.due_size = min(most, config.buffer_size)
+            partition.clock = self._now
+            if self._parts.room is not None:
+                cast("SizedPartition[Any]", partition).due_bytes = size
             partition.ages.linger = linger
             partition.ages.clock = self._clock if linger else None
             if self._is_open:
@@ -56,7 +74,11 @@ class Terms:
     def changed(self, registration: Registration, *, is_new: bool) -> None:
         """A handler was registered for a new type, or else replaced or removed."""
         own, queues = registration.settings, self._parts.handlers.settings
-        has_own = own.linger != queues.linger or own.max_batch != queues.max_batch
+        has_own = (
+            own.linger != queues.linger
+            or own.max_batch != queues.max_batch
+            or own.max_batch_bytes != queues.max_batch_bytes
+        )
         if self._known is None and not has_own:
             return
         if self._known is None or not is_new:
@@ -68,7 +90,7 @@ class Terms:
             changed = self._note(registration)
         self.lingers |= own.linger > 0
         for partition in changed:
-            self.settle(partition)
+            self.apply_to(partition)
 
     def _note(self, registration: Registration) -> list[Partition[Any]]:
         """Add what one handler wants; returns the partitions that may hold its type."""
@@ -78,8 +100,12 @@ class Terms:
         placement, homes = self._parts.placement, self._parts.partitions
         if isinstance(placement, TypePlacement):
             homes = [placement.place(registration.item_type)]
-        most = own.max_batch or size
+        terms = own.linger, own.max_batch or size, own.max_batch_bytes or math.inf
         for home in homes:
-            linger, least = self._known.get(home.index, (own.linger, most))
-            self._known[home.index] = min(linger, own.linger), min(least, most)
+            known = self._known.get(home.index, terms)
+            self._known[home.index] = (
+                min(known[0], terms[0]),
+                min(known[1], terms[1]),
+                min(known[2], terms[2]),
+            )
         return homes

@@ -25,6 +25,7 @@ class Accounts:
 
     __slots__ = (
         "_unsettled",
+        "busy",
         "dropped",
         "failed",
         "handled",
@@ -44,6 +45,8 @@ class Accounts:
         self.dropped = 0
         self.unhandled = 0
         self.returned = 0
+        # Seconds that handlers have spent on the items.
+        self.busy = 0.0
         # Items that have left the buffer, in order: the position of its first item.
         self.taken_out = 0
         # First positions of what was taken and is not settled, in ascending order.
@@ -62,7 +65,7 @@ class Accounts:
         self.taken_out += count
         self.in_flight += count
 
-    def open(self, first: int) -> None:
+    def track(self, first: int) -> None:
         """Items from position `first` on are on their way, as one share of a batch."""
         unsettled = self._unsettled
         if unsettled and first < unsettled[-1]:
@@ -70,7 +73,7 @@ class Accounts:
         else:
             unsettled.append(first)
 
-    def close(self, first: int) -> None:
+    def untrack(self, first: int) -> None:
         """The share is settled, or others stand for it now."""
         del self._unsettled[bisect_left(self._unsettled, first)]
 
@@ -104,6 +107,10 @@ class Accounts:
         """Items ended while they waited: they were left at the deadline."""
         self.taken_out += count
         self.returned += count
+
+    def charge(self, seconds: float) -> None:
+        """A handler has spent so long on items of the partition."""
+        self.busy += seconds
 
     def watch(self, position: int, watcher: Watcher) -> bool:
         """Tell `watcher` once, when every item before `position` is settled.

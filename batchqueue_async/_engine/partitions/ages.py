@@ -1,8 +1,12 @@
-"""How long the oldest waiting item of a partition has waited, for `linger`.
+"""How long the oldest waiting item of a partition has waited.
 
 There is no time per item: a mark says that what follows it came at its time or later.
-Marks are made where items come in by the long way; the hot path makes none, so an item
-may count as a little older than it is, never as younger.
+For `linger` marks are made where items come in by the long way; the hot path makes
+none, so an item may count as a little older than it is, never as younger.
+
+For `stats()` the time is noted of an item that finds its partition empty: it is exact
+while that is the oldest. What a take, or `DROP_OLDEST`, leaves goes by the moments of
+earlier ones, so it counts as older by the time between two of them at most.
 """
 
 from __future__ import annotations
@@ -10,6 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+
+MOST_SAMPLES: Final = 64
+"""Of one partition. Of more every second one is forgotten."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -27,10 +38,12 @@ _NONE: deque[Mark] = deque()
 class Ages:
     """Marks (position, time) of one partition; none without a clock."""
 
-    __slots__ = ("_marks", "clock", "linger")
+    __slots__ = ("_marks", "_samples", "clock", "linger")
 
     def __init__(self) -> None:
         self._marks = _NONE
+        # Of takes that left items: the position of the next one to come, and the time.
+        self._samples: list[tuple[int, float]] | None = None
         # Returns None on other threads, where the loop's time may be an old one.
         self.clock: Callable[[], float | None] | None = None
         # Seconds that the oldest item may wait for its batch to fill.
@@ -57,3 +70,28 @@ class Ages:
                 mark.time = now
         time = self._marks[0].time if self._marks else None
         return now if time is None else time
+
+    def sample(self, partition: Partition[Any]) -> None:
+        """Some items leave and some stay: what comes from now on came after this."""
+        samples, position = self._samples or [], partition.accepted
+        apart = partition.maxsize // MOST_SAMPLES
+        if samples and position - samples[-1][0] <= apart:
+            return
+        oldest = partition.accounts.taken_out
+        # Of those that all waiting items came after the last one says it all.
+        while len(samples) > 1 and samples[1][0] <= oldest:
+            del samples[0]
+        if len(samples) >= MOST_SAMPLES:
+            del samples[1::2]
+        samples.append((position, partition.clock()))
+        self._samples = samples
+
+    def age(self, partition: Partition[Any]) -> float:
+        """Return for how many seconds its oldest item has waited; 0.0 without any."""
+        if not partition.items:
+            return 0.0
+        oldest, came_at = partition.accounts.taken_out, partition.filled_at
+        for position, time in self._samples or ():
+            if position <= oldest:
+                came_at = max(came_at, time)
+        return max(0.0, partition.clock() - came_at)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from batchqueue_async._engine.partitions.partition import Partition
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
 

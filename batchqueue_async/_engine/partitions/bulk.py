@@ -11,6 +11,10 @@ T = TypeVar("T")
 # Items that are looked at together: what bounds the memory for endless iterables.
 LENGTH = 10_000
 
+# The same where sizes count: what was asked of an iterable and has no room yet is in
+# memory beside all that has.
+SIZED_LENGTH = 16
+
 
 class Tally:
     """How many items of one bulk call were accepted so far, whatever ends it."""

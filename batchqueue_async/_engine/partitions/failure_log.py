@@ -95,7 +95,7 @@ class FailureLogs:
         # Threads displace items, too, once the queue is shared with them.
         self.guard: AbstractContextManager[Any] = UNGUARDED
 
-    def open(self) -> FailureLog:
+    def new_log(self) -> FailureLog:
         log = FailureLog()
         with self.guard:
             self._logs.append(ref(log, self._logs.remove))

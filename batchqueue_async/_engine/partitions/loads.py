@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._policies.balancing import Rebalancing
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._policies.balancing import Rebalancing
 
 # One partition's totals at one moment: offered, settled, seconds. A plain tuple, since
 # there may be tens of thousands of partitions.
@@ -58,7 +59,7 @@ class Loads:
                 + len(partition.items)
                 + accounts.rejected,
                 accounts.handled + accounts.failed,
-                partition.busy,
+                accounts.busy,
             )
             for partition in self._partitions
         ]

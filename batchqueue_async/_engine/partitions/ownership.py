@@ -9,9 +9,10 @@ this record; each partition is told who may take from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from batchqueue_async._engine.partitions.partition import Partition
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
 
 
 class Owner(Protocol):

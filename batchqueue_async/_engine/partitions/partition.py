@@ -14,9 +14,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
@@ -44,8 +44,9 @@ class Partition(ProducersQueue[T]):
         "_maxsize",
         "accounts",
         "ages",
-        "busy",
+        "clock",
         "due_size",
+        "filled_at",
         "guard",
         "guarded_limit",
         "has_fast_path",
@@ -63,8 +64,6 @@ class Partition(ProducersQueue[T]):
         "uniform_prefix",
     )
 
-    items: list[T] | deque[T]
-
     def __init__(self, index: int, buffer_size: int, due_size: int) -> None:
         # Not `super().__init__`: the deques and the event that its own `get`, `put` and
         # `join` wait with take more memory than all the rest, and nobody needs those.
@@ -75,16 +74,16 @@ class Partition(ProducersQueue[T]):
         self.accounts = Accounts()
         # None before the start, and in a handoff.
         self.owner: Owner | None = None
-        self.is_closed = False
-        self.is_changing = False
+        self.is_closed = self.is_changing = False
         # Whether it is known to be open, unguarded and without a clock, and nobody
         # waits in line or watches. One look at this spares five at other objects: with
         # thousands of partitions those have left the processor's caches.
         self.has_fast_path = False
         self.pausing: Pause | None = None
-        # Seconds that handlers have spent on this partition's items.
-        self.busy = 0.0
         self.ages = Ages()
+        # The loop's, on any thread; and when an item came that found it empty.
+        self.clock: Callable[[], float] = monotonic
+        self.filled_at = 0.0
         # How many of its first items are known to have one type; -1 if nobody asks. To
         # look at a chunk that has just been made is cheaper than to look at it later.
         self.uniform_prefix = -1
@@ -93,22 +92,15 @@ class Partition(ProducersQueue[T]):
         # displace items the moment after.
         self.taken_from = 0
         self.took_one_type = False
-        self.limit = 0
-        # The same bound for other threads, which hold the guard.
-        self.guarded_limit = 0
+        # The second one is the bound for other threads, which hold the guard.
+        self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
-        # Whether other threads put, too.
         self.is_shared = False
         self.due_size = min(due_size, buffer_size)
         self._full_at = buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
-
-    def _format(self) -> str:
-        # For `repr`: the base class's asks for what is not there.
-        state = "closed" if self.is_closed else "open"
-        return f"{self.index} {state} waiting={len(self.items)}"
 
     @property
     def accepted(self) -> int:
@@ -126,16 +118,17 @@ class Partition(ProducersQueue[T]):
         )
 
     def is_due(self, coming: int = 0) -> bool:
-        """A batch must not linger, or will not once so many items have come.
-
-        It is full, waited for, watched, or closing.
-        """
+        """Whether it is full (then, at least), waited for, watched, or closing."""
         return (
             len(self.items) + coming >= self.due_size
             or self.line.unserved is not None
             or self.accounts.watchers is not None
             or self.is_closed
         )
+
+    def is_in(self, other: Partition[Any]) -> bool:
+        """Whether who makes room in `other` makes it here."""
+        return other is self
 
     def notify(self, coming: int = 0) -> None:
         """Something comes, on the loop: its owner must not sleep through it.
@@ -178,6 +171,7 @@ class Partition(ProducersQueue[T]):
         try:
             if self.items:
                 return False
+            self.filled_at = self.clock()
             if is_given and type(chunk) is list and type(self.items) is list:
                 self.items = chunk
             else:
@@ -188,10 +182,10 @@ class Partition(ProducersQueue[T]):
                 placed.count += count
         finally:
             self.is_changing = False
-        # A signal handler that ran since may have closed it.
-        if self.has_fast_path:
-            limit = self.due_size if count < self.due_size else self._maxsize
-            self.limit = self.guarded_limit = limit - 1
+        limit = self.due_size if count < self.due_size else self._maxsize
+        self.limit = self.guarded_limit = limit - 1
+        if not self.has_fast_path:  # A signal handler may have closed it meanwhile.
+            self._set_limits()  # type: ignore[unreachable]
         return True
 
     def offer(self, chunk: Sequence[T]) -> int:
@@ -200,8 +194,7 @@ class Partition(ProducersQueue[T]):
         Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
         """
         placed = 0
-        # Let go of at the end: a `__del__` of theirs finds the change made, and the
-        # guard free.
+        # Let go of last: a `__del__` of theirs finds the change made, the guard free.
         displaced: list[T] = []
         try:
             with self.guard:
@@ -226,8 +219,8 @@ class Partition(ProducersQueue[T]):
             raise
         return placed
 
-    def wait_in_line(self, waiter: Waiter) -> None:
-        """Let a producer wait for its turn."""
+    def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
+        """Let a producer wait for its turn, with a chunk that may have to be known."""
         with self.guard:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
@@ -262,6 +255,8 @@ class Partition(ProducersQueue[T]):
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self.guard:
+            if most is not None and len(self.items) > most:
+                self.ages.sample(self)
             self.taken_from, known = self.accounts.taken_out, self.uniform_prefix
             taken = self._remove(most)
             self.took_one_type = known >= len(taken)
@@ -305,7 +300,7 @@ class Partition(ProducersQueue[T]):
         self.line = WaitingLine()
         self.accounts = Accounts()
 
-    def share(self, guard: AbstractContextManager[Any]) -> None:
+    def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
         with guard:
             self.guard, self.is_shared = guard, True
@@ -333,6 +328,8 @@ class Partition(ProducersQueue[T]):
     def _append(self, chunk: Sequence[T]) -> None:
         if self.ages.clock is not None:
             self.ages.note(self.accepted)
+        if not self.items:
+            self.filled_at = self.clock()
         more, uniform = len(chunk), self.uniform_prefix
         if more >= WORTH_A_LOOK and len(self.items) == uniform:
             first = self.items[0] if self.items else chunk[0]

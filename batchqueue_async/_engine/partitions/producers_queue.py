@@ -27,6 +27,7 @@ class ProducersQueue(asyncio.Queue[T]):
 
     items: list[T] | deque[T]
     index: int
+    is_closed: bool
     # How many came in, where that is counted by itself: in an `AuditedPartition`.
     entered: int | None = None
 
@@ -42,6 +43,11 @@ class ProducersQueue(asyncio.Queue[T]):
     @abstractmethod
     def offer(self, chunk: Sequence[T]) -> int:
         """Accept as many of the chunk's first items as there is room for."""
+
+    def _format(self) -> str:
+        # For `repr`: the base class's asks for what is not there.
+        state = "closed" if self.is_closed else "open"
+        return f"{self.index} {state} waiting={len(self.items)}"
 
     def qsize(self) -> int:
         return len(self.items)
@@ -60,7 +66,7 @@ class ProducersQueue(asyncio.Queue[T]):
             asyncio.QueueFull: There is no room, or it is closed.
         """
         self.notify(1)
-        if not self.offer((item,)):
+        if not self.offer(self._chunk_of(item)):
             raise asyncio.QueueFull
 
     async def put(self, item: T) -> None:
@@ -72,10 +78,13 @@ class ProducersQueue(asyncio.Queue[T]):
         placed = Tally()
         loop = asyncio.get_running_loop()
         partition: Any = self
-        await put_in_turn(partition, (item,), placed, loop)
+        await put_in_turn(partition, self._chunk_of(item), placed, loop)
         if not placed.count:
             msg = f"partition {self.index} is closed"
             raise BatchQueueError(msg)
+
+    def _chunk_of(self, item: T) -> Sequence[T]:
+        return (item,)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         msg = f"partition {self.index}: only its drain task takes items, by `take`"

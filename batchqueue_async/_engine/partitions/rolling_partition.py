@@ -42,6 +42,7 @@ class RollingPartition(Partition[T]):
         if surplus <= 0:
             self._append(chunk)
             return count
+        self.ages.sample(self)
         displaced.extend(islice(self._rolling, surplus))
         # Longer than the whole partition: its own first items go, too.
         passed = surplus - len(displaced)

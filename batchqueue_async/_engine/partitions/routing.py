@@ -9,15 +9,14 @@ Invariants of `TypePlacement` (promise B2):
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from batchqueue_async._engine.partitions.guard import UNGUARDED
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.type_map import TypeMap
 from batchqueue_async._policies.errors import InvalidSelection
+from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.selectors import (
     PLAIN_KEYS,
     KeySelector,
@@ -30,6 +29,8 @@ from batchqueue_async._wording import kind_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import HandlerRegistry
+    from batchqueue_async._engine.partitions.fair_partition import FairPartition
+    from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
 
@@ -87,8 +88,20 @@ class TypePlacement(Generic[T]):
                 registration = self._handlers.nearest(item_type)
                 base = None if registration is None else registration.item_type
                 partition = self.place(item_type if base is None else base)
-                self._settle(item_type, partition)
+                self._assign(item_type, partition)
         return partition
+
+    def look(self, item: T) -> Partition[T]:
+        """Return where the item would wait if it came next, and place nothing."""
+        if (sole := self.sole) is not None:
+            return sole
+        with self.guard:
+            partition = self.placed.get(type(item))
+            if partition is None:
+                registration = self._handlers.nearest(type(item))
+                if registration is not None and registration.item_type is not None:
+                    partition = self.placed.get(registration.item_type)
+            return partition or self.partitions[self._seen().find()]
 
     def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
         """Return the type's partition for good, and book `weight` more to it."""
@@ -101,7 +114,7 @@ class TypePlacement(Generic[T]):
                     partition = self.routes[item_type]
                 else:
                     partition = self.partitions[lightest.find()]
-                    self._settle(item_type, partition)
+                    self._assign(item_type, partition)
                 lightest.book(partition.index, 0, weight)
         if weight < 0:
             # A handler is gone, so its type need not stay near.
@@ -122,7 +135,7 @@ class TypePlacement(Generic[T]):
             return False
         return self._lightest.types[partition.index] == 1
 
-    def _settle(self, item_type: type, partition: Partition[T]) -> None:
+    def _assign(self, item_type: type, partition: Partition[T]) -> None:
         if item_type not in self.routes:
             # Counted first: after a Ctrl-C in between, one too many does no harm.
             self._seen().book(partition.index, 1)
@@ -157,7 +170,9 @@ class SelectorPlacement(Generic[T]):
         self._selector = selector
         # Asks the selector, on any thread that holds the guard.
         self.choose: Callable[[T], Partition[T]] = self._choose
-        if isinstance(selector, KeySelector):
+        if isinstance(selector, FairSelector):
+            self.choose = _chosen_fairly(selector, partitions)
+        elif isinstance(selector, KeySelector):
             self.choose = _chosen_by_key(selector, partitions)
         self.routes: dict[type, Partition[T]] = {}
         # A selector is never called on two threads at once.
@@ -179,6 +194,13 @@ class SelectorPlacement(Generic[T]):
     def partition_of(self, item: T) -> Partition[T]:
         with self.guard:
             return self.choose(item)
+
+    def look(self, item: T) -> Partition[T]:
+        """Return where the item would wait if it came next; asks the selector."""
+        if isinstance(self._selector, _RoundRobin):
+            with self.guard:
+                return self.partitions[self._selector.turn % len(self.partitions)]
+        return self.partition_of(item)
 
     def _choose(self, item: T) -> Partition[T]:
         count = len(self.partitions)
@@ -203,7 +225,7 @@ def placement_for(
     if selector is by_type:
         return TypePlacement(partitions, handlers, grows=grows)
     if selector is round_robin:
-        return SelectorPlacement(partitions, _round_robin())
+        return SelectorPlacement(partitions, _RoundRobin())
     return SelectorPlacement(partitions, selector)
 
 
@@ -222,9 +244,33 @@ def _chosen_by_key(
     return choose
 
 
-def _round_robin() -> Callable[[object, int], int]:
-    turns = itertools.count()
-    return lambda _item, partitions: next(turns) % partitions
+def _chosen_fairly(
+    selector: FairSelector[T, Any], partitions: Sequence[Partition[T]]
+) -> Callable[[T], Partition[T]]:
+    """Return what finds the buffer of an item's key in its partition."""
+    fair = cast("Sequence[FairPartition[T]]", partitions)
+
+    def choose(item: T) -> Partition[T]:
+        key = selector.key(item)
+        if type(key) not in PLAIN_KEYS:
+            key = selector.comparable(key)
+        return fair[hash(key) % len(fair)].buffer_of(key)
+
+    return choose
+
+
+class _RoundRobin:
+    """Each item goes to the next partition."""
+
+    __slots__ = ("turn",)
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def __call__(self, _item: object, partitions: int) -> int:
+        turn = self.turn
+        self.turn = turn + 1
+        return turn % partitions
 
 
 _Rank = tuple[int, Exact, int, int]

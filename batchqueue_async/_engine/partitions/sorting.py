@@ -77,9 +77,9 @@ class Sorter(Generic[T]):
     __slots__ = (
         "_bins",
         "_by_type",
+        "_evictions",
         "_is_in_use",
         "_placement",
-        "_turns",
     )
 
     def __init__(self, placement: TypePlacement[T]) -> None:
@@ -88,7 +88,7 @@ class Sorter(Generic[T]):
         self._bins: dict[Partition[T], Bin[T]] = {}
         self._is_in_use = False
         # Of the placement, when it was last empty.
-        self._turns = placement.placed.turns
+        self._evictions = placement.placed.evictions
 
     def suits(self, chunk: Sequence[T]) -> bool:
         """Whether sorting is cheaper than placing the items one by one.
@@ -122,11 +122,11 @@ class Sorter(Generic[T]):
 
     def end(self, *, is_empty: bool) -> None:
         """Be ready for the next chunk; after an error forget what it has left."""
-        if not is_empty or self._turns != self._placement.placed.turns:
+        if not is_empty or self._evictions != self._placement.placed.evictions:
             # Not emptied: a run may be a partition's own list already.
             self._by_type.clear()
             self._bins.clear()
-            self._turns = self._placement.placed.turns
+            self._evictions = self._placement.placed.evictions
         self._is_in_use = False
 
     def _learn(self, item: T) -> None:

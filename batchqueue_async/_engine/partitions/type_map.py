@@ -33,7 +33,15 @@ class TypeMap(Generic[V]):
     before all have to leave again, so that types in steady use stay.
     """
 
-    __slots__ = ("_back", "_back_before", "_far", "_pinned", "ended", "near", "turns")
+    __slots__ = (
+        "_back",
+        "_back_before",
+        "_far",
+        "_pinned",
+        "ended",
+        "evictions",
+        "near",
+    )
 
     def __init__(self, pinned: Pinned) -> None:
         self.near: dict[type, V] = {}
@@ -43,7 +51,7 @@ class TypeMap(Generic[V]):
         self._back = 0
         self._back_before = 0
         # How often they had to leave; whoever caches types leaves them then, too.
-        self.turns = 0
+        self.evictions = 0
         # The values of types that are no more, for the owner to take.
         self.ended: list[V] | None = None
 
@@ -59,6 +67,12 @@ class TypeMap(Generic[V]):
                 self._back += 1
                 return True
         return False
+
+    def get(self, item_type: type) -> V | None:
+        """Return the value of a type, near or far; None if it has none."""
+        if item_type in self.near:
+            return self.near[item_type]
+        return self._far.get(ref(item_type)) if self._far else None
 
     def add(self, item_type: type, value: V) -> None:
         """Let a new type in."""
@@ -78,7 +92,7 @@ class TypeMap(Generic[V]):
 
     def _let_go(self) -> None:
         self._back_before, self._back = self._back, 0
-        self.turns += 1
+        self.evictions += 1
         if self._far is None:
             self._far = {}
         for item_type in list(self.near):

@@ -108,7 +108,7 @@ async def put_in_turn(
     Cancelled, it leaves nothing behind but what `placed` says.
     """
     waiter = LoopWaiter(loop, len(chunk), partition)
-    partition.wait_in_line(waiter)
+    partition.wait_in_line(waiter, chunk)
     try:
         while not partition.is_closed:
             # Before what it puts in: see `Partition.notify`.

@@ -1,11 +1,32 @@
-"""The library's log, behind a shield: a broken log must harm no item."""
+"""The library's log: it harms no item, and it does not say the same all the time.
+
+A handler whose database is down fails with each batch. Thousands of tracebacks a second
+that all say the same would hide everything else, and cost more than the handling did.
+So equal failures are logged once in full, and after that how many more there were.
+
+Failures are equal if the same thing failed, with an exception of the same type that was
+raised in the same line. There is no timer: what was counted is logged with the first
+cycle or failure that comes a second later, and at the latest when the queue ends.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import sys
 import traceback
+from dataclasses import dataclass
 from typing import Any
+
+from batchqueue_async._wording import reason
+
+PERIOD = 1.0
+"""Seconds between two lines about equal failures, at least, where nothing is said."""
+NEWS_AFTER = 60.0
+"""Seconds after which one that had not been seen any more is logged in full again."""
+MOST = 256
+"""Kinds of failures that are told apart; all others are counted together."""
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -26,3 +47,161 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 logger = SafeLogger(logging.getLogger("batchqueue_async"))
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Kind:
+    """Equal failures, and those of them that the log does not know yet."""
+
+    title: str
+    level: int
+    period: float
+    told_at: float
+    seen_at: float
+    count: int = 0
+    items: int = 0
+    example: str = ""
+
+
+class RepeatedFailures:
+    """The failures of one queue that were logged lately."""
+
+    __slots__ = ("_kinds", "owed_at")
+
+    def __init__(self) -> None:
+        self._kinds: dict[object, _Kind] | None = None
+        # When a count is to be logged at the earliest; inf while there is none.
+        self.owed_at = math.inf
+
+    def error(
+        self,
+        message: str,
+        *arguments: object,
+        title: str,
+        error: BaseException,
+        items: int = 0,
+    ) -> None:
+        """Log a failure at ERROR with its traceback, or count it if it is no news.
+
+        Args:
+            message: The line to log for the first one, with `arguments`.
+            arguments: As for `logging`.
+            title: What failed; it stands in the line that counts the next ones.
+            error: What was raised.
+            items: How many items failed by it.
+        """
+        if self._is_news(logging.ERROR, title, error, items):
+            # The record names the line that called here.
+            logger.error(message, *arguments, exc_info=error, stacklevel=2)
+
+    def warning(
+        self,
+        message: str,
+        *arguments: object,
+        title: str,
+        error: BaseException | str,
+        items: int = 0,
+        period: float = PERIOD,
+    ) -> None:
+        """Do the same at WARNING and without a traceback: it may turn out well.
+
+        Args:
+            message: As for `error`; so are the others that it has.
+            arguments: As for `logging`.
+            title: What happened.
+            error: What was raised; where nothing was, what is told of it as an example.
+            items: How many items it concerns.
+            period: Seconds between two lines about it, at least.
+        """
+        if self._is_news(logging.WARNING, title, error, items, period):
+            logger.warning(message, *arguments, stacklevel=2)
+
+    def _is_news(
+        self,
+        level: int,
+        title: str,
+        error: BaseException | str,
+        items: int,
+        period: float = PERIOD,
+    ) -> bool:
+        """Whether it is to be logged in full; else it is counted."""
+        now = asyncio.get_running_loop().time()
+        self.tell(now)
+        kinds = self._kinds = self._kinds or {}
+        key = (title, *_likeness(error))
+        kind = kinds.get(key)
+        if kind is not None and now - kind.seen_at >= NEWS_AFTER:
+            del kinds[key]
+            kind = None
+        if kind is None and self._has_room(kinds, now):
+            kinds[key] = _Kind(title, level, period, now, now)
+            return True
+        others = f"other failures than the first {MOST} kinds"
+        rest = _Kind(others, logging.ERROR, PERIOD, now, now)
+        self._count(kind or kinds.setdefault(None, rest), now, items, error)
+        return False
+
+    def tell(self, now: float) -> None:
+        """Log what was counted and is owed by now; all that was, if `now` is inf."""
+        if now < self.owed_at:
+            return
+        self.owed_at = math.inf
+        for kind in (self._kinds or {}).values():
+            if not kind.count:
+                continue
+            if now < kind.told_at + kind.period:
+                self.owed_at = min(self.owed_at, kind.told_at + kind.period)
+                continue
+            seconds = max(1, round(min(now, kind.seen_at + PERIOD) - kind.told_at))
+            logger.log(
+                kind.level,
+                "%s ... %d more time%s in the last %s%s, such as %s",
+                kind.title,
+                kind.count,
+                "" if kind.count == 1 else "s",
+                "second" if seconds == 1 else f"{seconds} seconds",
+                f" ({kind.items} items)" if kind.items else "",
+                kind.example,
+            )
+            kind.count = kind.items = 0
+            kind.told_at = kind.seen_at if math.isinf(now) else now
+
+    def _count(
+        self, kind: _Kind, now: float, items: int, error: BaseException | str
+    ) -> None:
+        kind.count += 1
+        kind.items += items
+        kind.seen_at = now
+        if kind.count == 1:
+            kind.example = error if isinstance(error, str) else reason(error)
+        self.owed_at = min(self.owed_at, kind.told_at + kind.period)
+        self.tell(now)
+
+    @staticmethod
+    def _has_room(kinds: dict[object, _Kind], now: float) -> bool:
+        if len(kinds) >= MOST:
+            for key, kind in list(kinds.items()):
+                if not kind.count and now - kind.seen_at >= NEWS_AFTER:
+                    del kinds[key]
+        return len(kinds) < MOST
+
+
+def _likeness(error: BaseException | str) -> tuple[object, ...]:
+    """Return what equal failures have in common, beside what failed."""
+    if isinstance(error, str):
+        return ()
+    return (type(error).__module__, type(error).__qualname__, _origin(error))
+
+
+def _origin(error: BaseException) -> tuple[str, int] | None:
+    """Return the file and the line where it was raised, this time."""
+    trace = first = error.__traceback__
+    if trace is None or first is None:
+        return None
+    # One that is raised again and again has all its former ways behind the last one.
+    while (
+        trace.tb_next is not None
+        and trace.tb_next.tb_frame.f_code is not first.tb_frame.f_code
+    ):
+        trace = trace.tb_next
+    return trace.tb_frame.f_code.co_filename, trace.tb_lineno

@@ -17,11 +17,15 @@ import atexit
 import contextlib
 import warnings
 import weakref
-from collections.abc import AsyncGenerator, Callable
-from functools import partial
+from collections.abc import AsyncGenerator
+from contextvars import Context
 from typing import Any, Protocol
 
-from batchqueue_async._engine.runtime.call_context import outside
+from batchqueue_async._engine.runtime.cancellation import (
+    CanaryTask,
+    canary_of,
+    set_canary,
+)
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._loop_close import call_at_close, forget_at_close
 
@@ -58,20 +62,6 @@ class Registered(Protocol):
         """Start what was cancelled again: the loop lives on."""
 
 
-class CanaryTask(asyncio.Task[None]):
-    """A task that nobody cancels but those who cancel all; tells who has it."""
-
-    is_stray = False
-    """Whether it was cancelled from inside of its loop, which may live on."""
-    on_cancel: Callable[[], None] = staticmethod(lambda: None)
-
-    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ANN401 - as in Task
-        self.is_stray = self.get_loop().is_running()
-        if not self.done():
-            self.on_cancel()
-        return super().cancel(msg)
-
-
 class LoopRegistry:
     """The started queues of one loop."""
 
@@ -82,7 +72,6 @@ class LoopRegistry:
         # Shut down, with leftovers for which nobody has come so far.
         self._unfetched: dict[int, Registered] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
-        self._canary: CanaryTask | None = None
         self._restart: asyncio.TimerHandle | None = None
         # Names and counts of what was lost, for the warning.
         self._lost: list[tuple[str, int]] = []
@@ -103,13 +92,6 @@ class LoopRegistry:
         """The queues, in order of their start."""
         return list(self._queues.values())
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether all tasks of the loop are being cancelled, as at its end."""
-        canary = self._canary
-        # Without one nothing is kept: a start that failed leaves its tasks to the loop.
-        return canary is None or canary.done() or canary.cancelling() > 0
-
     async def register(self, queue: Registered) -> None:
         self._queues[id(queue)] = queue
         self.ensure_canary()
@@ -124,16 +106,20 @@ class LoopRegistry:
     def ensure_canary(self) -> None:
         """Have a canary: again, if somebody cancelled it and the loop lives on."""
         self._call_restart_off()
-        if self._canary is None or self._canary.done():
-            loop = asyncio.get_running_loop()
-            canary = outside(
-                partial(CanaryTask, loop=loop, name="batchqueue_async canary"),
+        loop = asyncio.get_running_loop()
+        known = canary_of(loop)
+        if known is None or known.done():
+            # Outside of whatever handler may have started a queue.
+            canary = CanaryTask(
                 _wait_for_ever(),
+                loop=loop,
+                name="batchqueue_async canary",
+                context=Context(),
             )
             canary.on_cancel = self._pause
             canary.add_done_callback(self._canary_ended)
             expect_no_end(canary)
-            self._canary = canary
+            set_canary(loop, canary)
 
     async def release(self, queue: Registered, *, is_unfetched: bool) -> None:
         """A queue was shut down; with leftovers it is kept until `forget`."""
@@ -143,10 +129,7 @@ class LoopRegistry:
         if self._queues:
             return
         self._call_restart_off()
-        canary, self._canary = self._canary, None
-        if canary is not None:
-            canary.cancel()
-            await asyncio.wait({canary})
+        await self._end_canary()
         if self._unfetched or self._queues:
             return
         sentinel, self._sentinel = self._sentinel, None
@@ -217,11 +200,17 @@ class LoopRegistry:
                 logger.error("queue %r could not be ended", queue.name, exc_info=count)
             else:
                 self._see_off(queue, count)
-        canary, self._canary = self._canary, None
+        await self._end_canary()
+        self._warn()
+
+    @staticmethod
+    async def _end_canary() -> None:
+        loop = asyncio.get_running_loop()
+        canary = canary_of(loop)
+        set_canary(loop, None)
         if canary is not None and not canary.done():
             canary.cancel()
             await asyncio.wait({canary})
-        self._warn()
 
     def _see_off(self, queue: Registered, count: int | None) -> None:
         self.forget(queue)
@@ -243,8 +232,9 @@ class LoopRegistry:
             queue.pause()
 
     def _canary_ended(self, canary: asyncio.Task[None]) -> None:
-        if canary is self._canary and self._canary.is_stray and self._queues:
-            loop = canary.get_loop()
+        loop = canary.get_loop()
+        known = canary_of(loop)
+        if canary is known and known.is_stray and self._queues:
             self._restart = loop.call_later(RESTART_AFTER, self._resume)
 
     def _resume(self) -> None:

@@ -98,7 +98,7 @@ class LoopTurn:
         self._began = self._clock()
         self._is_asked = False
         self._users = 0
-        # Of a drain task that was cancelled the place stays, and is passed over.
+        # Of a drain task that was cancelled it stays, and is passed over.
         self._line: deque[Sleeper] = deque()
 
     @staticmethod
@@ -133,10 +133,10 @@ class LoopTurn:
             self._began = self._clock()
         else:
             # Also a lone one, if others have come meanwhile.
-            place = Sleeper(self._loop)
-            self._line.append(place)
+            sleeper = Sleeper(self._loop)
+            self._line.append(sleeper)
             self._ask()
-            yield from place
+            yield from sleeper
 
     def yields(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""

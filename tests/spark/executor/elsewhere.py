@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchqueue_async.spark.executor_queue import close_executor_queues
+from batchqueue_async.spark.map_async import map_async
 from batchqueue_async.spark.write_partitions import write_partitions
+from tests.spark.calls.in_spark import Dying
 from tests.spark.driver.over_connect import use_client_side
 from tests.spark.executor.probes import FAULTY, PARQUET, OpenFileQueue
 
@@ -90,15 +92,14 @@ def main(master: str, folder: str) -> None:
     open_queue = OpenFileQueue(f"{home / 'queue'}")
     result = write_partitions(frame, open_queue, to_items=numbers)
     fault = {"fault": "sealed", "kill": "true", "marker": home / "marker"}
-    # With one machine's local master a task has one try.
-    write(
-        frame,
-        PARQUET if master == "connect" else FAULTY,
-        directory=home / "batch",
-        partition=1,
-        **fault,
-    )
+    if master == "connect":
+        # With one machine's local master a task has one try.
+        write(frame, "parquet", directory=home / "batch")
+    else:
+        write(frame, FAULTY, directory=home / "batch", partition=1, **fault)
     stream(spark, home, directory=home / "stream")
+    dying = Dying(f"{home / 'died'}", kills=master != "connect")
+    mapped = map_async(frame, dying, "id BIGINT, y BIGINT", max_batch=5)
     answer = {
         "rows": result.rows,
         "handled": len(open_queue.handled()),
@@ -106,6 +107,8 @@ def main(master: str, folder: str) -> None:
         "killed": (home / "marker").exists(),
         "batch": ids(spark, home / "batch"),
         "stream": ids(spark, home / "stream"),
+        "mapped": [(row.id, row.y) for row in mapped.collect()],
+        "died": (home / "died").exists(),
         "staged": [p.name for p in home.glob("*/_staged/**/*") if p.is_file()],
     }
     if master == "connect":

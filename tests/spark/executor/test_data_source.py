@@ -117,7 +117,19 @@ def test_rows_that_cannot_be_computed_leave_nothing(
 @pytest.mark.parametrize(
     "options, told",
     [
-        ({"sink": "nothing"}, "sink must be \"package.module:factory\", got 'nothing'"),
+        (
+            {"sink": "nothing"},
+            'sink must be "parquet", "postgres", "sqlite" or "package.module:factory", got',
+        ),
+        (
+            {"sink": "parquet", "directory": "d", "row_groups": "5"},
+            "has the options directory, row_group, compression, got 'row_groups'",
+        ),
+        ({"sink": "parquet", "directory": "d", "row_group": "x"}, "row_group must be"),
+        (
+            {"sink": "postgres", "url": "x", "tabel": "t"},
+            "has the options url, table, on_conflict, .* got 'tabel'",
+        ),
         ({"sink": "no.such:name"}, "sink must name a factory .* got 'no.such:name'"),
         ({"sink": "json:nope"}, "sink must name a factory .* got 'json:nope'"),
         ({"sink": "sys:path"}, "sink must name something callable, got 'sys:path'"),
@@ -135,6 +147,25 @@ def test_wrong_options_are_named(
         spark.range(1).write.format("batchqueue").options(**options).mode(
             "append"
         ).save()
+
+
+def test_a_built_in_sink_has_a_short_name(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    frame = spark.range(0, 9, 1, 2)
+
+    writer(frame, "parquet", directory=tmp_path, row_group=3, compression="none").save()
+
+    assert ids(spark, tmp_path) == [*range(9)]
+
+
+def test_reading_is_refused_with_a_sentence(spark: "SparkSession") -> None:
+    with pytest.raises(Exception, match="writes and cannot be read: read the table"):
+        spark.read.format("batchqueue").load()
+    with pytest.raises(Exception, match="writes and cannot be read: read the table"):
+        spark.read.format("batchqueue").schema("id INT").load().collect()
+    with pytest.raises(Exception, match="writes and cannot be read: read the table"):
+        spark.readStream.format("batchqueue").load()
 
 
 def test_overwriting_is_refused(spark: "SparkSession", tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ WANTED = {
     "batch": list(range(100)),
     "stream": list(range(60)),
     "staged": [],
+    "mapped": [[n, n * 10] for n in range(100)],
 }
 
 
@@ -50,6 +51,7 @@ def test_on_a_standalone_cluster_a_killed_worker_process_changes_nothing(
     answer = run(cluster.url, tmp_path, cluster.family.environment())
 
     assert answer.pop("killed")
+    assert answer.pop("died")
     assert 1 <= answer.pop("processes") <= 3
     assert answer == WANTED
 
@@ -62,6 +64,7 @@ def test_over_spark_connect_all_of_it_works(tmp_path: Path) -> None:
     answer = run("connect", tmp_path, dict(os.environ))
 
     assert not answer.pop("killed")
+    assert not answer.pop("died")
     assert 1 <= answer.pop("processes") <= 2
     client = answer.pop("client")
     assert answer == WANTED

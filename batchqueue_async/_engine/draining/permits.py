@@ -1,4 +1,4 @@
-"""Drain capacity: how many cycles may run at once, for queues that share it.
+"""Permits: how many cycles may run at once, for queues that share drain tasks.
 
 A queue holds one permit for one cycle, and permits go round in order of asking: a busy
 queue is behind all others again after each of its cycles. A handler that waits for a
@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from batchqueue_async._engine.runtime.call_context import HandlerCall
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
 )
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._wording import shown
 
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.handler_call import HandlerCall
+    from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 
-class Capacity:
+
+class PermitPool:
     """Permits of one `SharedDrainTasks`, counted for the queues that use them."""
 
     def __init__(self, permits: int, on_unused: Callable[[], None]) -> None:
@@ -37,7 +40,7 @@ class Capacity:
         self._users += 1
 
     def leave(self) -> None:
-        """A queue has ended; with the last one the capacity ends, too."""
+        """A queue has ended; with the last one the pool ends, too."""
         self._users -= 1
         if not self._users:
             self._on_unused()
@@ -69,8 +72,8 @@ class Permit:
     keeping the permit would be a reason to wait for ever.
     """
 
-    def __init__(self, capacity: Capacity) -> None:
-        self.capacity = capacity
+    def __init__(self, pool: PermitPool) -> None:
+        self.pool = pool
         self.is_held = False
         self._is_asked = False
         self._loop = asyncio.get_running_loop()
@@ -89,10 +92,10 @@ class Permit:
         """Give it back, or take the request for it back."""
         was_held, self.is_held = self.is_held, False
         if was_held:
-            self.capacity.give_back()
+            self.pool.give_back()
         elif self._is_asked:
             self._is_asked = False
-            self.capacity.withdraw(self)
+            self.pool.withdraw(self)
             self._tell()
 
     async def regain(self) -> None:
@@ -156,7 +159,7 @@ class Permit:
     def _ask(self) -> None:
         if not self.is_held and not self._is_asked:
             self._is_asked = True
-            self.capacity.ask(self)
+            self.pool.ask(self)
 
     async def _acquire(self) -> None:
         self._ask()
@@ -176,21 +179,21 @@ def _answer(answer: asyncio.Future[None]) -> None:
         answer.set_result(None)
 
 
-class Capacities:
-    """The shared capacities of one manager, by name."""
+class SharedPermits:
+    """The pools of one manager, by name."""
 
     def __init__(self) -> None:
-        self._shared: dict[str, tuple[DrainTaskPolicy, Capacity]] = {}
+        self._shared: dict[str, tuple[DrainTaskPolicy, PermitPool]] = {}
         self._warned: set[str] = set()
 
-    def of(self, shared: SharedDrainTasks) -> Capacity:
-        """Return the capacity of this name; the first policy holds."""
+    def pool_of(self, shared: SharedDrainTasks) -> PermitPool:
+        """Return the pool of this name; the first policy holds."""
         name = shared.name
         if name not in self._shared:
             self._warned.discard(name)
-            capacity = Capacity(shared.policy.resolve(), partial(self._forget, name))
-            self._shared[name] = (shared.policy, capacity)
-        policy, capacity = self._shared[name]
+            pool = PermitPool(shared.policy.resolve(), partial(self._forget, name))
+            self._shared[name] = (shared.policy, pool)
+        policy, pool = self._shared[name]
         if policy != shared.policy and name not in self._warned:
             self._warned.add(name)
             logger.warning(
@@ -199,7 +202,7 @@ class Capacities:
                 shown(policy),
                 shown(shared.policy),
             )
-        return capacity
+        return pool
 
     def _forget(self, name: str) -> None:
         self._shared.pop(name, None)

@@ -1,0 +1,193 @@
+"""One process with a copy of a handler, and the thread's end of the pipe to it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import traceback
+import weakref
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Final
+
+from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
+from batchqueue_async._wording import kind_of, reason
+
+_SPAWN: Final = multiprocessing.get_context("spawn")
+_PATIENCE: Final = 5.0
+"""Seconds in which a process that is told to end has to."""
+
+
+class HandlerProcess:
+    """A spawned process: nothing of this one is in it but what it is sent.
+
+    It ends by itself when its pipe is closed, so also if this process is killed. One
+    call at a time.
+
+    Args:
+        label: The handler's, for errors.
+        pickled: The handler.
+    """
+
+    def __init__(self, label: str, pickled: bytes) -> None:
+        self._label = label
+        self._pipe, theirs = _SPAWN.Pipe()
+        # A daemon, so that whatever else fails the interpreter's exit ends it.
+        self._process = _SPAWN.Process(
+            target=_serve, args=(theirs, pickled), name=label, daemon=True
+        )
+        try:
+            self._process.start()
+        finally:
+            theirs.close()
+        self.is_alive = True
+        end = weakref.finalize(self, _end, self._pipe, self._process, os.getpid())
+        end.atexit = False
+        self._end = end
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a method of the handler, and wait until it has returned.
+
+        Raises:
+            BaseException: What the handler raised.
+            ProcessDied: The process has ended instead.
+            TypeError: The arguments can't be pickled.
+        """
+        try:
+            message = pickle.dumps((name, arguments))
+        except Exception as error:
+            msg = (
+                f"{self._label}: items must be picklable to be handled in a process: "
+                f"{reason(error)}"
+            )
+            raise TypeError(msg) from error
+        try:
+            self._pipe.send_bytes(message)
+            # Also the process itself: what was forked meanwhile may hold the pipe open.
+            wait([self._pipe, self._process.sentinel])
+            if not self._pipe.poll():
+                raise EOFError  # noqa: TRY301
+            answer = self._pipe.recv_bytes()
+        except OSError as error:
+            raise self._died() from error
+        except EOFError:
+            raise self._died() from None
+        raised: BaseException | None = pickle.loads(answer)
+        if raised is not None:
+            raise raised
+
+    def has_died(self) -> bool:
+        """Whether it has ended by itself, between two calls."""
+        return bool(wait([self._process.sentinel], timeout=0))
+
+    def kill(self) -> None:
+        """Stop what it does now; any thread may ask for it."""
+        with contextlib.suppress(ValueError):
+            # Unless it has been ended meanwhile.
+            self._process.kill()
+
+    def end(self) -> None:
+        """Let it end, and wait until it has."""
+        self.is_alive = False
+        self._end()
+
+    def _died(self) -> ProcessDied:
+        self.is_alive = False
+        self._process.join(_PATIENCE)
+        code = self._process.exitcode
+        self._end()
+        how = f"exit code {code}"
+        if code is not None and code < 0:
+            how = signal.Signals(-code).name
+        return ProcessDied(f"{self._label}: its process died ({how})")
+
+
+def _end(pipe: Connection, process: SpawnProcess, owner: int) -> None:
+    pipe.close()
+    if owner != os.getpid():
+        # A forked child's copy: the process is its parent's.
+        return
+    process.join(_PATIENCE)
+    if process.exitcode is None:
+        process.kill()
+        process.join(_PATIENCE)
+    process.close()
+
+
+# --- in the process
+
+
+def _serve(pipe: Connection, pickled: bytes) -> None:
+    # A Ctrl-C goes to all processes of a terminal; what becomes of it is the parent's.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handler = _Handler(pickled)
+    while True:
+        try:
+            message = pipe.recv_bytes()
+        except (EOFError, OSError):
+            return
+        try:
+            handler.call(message)
+            answer = pickle.dumps(None)
+        except BaseException as error:  # noqa: BLE001 - the parent's to judge
+            answer = _told(error)
+        try:
+            pipe.send_bytes(answer)
+        except OSError:
+            return
+
+
+class _Handler:
+    """The copy, from its first batch on."""
+
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+        self._handler: Any = None
+        self._is_open = False
+
+    def call(self, message: bytes) -> None:
+        """Do what the message says."""
+        if self._handler is None:
+            self._handler = pickle.loads(self._pickled)
+        name, arguments = pickle.loads(message)
+        if name == "consume":
+            if not self._is_open:
+                getattr(self._handler, "on_open", _nothing)()
+                self._is_open = True
+            result = getattr(self._handler, name, self._handler)(*arguments)
+        elif self._is_open:
+            result = getattr(self._handler, name)(*arguments)
+        else:
+            return
+        if inspect.isawaitable(result) or inspect.isgenerator(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            told = kind_of(result)
+            msg = f"handler must be blocking to run in a process, it returned {told}"
+            raise TypeError(msg)
+
+
+def _nothing() -> None: ...
+
+
+def _told(error: BaseException) -> bytes:
+    """Return the error for the parent, with the traceback as a note."""
+    trace = traceback.format_exc()
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    try:
+        error.add_note(f"in the process:\n{trace}")
+        told = pickle.dumps(error)
+        # What can't be made again of it must not break the parent's end.
+        pickle.loads(told)
+    except Exception:  # noqa: BLE001 - a user's class may do anything
+        other = BatchQueueError(f"the handler raised {reason(error)}")
+        other.add_note(f"in the process:\n{trace}")
+        told = pickle.dumps(other)
+    finally:
+        sys.stdout.flush()
+    return told

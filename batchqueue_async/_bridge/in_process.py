@@ -1,0 +1,183 @@
+"""Runs a handler that computes in processes of its own, beside the loop's one core."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchqueue_async._bridge.in_thread import InThread, blocking_consume_of
+from batchqueue_async._policies.handler_checks import HOOKS, require_handler
+from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
+from batchqueue_async._policies.validation import require_int
+from batchqueue_async._wording import reason, shown
+
+if TYPE_CHECKING:
+    from batchqueue_async._bridge.handler_process import HandlerProcess
+
+T = TypeVar("T")
+
+
+def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[T]:
+    """Wrap a handler that computes, so that it runs in worker processes.
+
+    Each process has a copy of the handler, which is sent to it by `pickle`, as each
+    batch is: a function or a class of a module, and items of such classes. Processes
+    are spawned, at the first batch that needs one, and end with the queue, or with the
+    program. `on_open` is called in each of them before its first batch, the other hooks
+    in all that are there.
+
+    What the handler raises is raised here, with its traceback as a note; what cannot be
+    pickled as a BatchQueueError. A handler that is cancelled (`handler_timeout`, the
+    shutdown's deadline) is stopped: its process is killed. If a process dies the batch
+    fails with `ProcessDied`, or is retried, and the next one gets a new process.
+
+    Args:
+        handler: An object with `consume(batch)`, or a function; not async.
+        concurrency: How many processes there may be at most, as `in_thread` says of
+            calls.
+
+    Raises:
+        TypeError: The handler is async, or no handler, or cannot be pickled; or
+            `concurrency` is no int.
+        ValueError: `concurrency` is less than 1.
+    """
+    require_handler("handler", handler)
+    blocking_consume_of(handler, "process")
+    require_int("concurrency", concurrency, at_least=1)
+    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    label = f"in_process({name})"
+    processes = _Processes(handler, label, _pickled(handler))
+    return _InProcess(processes, label, concurrency)
+
+
+def _pickled(handler: object) -> bytes:
+    # It takes 10 ms to import, and is not needed by who computes nothing.
+    import pickle  # noqa: PLC0415
+
+    try:
+        return pickle.dumps(handler)
+    except Exception as error:
+        msg = (
+            "handler must be picklable to run in a process, a function or an object "
+            f"of a module's class, got {shown(handler)}: {reason(error)}"
+        )
+        raise TypeError(msg) from error
+
+
+class _InProcess(InThread):
+    """The handler's methods as coroutines; each call has a thread that waits for it."""
+
+    def __init__(self, processes: _Processes, label: str, concurrency: int) -> None:
+        super().__init__(
+            processes, processes.consume, label, concurrency, processes.stop
+        )
+        # Where `on_close` was not called, the last thread sees to them.
+        self._last = processes.end
+
+
+class _Processes:
+    """A handler that blocks its thread until one of its processes has answered."""
+
+    def __init__(self, handler: object, label: str, pickled: bytes) -> None:
+        self._label = label
+        self._pickled = pickled
+        self._forget()
+        if hasattr(handler, "tick_every"):
+            self.tick_every = handler.tick_every
+        hooks = {each for each in HOOKS if callable(getattr(handler, each, None))}
+        for name in hooks - {"on_open", "on_close"}:
+            setattr(self, name, partial(self._all, name))
+        self._has_on_close = "on_close" in hooks
+
+    def _forget(self) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[HandlerProcess] = []
+        # By the thread that waits for it; None while it is being started.
+        self._busy: dict[int, HandlerProcess | None] = {}
+        # Threads that were to be stopped meanwhile.
+        self._stopped: set[int] = set()
+
+    def consume(self, batch: list[Any]) -> None:
+        if self._owner != os.getpid():
+            # After a fork: these are the parent's.
+            self._forget()
+        self._call(self._take_living, "consume", batch)
+
+    def on_close(self) -> None:
+        """Let the handler close in each process, and end that."""
+        try:
+            if self._has_on_close:
+                self._all("on_close")
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End all processes that are not at work, and wait until they have."""
+        while (process := self._take()) is not None:
+            process.end()
+
+    def stop(self, thread: int) -> None:
+        """Kill the process for which a thread waits."""
+        with self._lock:
+            process = self._busy.get(thread)
+            if process is None and thread in self._busy:
+                self._stopped.add(thread)
+        if process is not None:
+            process.kill()
+
+    def _all(self, hook: str) -> None:
+        """Call a hook in each process; raises the first error when all were called."""
+        processes: list[HandlerProcess] = []
+        errors: list[BaseException] = []
+        while (process := self._take()) is not None:
+            processes.append(process)
+        for each in processes:
+            try:
+                self._call(partial(_given, each), hook)
+            except BaseException as error:  # noqa: BLE001 - the others come first
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _take(self) -> HandlerProcess | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _take_living(self) -> HandlerProcess:
+        while (process := self._take()) is not None:
+            if not process.has_died():
+                return process
+            process.end()
+        from batchqueue_async._bridge.handler_process import (  # noqa: PLC0415
+            HandlerProcess,
+        )
+
+        return HandlerProcess(self._label, self._pickled)
+
+    def _call(
+        self, take: Callable[[], HandlerProcess], name: str, *arguments: object
+    ) -> None:
+        thread, process = threading.get_ident(), None
+        self._busy[thread] = None
+        try:
+            process = take()
+            with self._lock:
+                self._busy[thread] = process
+                is_stopped = thread in self._stopped
+            if is_stopped:
+                process.kill()
+            process.call(name, *arguments)
+        finally:
+            with self._lock:
+                del self._busy[thread]
+                self._stopped.discard(thread)
+                if process is not None and process.is_alive:
+                    self._idle.append(process)
+
+
+def _given(process: HandlerProcess) -> HandlerProcess:
+    return process

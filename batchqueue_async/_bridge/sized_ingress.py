@@ -1,0 +1,69 @@
+"""How other threads put where items have sizes: each is measured once, before all else.
+
+On the thread that puts it, and without the guard: `size_of` may take its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TypeVar
+
+from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
+from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH
+from batchqueue_async._engine.partitions.measured import measured, one_measured
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.parts import Parts
+from batchqueue_async._engine.sized_intake import measured_runs
+
+T = TypeVar("T")
+
+
+class SizedIngress(ThreadIngress[T]):
+    """Places measured items only."""
+
+    chunk_length = SIZED_LENGTH
+
+    def __init__(
+        self, parts: Parts[T], loop: asyncio.AbstractEventLoop, room: Room
+    ) -> None:
+        super().__init__(parts, loop)
+        self._room = room
+
+    def put_chunk(
+        self,
+        chunk: Sequence[T],
+        timeout: float | None,
+        patience: float,
+        tally: ThreadTally | None = None,
+    ) -> int:
+        self._refuse_dead()
+        until = None if timeout is None else time.monotonic() + timeout
+        known, error = measured(chunk, self._room.measure)
+        accepted = 0
+        for partition, run in measured_runs(known, self.parts.placement):
+            accepted += self._put_run(partition, run, until, patience, tally)
+        # Where some were refused or late, it is not said that it came to this one.
+        is_reached = accepted == len(known) or not self._waits_when_full
+        if error is not None and is_reached:
+            raise error
+        return accepted
+
+    def _put_run(
+        self,
+        partition: Partition[T],
+        run: Sequence[T],
+        until: float | None,
+        patience: float,
+        tally: ThreadTally | None,
+    ) -> int:
+        if isinstance(run, tuple):
+            # One item, as it was given.
+            run = one_measured(run[0], self._room.measure)
+        placed = super()._put_run(partition, run, until, patience, tally)
+        if placed < len(run):
+            # What lingers keeps others out.
+            self.post(partition)
+        return placed

@@ -1,0 +1,82 @@
+"""Batches that are bounded by the sizes of their items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from batchqueue_async._engine.draining.batch import Batch, Grouping
+from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.partitions.measured import Measured
+from batchqueue_async._policies.sizing import Exact
+
+T = TypeVar("T")
+
+
+class SizedGrouping(Grouping[T]):
+    """Makes batches of measured items, and cuts them by number and by size.
+
+    After that nobody asks for sizes: what is tried again is such a batch, or a part.
+    """
+
+    __slots__ = ()
+
+    def batches(self, most: int | None) -> list[Batch[T]]:
+        whole = [*self._batches.values(), *(self._apart or ())]
+        self._batches.clear()
+        self._apart = None
+        pieces: list[Batch[T]] = []
+        for batch in whole:
+            registration = batch.registration
+            if registration is None:
+                pieces.append(batch)
+                continue
+            try:
+                places = _places_to_cut(batch, registration)
+                pieces.extend(batch.cut(places) if places else [batch])
+            except MemoryError:
+                # Too large is better than lost.
+                pieces.append(batch)
+        return pieces
+
+    def _by_handler(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        lists: dict[Registration | None, list[T]] = {}
+        found: dict[type, list[T]] = {}
+        for item, size in zip(items, _sizes_of(items), strict=True):
+            own = found.get(type(item))
+            if own is None:
+                registration = self._handlers.of(type(item))
+                own = found[type(item)] = lists.setdefault(registration, Measured())
+            assert isinstance(own, Measured)
+            own.add(item, size)
+        return lists
+
+    def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:
+        lists: dict[Registration | None, list[T]] = {}
+        for item, size in zip(items, _sizes_of(items), strict=True):
+            registration = self._handlers.of_identical(type(item))
+            own = lists.setdefault(registration, Measured())
+            assert isinstance(own, Measured)
+            own.add(item, size)
+        return lists
+
+
+def _sizes_of(items: list[Any]) -> Sequence[Exact]:
+    assert isinstance(items, Measured)
+    return items.sizes
+
+
+def _places_to_cut(batch: Batch[Any], registration: Registration) -> list[int]:
+    """Return where a batch exceeds what its handler takes, by number or by size."""
+    most = registration.settings.max_batch
+    bound = registration.settings.max_batch_bytes
+    places: list[int] = []
+    count, total = 0, 0
+    for place, size in enumerate(_sizes_of(batch.items)):
+        is_full = count == most or (bound is not None and total + size > bound)
+        if count and is_full:
+            places.append(place)
+            count, total = 0, 0
+        count += 1
+        total += size  # type: ignore[assignment]
+    return places

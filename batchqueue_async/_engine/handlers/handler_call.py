@@ -1,0 +1,333 @@
+"""Who is inside of a handler: one lock for each, and the call that code is part of.
+
+A handler whose items live in one partition is entered by that partition's owner only.
+But its items may live in several (a consumer, a custom selector, two types), and its
+hooks may be called by another drain task. First come, first served, so that a busy
+`consume` cannot starve an `on_flush`.
+
+Code inside of a handler, also in tasks and threads that it started, is known by a
+context variable; the drain task ends the call when the handler has returned, so that a
+task which outlives its handler is outside again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Hashable
+from contextvars import ContextVar, Token, copy_context
+from dataclasses import dataclass
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.permits import Permit
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.handlers.registry import Registration
+
+R = TypeVar("R")
+
+HELD_UP: Final = 0.1
+"""Seconds after which it is told that a handler has let nothing else run."""
+
+EXCLUSIVE = "exclusive"
+"""The mode of hooks: nobody else is inside."""
+SHARED = "shared"
+"""The mode of a `consume` that may run several times at once."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Stuck:
+    """A call that is inside and cannot be stopped."""
+
+    mode: Hashable
+    batch: Any
+    """What it was given; None if it is a hook."""
+    drain_task: int | None
+    """Who called, and would enter twice with any other call."""
+
+
+class HandlerLock:
+    """Lets callers with different modes in together, and one of each at a time.
+
+    A mode is EXCLUSIVE, SHARED, or the item type of a `consume` whose items live in one
+    partition.
+    """
+
+    # Nearly always one at most is inside, and nobody waits: with many types, objects
+    # that are looked at once in a cycle are the price of a batch, so there are none.
+    __slots__ = ("_crowd", "_sole", "_waiting", "stuck")
+
+    def __init__(self) -> None:
+        # The mode of who is inside alone; else how many are with each mode, if any.
+        self._sole: Hashable | None = None
+        self._crowd: dict[Hashable, int] | None = None
+        self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
+        self.stuck: tuple[Stuck, ...] = ()
+
+    @property
+    def is_free(self) -> bool:
+        return self._sole is None and not self._crowd and not self._waiting
+
+    def try_acquire(self, mode: Hashable) -> bool:
+        """Enter if that needs no waiting, and overtakes nobody who waits."""
+        if self._sole is None and self._crowd is None and not self._waiting:
+            self._sole = mode
+            return True
+        if self._waiting or not self._has_room(mode):
+            return False
+        self._go_in(mode)
+        return True
+
+    def request(self, mode: Hashable) -> asyncio.Future[None]:
+        """Take a place in the order of arrival, for `granted` to wait on."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.try_acquire(mode):
+            answer.set_result(None)
+        else:
+            self._waiting = (*self._waiting, (mode, answer))
+        return answer
+
+    async def granted(self, mode: Hashable, answer: asyncio.Future[None]) -> None:
+        """Wait until one is inside; a cancelled wait leaves nothing behind."""
+        try:
+            await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                waiting = self._waiting
+                self._waiting = tuple(each for each in waiting if each[1] is not answer)
+                self._grant_next()
+            else:
+                self.release(mode)
+            raise
+
+    def modes_ahead_of(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
+        """Return the modes in the line up to that one; none once it is inside."""
+        waiting = self._waiting
+        for position, (_, each) in enumerate(waiting, start=1):
+            if each is answer:
+                return tuple(mode for mode, _ in waiting[:position])
+        return ()
+
+    def release(self, mode: Hashable) -> None:
+        crowd = self._crowd
+        if crowd is None:
+            self._sole = None
+        elif crowd[mode] > 1:
+            crowd[mode] -= 1
+        else:
+            del crowd[mode]
+            self._crowd = crowd or None
+        if self._waiting:
+            self._grant_next()
+
+    def release_after(
+        self, stuck: Stuck, call: asyncio.Future[Any], on_end: Callable[[], None]
+    ) -> None:
+        """Stay inside until the call ends by itself, instead of `release`."""
+        self.stuck = (*self.stuck, stuck)
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            self.stuck = tuple(each for each in self.stuck if each is not stuck)
+            self.release(stuck.mode)
+            on_end()
+
+        call.add_done_callback(ended)
+
+    def _go_in(self, mode: Hashable) -> None:
+        crowd = self._crowd
+        if crowd is not None:
+            crowd[mode] = crowd.get(mode, 0) + 1
+        elif self._sole is None:
+            self._sole = mode
+        else:
+            self._crowd = {self._sole: 1}
+            self._sole = None
+            self._go_in(mode)
+
+    @staticmethod
+    def excludes(one: Hashable, other: Hashable) -> bool:
+        """Whether callers with these modes may not be inside at once."""
+        return EXCLUSIVE in (one, other) or (one == other != SHARED)
+
+    def _has_room(self, mode: Hashable) -> bool:
+        if self._crowd is not None:
+            return not any(self.excludes(mode, inside) for inside in self._crowd)
+        return self._sole is None or not self.excludes(mode, self._sole)
+
+    def _grant_next(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            mode, admitted = self._waiting[0]
+            if admitted.cancelled():
+                # It is about to take itself out.
+                return
+            self._waiting = self._waiting[1:]
+            self._go_in(mode)
+            admitted.set_result(None)
+
+
+class HandlerCall:
+    """A call of a handler (or hook, or `on_error`) by one drain task of one queue.
+
+    It begins when it is made.
+    """
+
+    __slots__ = (
+        "_reset",
+        "began",
+        "coroutine",
+        "detector",
+        "drain_task",
+        "hook",
+        "is_over",
+        "lock",
+        "mode",
+        "registration",
+        "step_began",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - by position: one for each batch
+        self,
+        detector: DeadlockDetector,
+        drain_task: int | None,
+        lock: HandlerLock | None,
+        mode: Hashable,
+        registration: Registration | None,
+        hook: str = "",
+    ) -> None:
+        # That of the queue whose handler it is.
+        self.detector = detector
+        # The lock of the handler that is entered, and as what; None for `on_error`.
+        self.lock = lock
+        self.mode = mode
+        # None where no drain task is at work: `on_close`.
+        self.drain_task = drain_task
+        self.is_over = False
+        # Whose it is, None for the queue's own; and what is called: "" for `consume`.
+        self.registration = registration
+        self.hook = hook
+        # What it is run by, if that is known.
+        self.coroutine: Coroutine[Any, Any, object] | None = None
+        self._reset: Token[HandlerCall | None] = _inside.set(self)
+        calls = detector.calls
+        calls.inside[self] = False
+        self.began = began = calls.clock()
+        # Since when it has held the loop; inf while it waits. By the machine's clock:
+        # a virtual one stands still meanwhile.
+        self.step_began = began if calls.clock is monotonic else monotonic()
+
+    @property
+    def label(self) -> str:
+        """What is called, in logs."""
+        if self.registration is None:
+            return self.hook
+        of = f"{self.hook} of " if self.hook else ""
+        return f"{of}{self.registration.label}"
+
+    def waits(self) -> None:
+        """It lets the loop go, to await something."""
+        self.step_began = math.inf
+        calls = self.detector.calls
+        if calls.timer is None:
+            calls.watch(self)
+
+    def _took_long(self) -> None:
+        if self.coroutine is None:
+            self.end_step()
+        elif self.registration is not None:
+            # It may have waited: next time it is looked at step by step.
+            self.registration.is_trusted = False
+
+    def begin_step(self) -> None:
+        """It goes on, and holds the loop."""
+        self.step_began = monotonic()
+
+    def end_step(self) -> None:
+        """What it did since its begin, or its last wait, held the loop."""
+        seconds = monotonic() - self.step_began
+        self.step_began = math.inf
+        if seconds > HELD_UP:
+            self.detector.calls.held_up(self, seconds)
+
+    @property
+    def permit(self) -> Permit | None:
+        """What its drain task holds for it, where queues share drain tasks."""
+        return None if self.drain_task is None else self.detector.permit
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any task or thread of it waits for a queue."""
+        # Again if another thread changed them meanwhile; the first one nearly always
+        # is the call's.
+        while True:
+            try:
+                return any(wait.call is self for wait in self.detector.waits)
+            except RuntimeError:
+                continue
+
+    def end(self) -> None:
+        self.is_over = True
+        if monotonic() - self.step_began > HELD_UP:
+            self._took_long()
+        self.detector.calls.inside.pop(self, None)
+        if self.drain_task is None:
+            # Of a drain task the next nap sees to it.
+            self.detector.calls.rest()
+        # By hand: `contextlib.suppress` costs more than all the rest here.
+        try:  # noqa: SIM105
+            _inside.reset(self._reset)
+        except ValueError:
+            # A coroutine that is thrown away is closed in a strange context.
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+
+class BackgroundCall(HandlerCall):
+    """A call that its drain task does not wait for, unless at the handler's lock.
+
+    That is `on_flush`, which runs on a task of its own.
+    """
+
+    __slots__ = ()
+
+    @property
+    def permit(self) -> None:
+        return None
+
+
+_inside: ContextVar[HandlerCall | None] = ContextVar("inside_handler", default=None)
+
+
+def mark() -> object:
+    """Return a token of the handler call that runs here; None outside of any."""
+    return _inside.get()
+
+
+def current_call() -> HandlerCall | None:
+    """Return the call of any queue's handler that the caller is part of."""
+    call = _inside.get()
+    return None if call is None or call.is_over else call
+
+
+def handler_call(detector: DeadlockDetector) -> HandlerCall | None:
+    """Return the call of one of this queue's handlers that the caller is part of."""
+    call = current_call()
+    return call if call is not None and call.detector is detector else None
+
+
+def outside(function: Callable[..., R], *args: object) -> R:
+    """Call `function` as if from outside of any handler, else in this context."""
+    context = copy_context()
+    context.run(_inside.set, None)
+    return context.run(function, *args)

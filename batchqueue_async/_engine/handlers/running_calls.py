@@ -1,0 +1,176 @@
+"""Which calls of a queue's handlers run now, and since when; slow ones are logged.
+
+There is no timer per call: the first that waits sets one for the queue. It is set anew
+for the next call that may become slow, and cancelled by the nap that finds nobody
+inside. That a call waits is seen by running its coroutine in steps: so the first one of
+a cycle is run. For all others the loop's next turn looks, which is cheaper if there are
+many. A call that never waits holds the loop, and a timer too: it is told of when it
+lets go of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from time import monotonic
+from traceback import FrameSummary
+from typing import TYPE_CHECKING, Any, Final
+
+from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.handler_call import HandlerCall
+    from batchqueue_async._engine.handlers.registry import Registration
+
+# A timer may fire a tick of the loop's clock early.
+_EARLY: Final = 0.002
+_HELD_UP_PERIOD: Final = 60.0
+
+
+class RunningCalls:
+    """The calls of one queue's handlers and hooks, from their begin to their end."""
+
+    __slots__ = (
+        "_failures",
+        "_name",
+        "clock",
+        "inside",
+        "is_asked",
+        "is_first",
+        "slow",
+        "timer",
+    )
+
+    def __init__(
+        self, name: str, slow: float | None, failures: RepeatedFailures
+    ) -> None:
+        self._name = name
+        self._failures = failures
+        # Seconds after which a call is slow; None where nobody asks.
+        self.slow = slow
+        # The loop's; calls note with it when they began.
+        self.clock: Callable[[], float] = monotonic
+        # Whether each has been told of as slow.
+        self.inside: dict[HandlerCall, bool] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        # Whether the loop's next turn looks who is inside; or nobody need ask for it.
+        self.is_asked = slow is None
+        # Whether the next call is the first one of a cycle.
+        self.is_first = True
+
+    def may_run_in_one(
+        self,
+        call: HandlerCall,
+        running: Coroutine[Any, Any, object],
+        registration: Registration,
+    ) -> bool:
+        """Whether a call need not be run in steps, since it is looked after already."""
+        if self.is_first or not registration.is_trusted:
+            self.is_first, registration.is_trusted = False, True
+            return False
+        call.coroutine = running
+        if not self.is_asked:
+            asyncio.get_running_loop().call_soon(self._look_around)
+            self.is_asked = True
+        return True
+
+    def watch(self, call: HandlerCall) -> None:
+        """A call waits: see to it that it is told of when it has become slow."""
+        if self.timer is None and self.slow is not None:
+            self._look_at(call.began + self.slow)
+
+    def rest(self) -> None:
+        """Cancel the timer if nobody is inside."""
+        if self.timer is not None and not self.inside:
+            self.timer.cancel()
+            self.timer, self.is_asked = None, False
+
+    def stop(self) -> None:
+        """Set no timer any more: the queue has ended, whoever is still inside."""
+        self.slow, self.is_asked = None, True
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def outlives(self, call: HandlerCall, rest: asyncio.Future[Any]) -> None:
+        """A call has been given up, but what is left of it is still inside."""
+        self.inside[call] = False
+        rest.add_done_callback(lambda _: self.inside.pop(call, None))
+
+    def seconds_inside(self) -> dict[object, float]:
+        """Return, by registration, for how long the longest of its calls has run."""
+        now, seconds = self.clock(), dict[object, float]()
+        # Of a copy: other threads may ask.
+        for call in list(self.inside):
+            known = seconds.get(call.registration, 0.0)
+            seconds[call.registration] = max(known, now - call.began)
+        return seconds
+
+    def held_up(self, call: HandlerCall, seconds: float) -> None:
+        """A call has let nothing else run on the loop for so long."""
+        if asyncio._get_running_loop() is None:  # noqa: SLF001
+            # A coroutine that is thrown away, by whoever that is.
+            return
+        self._failures.warning(
+            "%s: %s held up the event loop for %.2f s: nothing else ran meanwhile",
+            self._name,
+            call.label,
+            seconds,
+            title=f"{self._name}: {call.label} held up the event loop",
+            error=f"for {seconds:.2f} s",
+            period=_HELD_UP_PERIOD,
+        )
+
+    def _look_around(self) -> None:
+        if self.inside:
+            # Nobody need ask while there is a timer.
+            self.watch(next(iter(self.inside)))
+        self.is_asked = self.timer is not None
+
+    def _look_at(self, when: float) -> None:
+        loop = asyncio.get_running_loop()
+        # Not `call_at`: uvloop's clock may be another one.
+        self.timer = loop.call_later(max(0.0, when - self.clock()), self._look)
+        self.is_asked = True
+
+    def _look(self) -> None:
+        self.timer, self.is_asked = None, False
+        if self.slow is None:
+            return
+        now = self.clock()
+        for call, is_told in list(self.inside.items()):
+            if not is_told and now - call.began >= self.slow - _EARLY:
+                self.inside[call] = True
+                self._tell(call, now - call.began)
+        ahead = [call.began for call, is_told in self.inside.items() if not is_told]
+        if ahead:
+            self._look_at(min(ahead) + self.slow)
+
+    def _tell(self, call: HandlerCall, seconds: float) -> None:
+        stack = "".join(traceback.format_list(list(_frames(call.coroutine))))
+        logger.warning(
+            "%s: %s has been inside for %.1f s%s",
+            self._name,
+            call.label,
+            seconds,
+            f", at:\n{stack}" if stack else "",
+        )
+
+
+def _frames(awaited: object) -> Iterator[FrameSummary]:
+    """Yield where a coroutine waits: its own frame, and those of what it awaits."""
+    while awaited is not None:
+        for kind in ("cr", "gi", "ag"):
+            frame = getattr(awaited, f"{kind}_frame", None)
+            if frame is not None:
+                code = frame.f_code
+                yield FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
+        awaited = next(
+            (
+                getattr(awaited, name)
+                for name in ("cr_await", "gi_yieldfrom", "ag_await")
+                if hasattr(awaited, name)
+            ),
+            None,
+        )

@@ -1,0 +1,140 @@
+"""The items of one key that wait in a fair partition.
+
+It is a partition of its own to all who put in: with its bound, its line of producers,
+its order. Drain tasks know the fair partition, which says how many to take from where.
+
+Invariant: whoever needs a buffer holds it: the ring while it has items, a batch while
+some of them are in flight, a producer while he puts in or waits. Nobody else does, so
+it is gone with the last of them, and no producer is left with one that is not his
+key's any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from batchqueue_async._engine.partitions.key_accounts import KeyAccounts
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.fair_partition import FairPartition
+
+T = TypeVar("T")
+
+Drop: TypeAlias = Callable[[list[Any]], None]
+
+# An empty deque takes 700 bytes; a list moves all its items when its first ones go.
+_LONGEST_LIST = 64
+
+
+class KeyBuffer(Partition[T]):
+    """One key's buffer, and its place among those who share a fair partition."""
+
+    __slots__ = ("_pausing", "allotted", "deficit", "home", "ready", "weight")
+
+    def __init__(self, home: FairPartition[T], weight: int, *on_drop: Drop) -> None:
+        self.home = home
+        self.weight = weight
+        self.deficit = 0
+        # How many items the next take removes.
+        self.allotted = 0
+        # How many of its items its home counts as ready to be taken.
+        self.ready = 0
+        self._pausing: Pause | None = None
+        super().__init__(home.index, home.buffer_size, home.due_size, *on_drop)
+        self.accounts = KeyAccounts(home.accounts)
+        self.ages.clock, self.ages.linger = home.ages.clock, home.ages.linger
+        self.clock = home.clock
+        self.guard, self.is_shared = home.guard, home.is_shared
+        self.is_closed = home.is_closed
+
+    @property
+    def pausing(self) -> Pause | None:
+        """What keeps its items back; other keys' go on."""
+        return self._pausing
+
+    @pausing.setter
+    def pausing(self, pause: Pause | None) -> None:
+        self._pausing = pause
+        self.home.pausing_changed(self)
+
+    def is_in(self, other: Partition[Any]) -> bool:
+        return other is self or other is self.home
+
+    def is_due(self, coming: int = 0) -> bool:
+        return self.home.is_due(coming)
+
+    def notify(self, coming: int = 0) -> None:
+        if self.ages.clock is not None and (now := self.ages.clock()) is not None:
+            self.oldest(now)
+        self.home.notify(coming)
+
+    def take(self, most: int | None) -> list[T]:
+        """Remove what was allotted."""
+        allotted, self.allotted = self.allotted, 0
+        return super().take(allotted if most is None else min(allotted, most))
+
+    def take_rest(self) -> list[T]:
+        left = super().take_rest()
+        with self.guard:
+            self.home.note(self)
+        return left
+
+    def reject(self, count: int) -> None:
+        self.home.reject(count)
+
+    def _append(self, chunk: Sequence[T]) -> None:
+        # Before it is in: one that has nothing to give yet does no harm in the ring,
+        # one that is not there while it has would never get its turn.
+        self.home.expect(self)
+        before = len(self.items)
+        try:
+            super()._append(chunk)
+        finally:
+            # Whatever struck: what is in came in.
+            self._count_entered(len(self.items) - before)
+        if type(self.items) is list and len(self.items) > _LONGEST_LIST:
+            self.items = deque(self.items)
+
+    def _count_entered(self, count: int) -> None:
+        if self.home.entered is not None:
+            self.home.entered += count
+
+    def _remove(self, most: int | None) -> list[T]:
+        items = self.items
+        if most is None or len(items) <= most:
+            self.items = []
+            return items if isinstance(items, list) else list(items)
+        if isinstance(items, deque):
+            return [items.popleft() for _ in range(most)]
+        taken = items[:most]
+        del items[:most]
+        return taken
+
+    def _set_limits(self) -> None:
+        # At the end of each change. The hot path stays out: it would tell nobody.
+        self.limit = self.guarded_limit = 0
+        self.home.note(self)
+
+
+class RollingKeyBuffer(KeyBuffer[T], RollingPartition[T]):
+    """One key's buffer with `DROP_OLDEST`: only items of the key go."""
+
+    _init = RollingPartition._init  # noqa: SLF001
+    _remove = RollingPartition._remove  # noqa: SLF001
+
+    def _drop(self, waiting: int, passed: int) -> None:
+        own, home = self.accounts, self.home.accounts
+        before = own.dropped
+        try:
+            super()._drop(waiting, passed)
+        finally:
+            gone = own.dropped - before
+            home.taken_out += gone
+            home.dropped += gone
+            # Those of the chunk itself did not even get in.
+            self._count_entered(max(0, gone - waiting))

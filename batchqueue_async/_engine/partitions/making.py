@@ -1,0 +1,96 @@
+"""Which kind of partition a queue's config asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchqueue_async._engine.partitions.audited_partition import (
+    AuditedPartition,
+    AuditedRollingPartition,
+)
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.fairness import FairSelector
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.room import Room
+    from batchqueue_async._engine.partitions.sized_partition import (
+        SizedPartition,
+        SizedRollingPartition,
+    )
+
+T = TypeVar("T")
+
+
+def room_of(config: BatchQueueConfig[T], partitions: Sequence[Any]) -> Room | None:
+    """Return what all partitions have in common; None where sizes don't count."""
+    if not config.counts_sizes:
+        return None
+    from batchqueue_async._engine.partitions.room import (  # noqa: PLC0415 - for few
+        Room,
+    )
+
+    return Room(config, partitions)
+
+
+def new_partition(
+    config: BatchQueueConfig[T],
+    index: int,
+    on_drop: Callable[[list[T]], None],
+    room: Room | None,
+) -> Partition[T]:
+    """Return a partition; `on_drop` gets what newer items displace."""
+    size = config.buffer_size
+    due = config.max_batch or size
+    is_rolling = config.when_full is WhenFull.DROP_OLDEST
+    if isinstance(config.selector, FairSelector):
+        return _fair(config, config.selector, index, on_drop if is_rolling else None)
+    if room is not None:
+        sized, rolling = _kinds_with_sizes(config)
+        if is_rolling:
+            return rolling(room, index, size, due, on_drop)
+        return sized(room, index, size, due)
+    if is_rolling:
+        kind = AuditedRollingPartition if config.audit else RollingPartition
+        return kind(index, size, due, on_drop)
+    return (AuditedPartition if config.audit else Partition)(index, size, due)
+
+
+def _fair(
+    config: BatchQueueConfig[T],
+    selector: FairSelector[T, Any],
+    index: int,
+    on_drop: Callable[[list[T]], None] | None,
+) -> Partition[T]:
+    """Return one that has a buffer for each key."""
+    from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
+        FairPartition,
+    )
+
+    size = config.buffer_size
+    due = config.max_batch or size
+    fair = FairPartition[T](index, size, due, selector, on_drop)
+    fair.entered = 0 if config.audit else None
+    return fair
+
+
+def _kinds_with_sizes(
+    config: BatchQueueConfig[T],
+) -> tuple[type[SizedPartition[T]], type[SizedRollingPartition[T]]]:
+    """Return the kind that keeps what waits, and the one that displaces it."""
+    if config.audit:
+        from batchqueue_async._engine.partitions.audited_sizes import (  # noqa: PLC0415
+            AuditedSizedPartition,
+            AuditedSizedRollingPartition,
+        )
+
+        return AuditedSizedPartition, AuditedSizedRollingPartition
+    from batchqueue_async._engine.partitions.sized_partition import (  # noqa: PLC0415
+        SizedPartition,
+        SizedRollingPartition,
+    )
+
+    return SizedPartition, SizedRollingPartition

@@ -1,0 +1,244 @@
+"""A partition whose items have sizes, for queues that bound batches or room by them.
+
+Invariants, beside those of `Partition`:
+* `sizes` has the size of each waiting item, in the same order.
+* `limit` is 0: each item's size has to be asked for, so nothing gets in unasked.
+* What was taken is in the hands of handlers until all of it is settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from batchqueue_async._engine.partitions.accounts import Accounts, Outcome
+from batchqueue_async._engine.partitions.measured import Measured, one_measured
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.sized_line import SizedLine
+from batchqueue_async._engine.partitions.waiting_line import Waiter
+from batchqueue_async._policies.sizing import Exact
+
+T = TypeVar("T")
+
+
+class SizedPartition(Partition[T]):
+    """A partition that counts in sizes, too, and shares its room with the others."""
+
+    __slots__ = (
+        "_coming_size",
+        "_in_hands",
+        "due_bytes",
+        "room",
+        "sizes",
+        "waiting_size",
+    )
+
+    line: SizedLine
+
+    def __init__(self, room: Room, *args: Any) -> None:  # noqa: ANN401 - the base's
+        self.room = room
+        super().__init__(*args)
+        self.line = SizedLine(self)
+        self.accounts = SizedAccounts(self)
+        self.sizes: deque[Exact] = deque()
+        self.waiting_size: Exact = 0
+        # From this on a batch must not linger.
+        self.due_bytes: Exact | float = math.inf
+        self._coming_size: Exact = 0
+        self._in_hands: Exact = 0
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether it or another one changes: they have the room in common."""
+        return self.room.is_changing
+
+    @is_changing.setter
+    def is_changing(self, is_changing: bool) -> None:
+        self.room.is_changing = is_changing
+
+    @property
+    def lacks_room(self) -> int | None:
+        """The number of its next producer, if he lacks nothing but room."""
+        has_slots = len(self.items) + self.line.reserved < self._maxsize
+        return self.line.next_number if has_slots and not self.is_closed else None
+
+    def is_due(self, coming: int = 0) -> bool:
+        if super().is_due(coming) or self.room.is_short:
+            return True
+        size = self.waiting_size + self.line.reserved_size + self._coming_size
+        return size >= self.due_bytes
+
+    def announce(self, chunk: Measured[T]) -> None:
+        """Say that these items come: as `notify`, for it is their size that counts."""
+        self._coming_size = sum(chunk.sizes)
+        try:
+            self.notify(len(chunk))
+        finally:
+            self._coming_size = 0
+
+    def notify(self, coming: int = 0) -> None:
+        super().notify(coming)
+        self.room.hurry()
+
+    def tell_owner(self) -> None:
+        """Have its drain task look whether a batch is due."""
+        super().notify()
+
+    def offer(self, chunk: Sequence[T]) -> int:
+        if not isinstance(chunk, Measured):
+            (item,) = chunk
+            chunk = one_measured(item, self.room.measure)
+        return super().offer(chunk)
+
+    def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
+        with self.guard:
+            self.line.expect(waiter, cast("Measured[T]", chunk).sizes)
+            super().wait_in_line(waiter, chunk)
+
+    def leave_line(self, waiter: Waiter) -> None:
+        if waiter.wants:
+            with self.guard:
+                super().leave_line(waiter)
+                self.room.serve()
+
+    def serve_line(self) -> None:
+        """Let its producers in, as far as slots and room go."""
+        self._serve_line()
+
+    def take(self, most: int | None) -> list[T]:
+        with self.guard:
+            taken = super().take(self._in_one_take(most))
+            self.room.serve()
+        return taken
+
+    def take_rest(self) -> list[T]:
+        left = super().take_rest()
+        self.let_go()
+        return left
+
+    def let_go(self) -> None:
+        """All that was taken is settled."""
+        with self.guard:
+            total, self._in_hands = self._in_hands, 0
+            self.room.settled(total)
+            self.room.serve()
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.line = SizedLine(self)
+        self.sizes.clear()
+        self.room.waiting = self.room.reserved = self.room.in_hands = 0
+
+    def _chunk_of(self, item: T) -> Measured[T]:
+        return one_measured(item, self.room.measure)
+
+    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        if not self.room.is_open_to(self):
+            return 0
+        free = self._maxsize - len(self.items)
+        fit, _ = self.room.fitting(cast("Measured[T]", chunk).sizes[:free])
+        if fit:
+            self._append(chunk if fit == len(chunk) else chunk[:fit])
+        return fit
+
+    def _append(self, chunk: Sequence[T]) -> None:
+        sizes = cast("Measured[T]", chunk).sizes
+        before = len(self.items)
+        try:
+            self.sizes.extend(sizes)
+            super()._append(chunk)
+        finally:
+            # After a Ctrl-C in between: all of them are in, or none.
+            if len(self.items) > before:
+                self._wait_with(sum(sizes))
+            while len(self.sizes) > len(self.items):
+                self.sizes.pop()
+
+    def _wait_with(self, size: Exact) -> None:
+        self.waiting_size += size
+        self.room.waiting += size
+
+    def _in_one_take(self, most: int | None) -> int | None:
+        """Return how many items a take removes: one at least."""
+        bound, total, count = self.room.most_taken, 0, 0
+        if bound is None:
+            return most
+        for size in self.sizes:
+            total += size  # type: ignore[assignment]
+            if count and (total > bound or count == most):
+                break
+            count += 1
+        return count
+
+    def _remove(self, most: int | None) -> list[T]:
+        # What a `__del__` or a signal handler put in here would have its size taken.
+        self.is_changing = True
+        try:
+            items = super()._remove(most)
+            sizes = [self.sizes.popleft() for _ in items]
+            size = self.room.taken(sizes)
+            self.waiting_size -= size
+            self._in_hands += size
+        finally:
+            self.is_changing = False
+        return Measured(items, sizes)
+
+    def _set_limits(self) -> None:
+        self.has_fast_path = False
+        self.limit = self.guarded_limit = 0
+
+
+class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
+    """One that displaces its own oldest items, where slots or room are short.
+
+    What the other partitions and the handlers hold stays. So an item for which all of
+    its own would not do is refused.
+    """
+
+    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        before, count = self.accounts.dropped, 0
+        try:
+            for size in cast("Measured[T]", chunk).sizes:
+                if not self.room.would_hold(size, without=self.waiting_size):
+                    break
+                self.ages.sample(self)
+                while len(self.items) >= self._maxsize or self.room.lacks(size):
+                    displaced.append(self.items[0])
+                    self._forget(1)
+                    self._drop(1, 0)
+                self._append(chunk[count : count + 1])
+                count += 1
+        finally:
+            self._on_drop(displaced[: self.accounts.dropped - before])
+        return count
+
+    def _drop(self, waiting: int, passed: int) -> None:
+        items, sizes, accounts, room = self.items, self.sizes, self.accounts, self.room
+        for _ in range(waiting):
+            # As in the base: no call in between, after which a signal handler might
+            # raise.
+            size = sizes[0]
+            del items[0], sizes[0]
+            self.waiting_size -= size
+            room.waiting -= size
+            accounts.taken_out += 1
+            accounts.dropped += 1
+
+
+class SizedAccounts(Accounts):
+    """Tells its partition when all that was taken from it is settled."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: SizedPartition[Any]) -> None:
+        super().__init__()
+        self._partition = partition
+
+    def settle(self, outcome: Outcome, count: int, first: int) -> None:
+        super().settle(outcome, count, first)
+        if not self.in_flight:
+            self._partition.let_go()

@@ -1,0 +1,102 @@
+"""The way in where items have sizes: each is measured once, before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH, Tally
+from batchqueue_async._engine.partitions.measured import (
+    Measured,
+    measured,
+    one_measured,
+)
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.sized_partition import SizedPartition
+from batchqueue_async._engine.partitions.sorting import Placement, Run
+from batchqueue_async._policies.offering import Offer
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+
+class SizedIntake(Intake[T]):
+    """Places measured items only, and tells drain tasks of the sizes that come."""
+
+    __slots__ = ("_room",)
+
+    def __init__(self, parts: Parts[T], room: Room) -> None:
+        super().__init__(parts)
+        self._room = room
+
+    @property
+    def chunk_length(self) -> int:
+        return SIZED_LENGTH
+
+    def try_put(self, item: T) -> Run[T] | None:
+        partition = self._sole or self._placement.partition_of(item)
+        chunk = one_measured(item, self._room.measure)
+        return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
+
+    def offer(self, item: T) -> Offer:
+        answer = super().offer(item)
+        if answer is Offer.FULL and (announcer := self._offered_to()) is not None:
+            # What lingers keeps others out.
+            partition = self._sole or self._placement.first
+            announcer.post(partition)
+        return answer
+
+    def put_whole(self, chunk: list[T]) -> bool:
+        """Return False: there is always an edge to be met."""
+        return False
+
+    async def put_many(self, chunk: Sequence[T], placed: Tally) -> None:
+        before = placed.count
+        known, error = measured(chunk, self._room.measure)
+        await super().put_many(known, placed)
+        # Where the queue closed meanwhile it is not said that it came to this one.
+        is_reached = placed.count == before + len(known) or not self._waits
+        if error is not None and is_reached:
+            raise error
+
+    def _place(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
+        rest: list[Run[T]] = []
+        for partition, run in measured_runs(
+            cast("Measured[T]", chunk), self._placement
+        ):
+            count = self._offer(partition, run, placed)
+            if count < len(run):
+                rest.append((partition, run[count:]))
+        return rest
+
+    def _offer(self, partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
+        count = 0
+        if partition.has_room:
+            # Before they are accepted: see `Partition.notify`.
+            cast("SizedPartition[T]", partition).announce(cast("Measured[T]", chunk))
+            count = self._accept(partition, chunk, placed)
+        if count < len(chunk):
+            self._room.hurry()
+        return count
+
+
+def measured_runs(
+    chunk: Measured[T], placement: Placement[T]
+) -> Sequence[tuple[Partition[T], Measured[T]]]:
+    """Return a chunk's items by partition; on any thread."""
+    if not chunk:
+        return []
+    if (sole := placement.sole) is not None:
+        return [(sole, chunk)]
+    runs: dict[Partition[T], Measured[T]] = {}
+    for item, size in zip(chunk, chunk.sizes, strict=True):
+        partition = placement.partition_of(item)
+        run = runs.get(partition)
+        if run is None:
+            run = runs[partition] = Measured()
+        run.add(item, size)
+    return list(runs.items())

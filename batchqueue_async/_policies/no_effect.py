@@ -1,0 +1,88 @@
+"""Warns of settings that have no effect, where that is certain when a queue is made.
+
+Not when a config is: it may be changed by `replace`. What depends on the machine, on
+handlers to come or on what a function returns is left to `docs/guides/settings.md`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+from .drain_tasks import DrainTaskPolicy
+from .handler_checks import HOOKS
+from .selectors import KeySelector
+from .warning import warn
+
+if TYPE_CHECKING:
+    from .config import BatchQueueConfig
+
+_ONE_DRAIN_TASK: Final = DrainTaskPolicy.fixed(1)
+
+
+def warn_of_config(config: BatchQueueConfig[Any]) -> None:
+    """Warn of what a queue with this config would never look at."""
+    for setting, why in _unused(config):
+        warn(f"{setting} has no effect {why}")
+    if config.consumer is not None and config.handler_timeout is not None:
+        warn_of_timeout(config.consumer, config.on_error, config.on_retry)
+
+
+def warn_of_timeout(handler: object, *others: object) -> None:
+    """Warn where a timeout is declared, and there is nothing that it could end.
+
+    Args:
+        handler: What it is declared for.
+        others: `on_error` and the like, or None; they have it, too.
+    """
+    calls = [getattr(handler, "consume", handler)]
+    calls += [getattr(handler, name, None) for name in HOOKS]
+    if all(call is None or _is_sync(call) for call in (*calls, *others)):
+        warn(
+            "handler_timeout has no effect on a sync handler: nothing else runs while "
+            "it does (in_thread lets the loop go on)"
+        )
+
+
+def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
+    selector, is_alone = config.selector, _has_one_partition(config)
+    if is_alone and isinstance(selector, KeySelector):
+        yield f"selector={selector!r}", "with one partition: there is no choice"
+    if config.rebalancing is not None and config.drain_tasks == _ONE_DRAIN_TASK:
+        yield "rebalancing", "with one drain task: there is no other one"
+
+
+def _has_one_partition(config: BatchQueueConfig[Any]) -> bool:
+    if config.partitions.grows:
+        return False
+    # However many drain tasks there are.
+    return config.partitions.resolve(2, 0) == 1
+
+
+def _is_sync(call: object) -> bool:
+    """Whether it is certain that what it returns cannot be awaited."""
+    if isinstance(call, MethodType):
+        call = call.__func__
+    if isinstance(call, BuiltinFunctionType):
+        # Such as `list.extend`.
+        return True
+    if not isinstance(call, FunctionType) or inspect.iscoroutinefunction(call):
+        return False
+    return _returns_nothing(call)
+
+
+def _returns_nothing(function: FunctionType) -> bool:
+    """Whether each way out of a function returns None, as its bytecode says."""
+    import dis  # noqa: PLC0415 - milliseconds, which few programs need
+
+    before = None
+    for step in dis.get_instructions(function):
+        returned = before if step.opname == "RETURN_VALUE" else step
+        if step.opname.startswith("RETURN_") and returned is not None:
+            is_constant = returned.opname in ("LOAD_CONST", "RETURN_CONST")
+            if not is_constant or returned.argval is not None:
+                return False
+        before = step
+    return not function.__code__.co_flags & inspect.CO_GENERATOR

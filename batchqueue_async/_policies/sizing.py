@@ -1,0 +1,97 @@
+"""What an item counts for, where room and batches are bounded by size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import index
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from batchqueue_async._wording import kind_of
+
+from .errors import ItemTooLarge
+from .validation import refuse
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Exact: TypeAlias = "int | Fraction"
+"""A size whose sums do not drift: what was added and taken away again leaves 0."""
+
+SizeOf: TypeAlias = Callable[[Any], float]
+
+_RULE = "a finite number >= 0"
+
+
+def exact(size: float) -> Exact:
+    """Return the same number, so that sums of it are exact."""
+    if isinstance(size, int) or size.is_integer():
+        return int(size)
+    # Hardly anybody's, and the import takes 2 ms.
+    from fractions import Fraction  # noqa: PLC0415
+
+    return Fraction(size)
+
+
+def plain(size: Exact) -> float:
+    """Return it as who declared it knows numbers: an int, else a float."""
+    return size if isinstance(size, int) else float(size)
+
+
+def length_of(item: object) -> int:
+    """Return the size of bytes or a text; of nothing else it is known.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if isinstance(item, bytes | str | bytearray):
+        return len(item)
+    rule = "given where items are not bytes or str"
+    msg = f"size_of must be {rule}, got None and {kind_of(item)}"
+    raise TypeError(msg)
+
+
+def measured_by(size_of: SizeOf | None, most: Exact | None) -> Callable[[Any], Exact]:
+    """Return what measures an item, and refuses one that could never fit.
+
+    Args:
+        size_of: The caller's; None for the length of bytes and texts.
+        most: The largest size that fits; None where any does.
+    """
+    given = length_of if size_of is None else size_of
+
+    def measure(item: object) -> Exact:
+        try:
+            size: Any = given(item)
+        except Exception as error:
+            error.add_note(f"size_of raised this for {kind_of(item)}")
+            raise
+        if type(size) is not int:
+            size = _number(size)
+        if size < 0:
+            refuse("size_of(item)", _RULE, plain(size))
+        if most is not None and size > most:
+            raise ItemTooLarge(plain(size), plain(most))
+        return size  # type: ignore[no-any-return]
+
+    return measure
+
+
+def _number(size: object) -> Exact:
+    if isinstance(size, float):
+        if not math.isfinite(size):
+            refuse("size_of(item)", _RULE, float(size))
+        return exact(size)
+    if isinstance(size, bool):
+        _refuse_kind(size)
+    try:
+        # Whole numbers of other libraries, as NumPy's.
+        return index(size)  # type: ignore[arg-type]
+    except TypeError:
+        _refuse_kind(size)
+
+
+def _refuse_kind(size: object) -> NoReturn:
+    # It may be something of the item's, so that it is told like one.
+    msg = f"size_of(item) must be {_RULE}, got {kind_of(size)}"
+    raise TypeError(msg) from None

@@ -1,0 +1,109 @@
+"""What a process keeps for one `map_async`, from task to task."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+)
+from batchqueue_async._wording import kind_of
+
+from .client import Client
+from .declared import Declared
+from .options import CallOptions
+from .pipeline import CallPipeline
+from .rate import CallRate
+from .results import ResultMaker
+from .row_columns import RowColumns
+from .slot import CallSlot
+
+
+class Caller:
+    """The slots of a queue, and what they share: the client and the rate.
+
+    Args:
+        options: How calls are made.
+        declared: What their results are.
+    """
+
+    def __init__(self, options: CallOptions, declared: Declared) -> None:
+        self.options = options
+        self.declared = declared
+        maker = ResultMaker(
+            RowColumns(declared.columns),
+            flat=options.flat,
+            keeps_input=declared.output is not None,
+        )
+        self.slots = [
+            CallSlot(options.name, self.ask, maker) for _ in range(options.in_flight)
+        ]
+        self._client = None if options.open is None else Client(options.open)
+        self._rate = None if options.rate is None else CallRate(options.rate)
+
+    @property
+    def config(self) -> BatchQueueConfig[int]:
+        """How the queue is declared: a partition, and a drain task, for each slot."""
+        return BatchQueueConfig(
+            drain_tasks=DrainTaskPolicy.fixed(len(self.slots)),
+            partitions=PartitionPolicy.fixed(len(self.slots)),
+            # A call is whole when it comes, and nothing is put to it.
+            buffer_size=self.options.max_batch,
+            retry=self.options.retry,
+            on_error=_give_up,
+        )
+
+    @property
+    def handlers(self) -> Mapping[type[int], CallSlot]:
+        """The queue's handlers by type."""
+        return {slot.position_type: slot for slot in self.slots}
+
+    async def begin(self, queue: BatchQueue[int]) -> CallPipeline:
+        """Return the calls of a task; there is one task at a time."""
+        return CallPipeline(self.options, self.declared.output, self.slots, queue)
+
+    async def ask(self, items: list[Any]) -> object:
+        """Make one attempt.
+
+        Raises:
+            TimeoutError: It took longer than the options' `timeout`.
+            Exception: What opening the client, or the call, raises.
+        """
+        arguments: tuple[object, ...] = (items,)
+        if self._client is not None:
+            arguments = (await self._client.get(), items)
+        if self._rate is not None:
+            await self._rate.turn()
+        timeout = self.options.timeout
+        if timeout is None:
+            return await self._answer(*arguments)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await self._answer(*arguments)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            msg = f"{self.options.name} gave no answer within {timeout} s"
+            raise TimeoutError(msg) from None
+
+    async def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def _answer(self, *arguments: object) -> object:
+        answer: object = self.options.call(*arguments)
+        if not inspect.isawaitable(answer):
+            msg = f"call must be an async function, got {kind_of(answer)} from it"
+            raise TypeError(msg)
+        return await answer
+
+
+def _give_up(positions: list[Any], error: BaseException) -> None:
+    positions[0].slot.give_up(positions, error)

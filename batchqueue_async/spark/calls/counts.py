@@ -1,0 +1,42 @@
+"""How many calls there were, and what came of their items."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from pyspark.accumulators import AccumulatorParam
+
+
+@dataclass(frozen=True, slots=True)
+class CallCounts:
+    """What the calls of a `map_async` came to, in tasks that Spark has accepted.
+
+    Attributes:
+        calls: How many times `call` was called, further attempts included.
+        items: How many items were given to it, each counted once.
+        retried: How many items were given to it again, counted each time.
+        failed: How many items ended as failed, with `on_error="null"` or `"column"`.
+    """
+
+    calls: int = 0
+    items: int = 0
+    retried: int = 0
+    failed: int = 0
+
+    def __add__(self, other: CallCounts) -> CallCounts:
+        """Return the sum of both."""
+        return CallCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+
+class AddingCounts(AccumulatorParam[CallCounts]):
+    """Says to Spark how the counts of tasks are added."""
+
+    def zero(self, value: CallCounts) -> CallCounts:
+        """Return what every task starts with."""
+        return type(value)()
+
+    def addInPlace(  # noqa: N802 - Spark's name
+        self, value1: CallCounts, value2: CallCounts
+    ) -> CallCounts:
+        """Return the sum."""
+        return value1 + value2

@@ -1,0 +1,246 @@
+"""The calls of one task: rows in, rows out, and never more than may be in flight.
+
+On the loop alone. Whoever has the rows, and wants the others, calls `advance` again and
+again; calls begin and end in between, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchqueue_async import BatchQueue, BatchQueueError
+
+from .call import Call
+from .counts import CallCounts
+from .cutting import WaitingRows
+from .kept_input import OutputColumn
+from .options import CallOptions
+from .slot import CallSlot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows leave together, so that Spark does not get thousands of tiny record batches; but
+# whoever wants only the first of them doesn't wait for more than that many seconds.
+_ENOUGH_ROWS = 2_000
+_LONGEST = 0.1
+
+
+class Step(NamedTuple):
+    """What `advance` came to.
+
+    Attributes:
+        rows: What is finished; to be passed on.
+        wants_more: Whether the next call is to bring rows, or their end.
+        is_done: Whether that was all.
+    """
+
+    rows: list[pa.RecordBatch]
+    wants_more: bool
+    is_done: bool
+
+
+class CallPipeline:
+    """One task's calls.
+
+    Invariant: a slot is free, or it has a call. Where the order is kept it has it until
+    the rows of all calls before are finished, so that those count as in flight, too.
+
+    Args:
+        options: How calls are made.
+        output: Where the columns of the rows come from; None for the results alone.
+        slots: Where calls are made.
+        queue: Which those handle.
+    """
+
+    def __init__(
+        self,
+        options: CallOptions,
+        output: Sequence[OutputColumn] | None,
+        slots: Sequence[CallSlot],
+        queue: BatchQueue[int],
+    ) -> None:
+        self._options = options
+        self._output = output
+        self._queue = queue
+        self._waiting = WaitingRows(
+            options.to_items, options.max_batch, keeps_input=output is not None
+        )
+        self._is_ended = False
+        self._free = deque(slots)
+        # In the order of their rows.
+        self._begun: deque[tuple[CallSlot, Call]] = deque()
+        self._in_flight = 0
+        self._finished: list[pa.RecordBatch] = []
+        self._finished_rows = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_late = False
+        self._error: BaseException | None = None
+        self._attempts = self._given = self._items = self._failed = 0
+        # For the task below, and for `advance`.
+        self._news = asyncio.Event()
+        self._due = asyncio.Event()
+        self._beginning = asyncio.create_task(self._begin_calls(), name="map_async")
+
+    @property
+    def counts(self) -> CallCounts:
+        """What there was up to now."""
+        retried = self._given - self._items
+        return CallCounts(self._attempts, self._items, retried, self._failed)
+
+    async def advance(
+        self, batch: pa.RecordBatch | None = None, *, is_last: bool = False
+    ) -> Step:
+        """Take rows, if there are any, and wait until there is something to be done.
+
+        Args:
+            batch: Rows.
+            is_last: Whether no more will come.
+
+        Raises:
+            Exception: What a call raised, where nothing else was asked for; or
+                `to_items`.
+        """
+        if batch is not None:
+            self._waiting.add(batch, asyncio.get_running_loop().time())
+        self._is_ended = self._is_ended or is_last
+        self._news.set()
+        while not self._is_due():
+            self._due.clear()
+            await self._due.wait()
+        if self._error is not None:
+            raise self._error
+        return self._step()
+
+    async def abandon(self) -> None:
+        """Begin no more calls; whoever has the queue ends those in flight."""
+        self._beginning.cancel()
+
+    # What the slots tell.
+
+    def attempted(self, items: int) -> None:
+        """An attempt begins, with so many items."""
+        self._attempts += 1
+        self._given += items
+
+    def gave_up(self, items: int, error: BaseException) -> None:
+        """So many items failed for good."""
+        self._failed += items
+        if self._options.on_error == "raise":
+            self._fail(error, f"map_async gave up a call of {items} items")
+
+    def settled(self, slot: CallSlot, call: Call) -> None:
+        """The slot's call has all its results."""
+        try:
+            if not self._options.ordered:
+                self._finish(slot, call)
+            else:
+                while self._begun and self._begun[0][1].is_settled:
+                    self._finish(*self._begun.popleft())
+        except Exception as error:  # noqa: BLE001 - it is not the attempt that failed
+            self._fail(error)
+        self._news.set()
+        self._tell()
+
+    def _finish(self, slot: CallSlot, call: Call) -> None:
+        self._in_flight -= 1
+        self._free.append(slot)
+        rows = call.rows()
+        if rows.num_rows:
+            if not self._finished:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(_LONGEST, self._be_late)
+            self._finished.append(rows)
+            self._finished_rows += rows.num_rows
+
+    # What begins calls.
+
+    async def _begin_calls(self) -> None:
+        try:
+            while await self._may_begin():
+                cut = self._waiting.cut()
+                self._tell()
+                if cut.items:
+                    await self._begin(Call(cut, self._output))
+                    # It is on its way before the next one's items are made.
+                    await asyncio.sleep(0)
+        except Exception as error:  # noqa: BLE001 - `advance` raises it
+            self._fail(error)
+        self._tell()
+
+    async def _begin(self, call: Call) -> None:
+        slot = self._free.popleft()
+        self._in_flight += 1
+        self._items += len(call)
+        if self._options.ordered:
+            self._begun.append((slot, call))
+        positions = slot.take(call, self)
+        if await self._queue.produce_many(positions) < len(positions):
+            msg = f"queue {self._queue.name!r} accepts no more: it is closed"
+            raise BatchQueueError(msg)
+
+    async def _may_begin(self) -> bool:
+        """Wait until a call may begin; False if none will."""
+        linger = self._options.linger
+        while self._error is None and (self._waiting or not self._is_ended):
+            loop, timer = asyncio.get_running_loop(), None
+            if self._free and self._waiting:
+                since = self._waiting.oldest
+                is_old = loop.time() >= since + linger
+                if is_old or self._is_ended or self._waiting.is_enough:
+                    return True
+                timer = loop.call_at(since + linger, self._news.set)
+            self._news.clear()
+            await self._news.wait()
+            if timer is not None:
+                timer.cancel()
+        return False
+
+    # What `advance` waits for.
+
+    def _is_due(self) -> bool:
+        return (
+            self._is_late
+            or self._error is not None
+            or self._finished_rows >= _ENOUGH_ROWS
+            or self._wants_more
+            or self._has_ended
+        )
+
+    @property
+    def _wants_more(self) -> bool:
+        return not self._is_ended and self._waiting.wants_more
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._is_ended and not self._waiting and not self._in_flight
+
+    def _step(self) -> Step:
+        rows, self._finished, self._finished_rows = self._finished, [], 0
+        self._is_late = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return Step(rows, self._wants_more, self._has_ended)
+
+    def _tell(self) -> None:
+        if self._is_due():
+            self._due.set()
+
+    def _be_late(self) -> None:
+        self._is_late = True
+        self._tell()
+
+    def _fail(self, error: BaseException, note: str | None = None) -> None:
+        if self._error is None:
+            if isinstance(error, asyncio.CancelledError):
+                # Raised as it is, it would cancel whoever waits in `advance`.
+                cause, error = error, BatchQueueError("a call was cancelled by itself")
+                error.__cause__ = cause
+            self._error = error
+            if note is not None:
+                error.add_note(note)
+        self._tell()

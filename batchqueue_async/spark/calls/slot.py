@@ -1,0 +1,117 @@
+"""One of the calls that may be in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from batchqueue_async import PartialFailure
+
+from .call import Call
+from .results import ResultMaker
+
+Ask: TypeAlias = Callable[[list[Any]], Awaitable[object]]
+"""Makes an attempt with these items; returns what the call returned."""
+
+
+class Told(Protocol):
+    """Whose calls they are, and who is told of them."""
+
+    def attempted(self, items: int, /) -> None:
+        """An attempt begins, with so many items."""
+
+    def settled(self, slot: CallSlot, call: Call, /) -> None:
+        """It is known of all items of the slot's call what came of them."""
+
+    def gave_up(self, items: int, error: BaseException, /) -> None:
+        """So many items failed for good."""
+
+
+class CallSlot:
+    """A handler of the queue, for a type of item that only its own calls have.
+
+    So each call in flight is in a partition of its own, and what the queue does for a
+    batch it does for the call: attempts, waits, halves, the account. What is put into
+    the queue are the positions of the call's items.
+
+    Args:
+        name: What the log calls it.
+        ask: Makes the attempts.
+        maker: Makes results of what they return.
+    """
+
+    def __init__(self, name: str, ask: Ask, maker: ResultMaker) -> None:
+        self.__qualname__ = name
+        self._ask = ask
+        self._maker = maker
+        self._owner: Told | None = None
+        self._call: Call | None = None
+        # One name for the types of all slots: the log counts their retries together.
+        self.position_type: type[int] = type("item", (int,), {"slot": self})
+        self._positions: list[int] = []
+
+    def take(self, call: Call, owner: Told) -> list[int]:
+        """Have the call for its own; returns what to put into the queue."""
+        self._call, self._owner = call, owner
+        # They are made once, for all calls.
+        self._positions += map(
+            self.position_type, range(len(self._positions), len(call))
+        )
+        return self._positions[: len(call)]
+
+    async def consume(self, positions: list[int]) -> None:
+        """Make an attempt for the items at these positions."""
+        call, owner = self._call, self._owner
+        assert call is not None
+        assert owner is not None
+        items = call.items_at(positions)
+        owner.attempted(len(items))
+        try:
+            returned = await self._ask(items)
+        except PartialFailure as partial:
+            # The queue has those that failed tried again, and nobody else.
+            self._keep_others(call, positions, items, partial)
+            if call.is_settled:
+                owner.settled(self, call)
+            raise
+        call.settle(self._maker.made(positions, items, returned))
+        if call.is_settled:
+            owner.settled(self, call)
+
+    def give_up(self, positions: Sequence[int], error: BaseException) -> None:
+        """Note that the items at these positions failed for good."""
+        call, owner = self._call, self._owner
+        assert call is not None
+        assert owner is not None
+        items = call.items_at(positions)
+        owner.gave_up(len(items), error)
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        call.settle(self._maker.failed(positions, items, text))
+        if call.is_settled:
+            owner.settled(self, call)
+
+    def _keep_others(
+        self,
+        call: Call,
+        positions: Sequence[int],
+        items: Sequence[Any],
+        partial: PartialFailure,
+    ) -> None:
+        failed = {*partial.failed}
+        good = [at for at in range(len(items)) if at not in failed]
+        if not good or not failed.issubset(range(len(items))):
+            # All of them, or places that are none: the queue says that.
+            return
+        results = partial.results
+        if results is None or len(results) != len(items):
+            msg = (
+                "a PartialFailure must have results, one for each item of the batch,"
+                f" got {'none' if results is None else len(results)} for {len(items)}"
+            )
+            raise ValueError(msg) from partial
+        made = self._maker.made(
+            [positions[at] for at in good],
+            [items[at] for at in good],
+            [results[at] for at in good],
+        )
+        call.settle(made)

@@ -1,0 +1,57 @@
+"""Handlers for processes of their own, which need not import pytest for them."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+
+def store_pid(batch: list[Path]) -> None:
+    """Write the process's number and the time span into each of the files."""
+    began = time.time()
+    time.sleep(0.1)
+    for path in batch:
+        path.write_text(f"{os.getpid()} {began} {time.time()}")
+
+
+class NeedsTwo(Exception):
+    """Can be pickled, and not be made again of that."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} {two}")
+
+
+class Handler:
+    """Does what its items say, and notes each call in a file."""
+
+    def __init__(self, notes: Path) -> None:
+        self.notes = notes
+        self.batches = 0
+
+    def note(self, what: str) -> None:
+        with self.notes.open("a") as file:
+            file.write(f"{what} {os.getpid()}\n")
+
+    def on_open(self) -> None:
+        self.note("on_open")
+
+    def on_flush(self) -> None:
+        self.note(f"on_flush after {self.batches}")
+
+    def on_close(self) -> None:
+        self.note(f"on_close after {self.batches}")
+
+    def consume(self, batch: list[str]) -> None:
+        self.note("consume")
+        self.batches += 1
+        for item in batch:
+            if item == "raise":
+                raise KeyError(item)
+            if item == "raise odd":
+                raise NeedsTwo(1, 2)
+            if item == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if item == "exit":
+                os._exit(3)
+            if item == "hang":
+                time.sleep(3600.0)

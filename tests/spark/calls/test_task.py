@@ -1,0 +1,114 @@
+"""What Spark's thread runs: calls on a loop thread that outlives the task."""
+
+import os
+import pickle
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from batchqueue_async.spark.calls.declared import declare
+from batchqueue_async.spark.calls.task import CallTask
+from batchqueue_async.spark.executor_queue import close_executor_queues
+from tests.spark.calls.served import RESULT, in_batches, options
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    close_executor_queues()
+
+
+class Clients:
+    """Writes down when a client is opened and closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[int]:
+        self._note("opened")
+        yield 1
+        self._note("closed")
+
+    def _note(self, what: str) -> None:
+        with (self._folder / "notes").open("a") as notes:
+            notes.write(f"{what} {os.getpid()}\n")
+
+    def notes(self) -> list[str]:
+        notes = self._folder / "notes"
+        return notes.read_text().split()[::2] if notes.exists() else []
+
+
+async def echo(_: int, batch: list[dict[str, int]]) -> list[tuple[int]]:
+    return [(item["id"],) for item in batch]
+
+
+async def broken(_: int, batch: list[Any]) -> list[Any]:
+    if batch[0]["id"] == 300:
+        msg = "boom"
+        raise LookupError(msg)
+    return [(item["id"],) for item in batch]
+
+
+def task(**others: Any) -> CallTask:  # noqa: ANN401 - any option
+    made = options(**{"call": echo, **others})
+    return CallTask(made, declare(RESULT, None, "raise", "error"))
+
+
+def ys(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [row["y"] for batch in batches for row in batch.to_pylist()]
+
+
+def test_tasks_of_one_frame_share_a_thread_and_a_client(tmp_path: Path) -> None:
+    clients = Clients(tmp_path)
+    before = threading.active_count()
+    sent = cloudpickle.dumps(task(open=clients))  # type: ignore[no-untyped-call]
+
+    for _ in range(3):
+        # As it comes with each task.
+        assert ys(pickle.loads(sent)(in_batches(1000, 300))) == [*range(1000)]
+
+    assert threading.active_count() == before + 1
+    assert clients.notes() == ["opened"]
+    close_executor_queues()
+    assert clients.notes() == ["opened", "closed"]
+    assert threading.active_count() == before
+
+
+def test_each_frame_has_a_client_of_its_own(tmp_path: Path) -> None:
+    clients = Clients(tmp_path)
+
+    for key in ("one", "two"):
+        assert ys(task(key=key, open=clients)(in_batches(10, 10))) == [*range(10)]
+
+    assert clients.notes() == ["opened", "opened"]
+
+
+def test_what_a_call_raises_is_raised_and_the_client_is_closed(tmp_path: Path) -> None:
+    clients = Clients(tmp_path)
+
+    with pytest.raises(LookupError, match="boom"):
+        ys(task(call=broken, open=clients)(in_batches(1000, 300)))
+
+    assert clients.notes() == ["opened", "closed"]
+    # And whoever comes next finds everything new.
+    assert ys(task(open=clients)(in_batches(10, 10))) == [*range(10)]
+    assert clients.notes() == ["opened", "closed", "opened"]
+
+
+def test_rows_that_nobody_wants_any_more_end_their_calls(tmp_path: Path) -> None:
+    clients = Clients(tmp_path)
+    rows = task(open=clients, max_batch=1)(in_batches(100_000, 1000))
+
+    assert next(rows).num_rows >= 1
+    rows.close()  # type: ignore[attr-defined]
+
+    assert clients.notes() == ["opened", "closed"]
