@@ -28,11 +28,11 @@ from batchqueue_async.sinks.staged import (
     Token,
 )
 
+from ._calls.counts import CallCounts
+from ._emitting.emit import Emit
+from ._emitting.task import OpenEmittingQueue
 from .arrow_batches import arrow_batches, whole_frame
-from .calls.counts import CallCounts
 from .data_source import BatchQueueSource
-from .emitting.emit import Emit
-from .emitting.task import OpenEmittingQueue
 from .executor_queue import (
     OpenQueue,
     close_executor_queues,

@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 from batchqueue_async import Retry
 from batchqueue_async._wording import shown
 
-from .calls.counts import AddingCounts, CallCounts
-from .calls.declared import declare
-from .calls.options import Call, CallOptions, OnError, Open, require_error_column
-from .calls.task import CallTask
+from ._calls.counts import AddingCounts, CallCounts
+from ._calls.declared import declare
+from ._calls.options import Call, CallOptions, OnError, Open, require_error_column
+from ._calls.task import CallTask
 from .items import to_dicts
 from .queries import is_connect
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from batchqueue_async._wording import shown
 
-from .calls.declared import declare
-from .emitting.task import OpenEmittingQueue, QueueTask
+from ._calls.declared import declare
+from ._emitting.task import OpenEmittingQueue, QueueTask
 from .executor_queue import require_open_queue
 from .push import ToItems, chosen
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from batchqueue_async import BatchQueueError, PartialFailure, Retry, RetryAfter
-from batchqueue_async.spark.calls.options import Call
+from batchqueue_async.spark._calls.options import Call
 from tests.spark.calls.served import batch_of, in_batches, process, rows_of
 
 Batch = list[dict[str, Any]]

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from batchqueue_async import Retry
 from batchqueue_async.spark import to_batches, to_tuples
-from batchqueue_async.spark.calls.options import Call
+from batchqueue_async.spark._calls.options import Call
 from tests.spark.calls.served import RESULT, batch_of, in_batches, rows_of
 
 TWO = StructType([StructField("n", LongType()), StructField("s", StringType())])

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from batchqueue_async.spark.calls.declared import declare
-from batchqueue_async.spark.calls.task import CallTask
+from batchqueue_async.spark._calls.declared import declare
+from batchqueue_async.spark._calls.task import CallTask
 from batchqueue_async.spark.executor_queue import close_executor_queues
 from tests.spark.calls.served import RESULT, in_batches, options
 

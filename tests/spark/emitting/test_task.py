@@ -20,9 +20,9 @@ from batchqueue_async import (
     WhenFull,
     in_thread,
 )
-from batchqueue_async.spark.calls.declared import Declared, declare
-from batchqueue_async.spark.emitting.emit import Emit
-from batchqueue_async.spark.emitting.task import OpenEmittingQueue, QueueTask
+from batchqueue_async.spark._calls.declared import Declared, declare
+from batchqueue_async.spark._emitting.emit import Emit
+from batchqueue_async.spark._emitting.task import OpenEmittingQueue, QueueTask
 from batchqueue_async.spark.items import to_tuples
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(60)]

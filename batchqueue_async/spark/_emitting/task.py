@@ -16,8 +16,8 @@ from batchqueue_async import (
 )
 from batchqueue_async._wording import shown
 
-from ..calls.declared import Declared
-from ..calls.row_columns import RowColumns
+from .._calls.declared import Declared
+from .._calls.row_columns import RowColumns
 from .emit import Emit
 from .exchange import Exchange, Step
 from .output import Output
