@@ -119,7 +119,7 @@ def test_rows_that_cannot_be_computed_leave_nothing(
     [
         (
             {"sink": "nothing"},
-            'sink must be "parquet", "postgres", "sqlite" or "package.module:factory"',
+            'sink must be "parquet", "postgres", "sqlite" or "package.module:factory",',
         ),
         (
             {"sink": "parquet", "directory": "d", "row_groups": "5"},
