@@ -162,8 +162,10 @@ class _Emitting:
         """Give up what is not done: Spark has failed, or wants no more rows."""
         if self._is_done:
             return
-        with contextlib.suppress(BatchQueueError):
-            if self._exchange is not None:
+        if self._exchange is not None:
+            # The loop may have ended by itself: of that the task's error tells.
+            with contextlib.suppress(BatchQueueError, RuntimeError):
                 self._loop_thread.portal.call(self._exchange.abandon)
+        with contextlib.suppress(BatchQueueError):
             self._loop_thread.stop(_GRACE)
-            self._output.close()
+        self._output.close()
