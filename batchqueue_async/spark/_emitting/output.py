@@ -31,7 +31,7 @@ class Output:
         self._is_told = False
         self._room = asyncio.Event()
         # Set when it becomes full; whoever takes the rows waits for other news, too.
-        self.news = asyncio.Event()
+        self.news: asyncio.Event = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
