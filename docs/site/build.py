@@ -119,7 +119,7 @@ def led(link: re.Match[str], source: Path) -> str:
         return link[0]
     path, hash_mark, anchor = target.partition("#")
     found = (source.parent / path).resolve()
-    if found.is_dir():
+    if (found / "README.md").exists():
         path, found = f"{path.rstrip('/')}/README.md", found / "README.md"
     if not found.exists():
         msg = f"{source.relative_to(ROOT)} leads to {target}, which is not there"
