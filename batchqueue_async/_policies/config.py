@@ -124,7 +124,7 @@ class BatchQueueConfig(Value, Generic[T]):
             rule = "what fair_by returns, as in fair_by(lambda item: item.tenant)"
             refuse("selector", rule, selector, TypeError)
         if isinstance(selector, FairSelector) and self.counts_sizes:
-            rule = "another one where sizes count, since fair_by shares out items"
+            rule = "by_key or another where sizes count, since fair_by shares out items"
             refuse("selector", rule, selector)
         if self.partitions.grows and isinstance(selector, KeySelector | FairSelector):
             name = "by_key" if isinstance(selector, KeySelector) else "fair_by"
