@@ -6,6 +6,7 @@ whoever looks once a second can't show them all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from operator import attrgetter
@@ -23,6 +24,7 @@ from batchqueue_async._engine.stats import (
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
 
 _OUTCOMES = ("handled", "failed", "dropped", "unhandled", "returned")
@@ -43,11 +45,12 @@ def overview(
     parts: Parts[Any], *, partitions: int, handlers: int | None = None
 ) -> Overview:
     """Return the sums of this moment, and so many of its parts; None for all."""
-    every = parts.partitions
+    # Of now: read from another thread, there may be more of them in a moment.
+    every = tuple(parts.partitions)
     # One for all partitions: with threads, sums are of one moment, too.
     with every[0].guard:
         waiting = [len(each.items) for each in every]
-        sums = _sums(parts, sum(waiting))
+        sums = _sums(parts, every, sum(waiting))
         places = nsmallest(
             partitions, range(len(every)), key=lambda place: (-waiting[place], place)
         )
@@ -75,16 +78,18 @@ def overview(
     return Overview(stats, used, len(registrations))
 
 
-def _sums(parts: Parts[Any], waiting: int) -> dict[str, int]:
-    accounts = [each.accounts for each in parts.partitions]
+def _sums(
+    parts: Parts[Any], every: Sequence[Partition[Any]], waiting: int
+) -> dict[str, int]:
+    accounts = [each.accounts for each in every]
     sums = {
         name: sum(map(attrgetter(name), accounts))
         for name in ("rejected", "in_flight", "taken_out", *_OUTCOMES)
     }
     accepted = sums.pop("taken_out") + waiting
     if parts.config.audit:
-        accepted = sum(each.entered or 0 for each in parts.partitions)
-    capacity = sum(each.maxsize for each in parts.partitions)
+        accepted = sum(each.entered or 0 for each in every)
+    capacity = sum(each.maxsize for each in every)
     return sums | {"waiting": waiting, "accepted": accepted, "capacity": capacity}
 
 

@@ -55,7 +55,8 @@ class Feed:
         self._lock = threading.Lock()
         self._taken_at = float("-inf")
         self._sample: Sample = {}
-        self._before: dict[str, tuple[float, BatchQueueStats, bool]] = {}
+        # By identity: two queues may have one name.
+        self._before: dict[int, tuple[float, BatchQueueStats, bool]] = {}
         self._events: deque[Sample] = deque(maxlen=KEPT_EVENTS)
         self._event_count = 0
         self._history: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
@@ -93,12 +94,12 @@ class Feed:
                 ],
             }
         )
-        names = {each["name"] for each in queues}
-        self._before = {k: v for k, v in self._before.items() if k in names}
+        known = {each.identity for each in readings}
+        self._before = {k: v for k, v in self._before.items() if k in known}
 
     def _queue(self, reading: Reading, now: float) -> Sample:
         stats = reading.stats
-        before = self._before.get(stats.name)
+        before = self._before.get(reading.identity)
         rates = dict.fromkeys(_COUNTS, 0.0)
         if before is not None:
             seconds = max(now - before[0], 1e-9)
@@ -111,7 +112,7 @@ class Feed:
         if was_blocked is reading.loop_responds:
             says = "answers again" if reading.loop_responds else "does not answer"
             self._note(stats.name, "loop", f"its loop {says}")
-        self._before[stats.name] = (now, stats, not reading.loop_responds)
+        self._before[reading.identity] = (now, stats, not reading.loop_responds)
         return _shown(reading, rates)
 
     def _note_events(self, stats: BatchQueueStats, before: BatchQueueStats) -> None:

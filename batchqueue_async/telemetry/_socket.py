@@ -66,6 +66,7 @@ class OpenView:
             self._listener.close()
             raise
         _open_views.add(self)
+        self._viewed: set[socket.socket] = set()
         self._closed = threading.Event()
         self._thread = threading.Thread(
             target=self._accept, name=f"batchqueue view {path}", daemon=True
@@ -88,9 +89,11 @@ class OpenView:
         if self._closed.is_set() or self._process != os.getpid():
             return
         self._closed.set()
-        with contextlib.suppress(OSError):
-            # Wakes the thread, which `close` alone does not.
-            self._listener.shutdown(socket.SHUT_RDWR)
+        # Wakes the threads, which `close` alone does not; also from a viewer who does
+        # not read.
+        for each in (self._listener, *self._viewed):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._path.unlink(missing_ok=True)
         self._thread.join()
@@ -117,6 +120,7 @@ class OpenView:
                 daemon=True,
             )
             viewers.append(viewer)
+            self._viewed.add(connection)
             viewer.start()
         for viewer in viewers:
             viewer.join()
@@ -129,6 +133,7 @@ class OpenView:
                 line = json.dumps(self._feed.sample()) + "\n"
                 connection.sendall(line.encode())
                 self._closed.wait(self._feed.interval)
+        self._viewed.discard(connection)
 
 
 def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:

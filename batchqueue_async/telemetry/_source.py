@@ -31,6 +31,8 @@ _QUEUES = (BatchQueue, SyncBatchQueue)
 class Reading:
     """One queue at one moment."""
 
+    identity: int
+    """Of the queue: there may be another one of its name."""
     overview: Overview
     loop_responds: bool
     """Whether its loop answered. If not, a handler blocks it, or it has ended: the
@@ -118,7 +120,8 @@ class Source:
         self, queues: list[BatchQueue[Any]], *, loop_responds: bool
     ) -> list[Reading]:
         return [
-            Reading(self._overview(parts_of(queue)), loop_responds) for queue in queues
+            Reading(id(queue), self._overview(parts_of(queue)), loop_responds)
+            for queue in queues
         ]
 
 

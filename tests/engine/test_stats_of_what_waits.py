@@ -216,3 +216,21 @@ async def test_repr_uses_the_same_words_as_stats() -> None:
         for _ in range(10):
             gate.allowed.release()
         await task
+
+
+async def test_while_a_buffer_is_never_empty_the_age_is_that_of_what_waits() -> None:
+    """Few items, of which one is taken every 20 ms: none waits for long."""
+
+    async def consume(_: list[int]) -> None:
+        await asyncio.sleep(0.02)
+
+    config = BatchQueueConfig[int](consumer=consume, max_batch=1)
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many(range(3))
+        worst = 0.0
+        for item in range(120):
+            await until(lambda: queue.stats().waiting < 3)
+            await queue.produce(item)
+            worst = max(worst, queue.stats().oldest_age)
+    # 0.08 s in truth; as old as the time between two samples at most.
+    assert 0.05 < worst < 0.2

@@ -118,3 +118,17 @@ async def test_a_queue_that_ends_and_comes_again_has_no_negative_rate(
             await manager.shutdown("q")
         clock.now += 1
         assert feed.sample()["queues"] == []
+
+
+async def test_two_queues_of_one_name_are_told_apart(clock: Clock) -> None:
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    async with BatchQueue("q", config) as one, BatchQueue("q", config) as other:
+        await one.produce_many(range(100))
+        await one.flush()
+        feed = Feed([one, other])
+        feed.sample()
+        for _ in range(3):
+            clock.now += 1
+            sample = feed.sample()
+            assert [each["rates"]["handled"] for each in sample["queues"]] == [0, 0]
+            assert sample["events"] == []

@@ -132,3 +132,18 @@ def test_no_thread_is_left(path: Path) -> None:
     with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
         next(read_view(path))
     assert set(threading.enumerate()) == before
+
+
+def test_a_viewer_who_does_not_read_holds_nobody_up(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        for number in range(200):
+            loop_thread.open(f"queue {number}", BatchQueueConfig[int](consumer=len))
+        view = open_view(loop_thread, path, interval=0.001)
+        with socket.socket(socket.AF_UNIX) as viewer:
+            viewer.connect(str(path))
+            # Until what it was sent fills the socket.
+            threading.Event().wait(0.5)
+            closing = threading.Thread(target=view.close)
+            closing.start()
+            closing.join(3.0)
+            assert not closing.is_alive()

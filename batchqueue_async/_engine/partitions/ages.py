@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES: Final = 64
 """Of one partition. Of more every second one is forgotten."""
+SAMPLED_EVERY: Final = 0.05
+"""Seconds within which takes that are few items apart share a sample."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -74,16 +76,18 @@ class Ages:
     def sample(self, partition: Partition[Any]) -> None:
         """Some items leave and some stay: what comes from now on came after this."""
         samples, position = self._samples or [], partition.accepted
-        apart = partition.maxsize // MOST_SAMPLES
-        if samples and position - samples[-1][0] <= apart:
-            return
+        now, apart = partition.clock(), partition.maxsize // MOST_SAMPLES
+        if samples:
+            last, time = samples[-1]
+            if position - last <= apart and now - time < SAMPLED_EVERY:
+                return
         oldest = partition.accounts.taken_out
         # Of those that all waiting items came after the last one says it all.
         while len(samples) > 1 and samples[1][0] <= oldest:
             del samples[0]
         if len(samples) >= MOST_SAMPLES:
             del samples[1::2]
-        samples.append((position, partition.clock()))
+        samples.append((position, now))
         self._samples = samples
 
     def age(self, partition: Partition[Any]) -> float:

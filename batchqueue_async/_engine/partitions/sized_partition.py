@@ -113,6 +113,8 @@ class SizedPartition(Partition[T]):
         with self.guard:
             taken = super().take(self._in_one_take(most))
             self.room.serve()
+        # Who waited for a slot may want bytes now, which linger elsewhere.
+        self.room.hurry()
         return taken
 
     def take_rest(self) -> list[T]:
@@ -126,6 +128,7 @@ class SizedPartition(Partition[T]):
             total, self._in_hands = self._in_hands, 0
             self.room.settled(total)
             self.room.serve()
+        self.room.hurry()
 
     def abandon(self) -> None:
         super().abandon()
