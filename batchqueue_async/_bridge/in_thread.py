@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._engine.handlers.registry import Attached
+from batchqueue_async._engine.handlers.attached import Attached
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._policies.validation import require_int
@@ -102,6 +102,7 @@ class InThread(Attached):
         self._run_sync = to_thread.run_sync
         self._new_limiter = partial(CapacityLimiter, concurrency)
         self._concurrency = concurrency
+        self.is_exclusive = concurrency == 1
         self._stop = stop
         self._forget()
         self._consume = consume

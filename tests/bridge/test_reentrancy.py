@@ -14,7 +14,7 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from tests.bridge.background import in_background, until
+from tests.bridge.background import PATIENCE, in_background, until
 from tests.bridge.gated import partition_of
 from tests.support.oracle import check_settled
 
@@ -86,13 +86,13 @@ def test_last_words_find_the_queue_in_order(
 
     def produce(first: int) -> int:
         accepted = 0
-        for item in range(first, first + 240, 4):
+        for item in range(first, first + 24, 4):
             accepted += queue.produce(item, timeout=5)
             accepted += queue.produce_many([item + 1, item + 2, item + 3], timeout=5)
         return accepted
 
     calls = [in_background(produce, n * 1000) for n in range(2)]
-    accepted = sum(each.result(20) for each in calls)
+    accepted = sum(each.result(PATIENCE) for each in calls)
     LastWords.queue = None
     assert not LastWords.errors
     assert len(LastWords.waiting) > 100

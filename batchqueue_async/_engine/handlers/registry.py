@@ -7,7 +7,12 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
+from batchqueue_async._engine.handlers.attached import Attached, is_exclusive
+from batchqueue_async._engine.handlers.handler_call import (
+    EXCLUSIVE,
+    SHARED,
+    HandlerLock,
+)
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
@@ -66,7 +71,9 @@ class Registration:
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
         # Which other calls of `consume` may be inside of the handler with one.
-        self.mode = mode
+        # Who takes one call at a time is waited for here, where no timeout runs yet and
+        # the graph of waits knows of it.
+        self.mode = EXCLUSIVE if is_exclusive(handler) else mode
         if item_type is not None:
             # A consumer was checked when it was declared.
             require_handler("handler", handler)
@@ -155,20 +162,6 @@ class Registration:
 def _hook(handler: object, name: str) -> Hook | None:
     hook = getattr(handler, name, None)
     return cast("Hook", hook) if callable(hook) else None
-
-
-class Attached:
-    """A handler that is told which queues may call it: since when, and until when.
-
-    A queue whose loop ends first doesn't tell it: what it keeps, it must let go of by
-    itself when it is collected.
-    """
-
-    def attach(self, queue: object) -> None:
-        """Get ready: this queue may call from now on. Must not raise."""
-
-    def detach(self, queue: object) -> None:
-        """This queue calls no more."""
 
 
 # So many handlers that are out of use are remembered, however few are in use.
