@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
@@ -10,11 +12,15 @@ from batchqueue_async import (
 )
 
 
-async def test_who_lacked_a_slot_first_and_then_bytes_does_not_wait_for_linger() -> (
-    None
-):
+@pytest.mark.parametrize("seconds", [0.0, 2.0])
+async def test_who_lacked_a_slot_and_then_bytes_does_not_wait_for_linger(
+    seconds: float,
+) -> None:
+    async def consume(_: list[bytes]) -> None:
+        await asyncio.sleep(seconds)
+
     config = BatchQueueConfig[bytes](
-        consumer=lambda _: None,
+        consumer=consume,
         linger=5.0,
         buffer_size=2,
         buffer_bytes=100,

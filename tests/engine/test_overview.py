@@ -1,6 +1,8 @@
 """An overview has the sums of the statistics, and the largest of the parts."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from batchqueue_async import (
     WhenFull,
 )
 from batchqueue_async._engine.overview import overview
+from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.stats import Totals
 
 
@@ -65,3 +68,23 @@ async def test_the_busiest_handlers_come_first() -> None:
         assert [each.items for each in seen.stats.handlers] == [5, 4]
         assert seen.handler_count == 6
         assert len(overview(queue._parts, partitions=1).stats.handlers) == 6
+
+
+async def test_partitions_may_grow_while_another_thread_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = BatchQueueConfig[Any](partitions=PartitionPolicy.adaptive())
+    async with BatchQueue("q", config) as queue:
+        owners, types = Ownership.owners, [type(f"T{n}", (), {}) for n in range(50)]
+
+        def grown(ownership: Ownership) -> Sequence[int | None]:
+            # As the loop does it, in the middle of the look.
+            for item_type in types:
+                queue.add_handler(item_type, lambda _: None)
+            return owners(ownership)
+
+        monkeypatch.setattr(Ownership, "owners", grown)
+        before = len(queue._parts.partitions)
+        seen = overview(queue._parts, partitions=3)
+        assert len(queue._parts.partitions) > before
+        assert len(seen.used_fractions) == before

@@ -128,7 +128,6 @@ class SizedPartition(Partition[T]):
             total, self._in_hands = self._in_hands, 0
             self.room.settled(total)
             self.room.serve()
-        self.room.hurry()
 
     def abandon(self) -> None:
         super().abandon()
