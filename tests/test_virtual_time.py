@@ -1,6 +1,7 @@
 """The tests' own clock: it jumps, and it doesn't hang."""
 
 import asyncio
+import threading
 import time
 
 import anyio
@@ -42,6 +43,27 @@ def test_a_lost_wakeup_is_a_deadlock() -> None:
 
 async def test_threads_are_waited_for_while_no_timer_is_set() -> None:
     await anyio.to_thread.run_sync(time.sleep, 0.05)
+
+
+def test_a_thread_that_ends_between_two_looks_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        loop, called = asyncio.get_running_loop(), asyncio.Event()
+
+        def call_and_end() -> int:
+            monkeypatch.undo()
+            thread = threading.Thread(
+                target=loop.call_soon_threadsafe, args=(called.set,)
+            )
+            thread.start()
+            thread.join()
+            return 1
+
+        monkeypatch.setattr(threading, "active_count", call_and_end)
+        await called.wait()
+
+    run_virtual(main())
 
 
 @given(st.floats(0, 1e6))

@@ -113,7 +113,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _wait_for_outside(self) -> Ready:
         sockets = len(self._waiting.get_map()) - 1  # Less the loop's own self-pipe.
         may_be_woken = sockets > 0 or threading.active_count() > 1
-        ready = self._waiting.wait(OUTSIDE_GRACE) if may_be_woken else []
+        # Looked at even so: a thread may have called and ended since the last look.
+        ready = self._waiting.wait(OUTSIDE_GRACE if may_be_woken else 0)
         if not ready:
             waiting = sorted(_where(task) for task in asyncio.all_tasks(self))
             message = f"nothing is ready, no timer is set; waiting: {waiting or 'none'}"
