@@ -104,12 +104,10 @@ class LoopShutdown:
         elif self._current is not None:
             left = self.seconds_left()
             if left is not None:
-                self._current.shutdown.shorten_deadline(left)
+                self._current.shorten_deadline(left)
             if self._tells and self._telling is None:
                 # Not to be returned any more.
-                self._telling = self._loop.create_task(
-                    self._current.shutdown.close(left)
-                )
+                self._telling = self._loop.create_task(self._current.close(left))
 
     async def _drain(self) -> None:
         ended: list[Lifecycle[Any]] = []
@@ -134,9 +132,9 @@ class LoopShutdown:
     async def _end(self, queue: Lifecycle[Any]) -> None:
         left = self.seconds_left()
         if self._tells:
-            await queue.shutdown.close(left)
+            await queue.close(left)
         else:
-            items = await queue.shutdown.run(left)
+            items = await queue.shutdown(left)
             self._left.setdefault(queue.name, []).extend(items)
 
 

@@ -229,7 +229,7 @@ class BatchQueueManager:
         if self._is_closing and self._closing is not None:
             self._closing.shorten_deadline(asyncio.get_running_loop().time() + timeout)
         for queue in self._ending.values():
-            parts_of(queue).lifecycle.shutdown.shorten_deadline(timeout)
+            parts_of(queue).lifecycle.shorten_deadline(timeout)
 
     def hurry(self, timeout: float = 0.0) -> None:
         """Do as `shorten_deadline`: its old name, until 0.3."""
@@ -351,7 +351,7 @@ def on_create(
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:
     """Whether its shutdown left items that nobody has got so far."""
-    return bool(parts_of(queue).lifecycle.shutdown.leftovers.items)
+    return bool(parts_of(queue).lifecycle.leftovers.items)
 
 
 def _differences(existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]) -> str:

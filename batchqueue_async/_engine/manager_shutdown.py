@@ -108,7 +108,7 @@ class ManagerShutdown:
         left, self._left = self._left, []
         for queue, items in left:
             if items:
-                parts_of(queue).lifecycle.shutdown.give_back(items)
+                parts_of(queue).lifecycle.give_back(items)
 
     def _add(self, deadline: float | None) -> None:
         if deadline is not None:
@@ -130,4 +130,4 @@ class ManagerShutdown:
     def _expire(self) -> None:
         self._is_late = True
         for queue in self._under_way():
-            parts_of(queue).lifecycle.shutdown.shorten_deadline(0.0)
+            parts_of(queue).lifecycle.shorten_deadline(0.0)

@@ -333,7 +333,7 @@ class BatchQueue(Generic[T]):
             WouldDeadlock: Another queue's handler would wait for itself.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        return await self._parts.lifecycle.shutdown.run(timeout)
+        return await self._parts.lifecycle.shutdown(timeout)
 
     async def close(self, timeout: Timeout = SHUTDOWN_TIMEOUT) -> None:
         """Shut down as leaving `async with` does: leftovers go to `on_error`.
@@ -350,7 +350,7 @@ class BatchQueue(Generic[T]):
             BatchQueueError: Called from another loop or thread.
             TypeError, ValueError: The timeout is none; nothing is closed.
         """
-        await self._parts.lifecycle.shutdown.close(timeout)
+        await self._parts.lifecycle.close(timeout)
 
     def stats(self) -> BatchQueueStats:
         """Return what the queue looks like now, whatever its state."""

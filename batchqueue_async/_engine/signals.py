@@ -84,7 +84,7 @@ class _Draining:
             if isinstance(self._drained, BatchQueueManager):
                 self._drained.shorten_deadline()
             else:
-                parts_of(self._drained).lifecycle.shutdown.shorten_deadline(0.0)
+                parts_of(self._drained).lifecycle.shorten_deadline(0.0)
 
     async def _drain(self) -> None:
         await self._drained.close(self._timeout)

@@ -35,7 +35,7 @@ async def test_a_batch_is_returned_or_handled_but_never_both(
     await turns()
     closing = asyncio.create_task(queue.shutdown(None))
     await turns()
-    queue._parts.lifecycle.shutdown.shorten_deadline(0.0)
+    queue._parts.lifecycle.shorten_deadline(0.0)
     await turns(late)
     gate.set()
     left = await closing

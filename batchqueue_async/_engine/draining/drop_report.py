@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.runtime.log import logger
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
 
 LOOKS: Final = 1.0
 """Seconds between two looks, at least."""

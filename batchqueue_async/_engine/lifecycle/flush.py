@@ -116,7 +116,7 @@ class Flush(Generic[T]):
         handlers = (*parts.handlers, *parts.handlers.retired)
         if all(each.on_flush is None for each in handlers):
             return
-        await parts.lifecycle.shutdown.ended()
+        await parts.lifecycle.ended()
         for name in parts.hooks.not_closed:
             error = BatchQueueError(f"on_close of {name} did not complete")
             self._log.add("on_flush", [None], error)

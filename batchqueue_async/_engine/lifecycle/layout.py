@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -28,7 +26,7 @@ T = TypeVar("T")
 
 
 class Layout(Generic[T]):
-    """Makes partitions, opens and closes them all; they grow, and never shrink."""
+    """Makes partitions, as handlers ask for them; they grow, and never shrink."""
 
     __slots__ = ("_declared", "_parts", "_registered", "_weight", "terms")
 
@@ -55,21 +53,6 @@ class Layout(Generic[T]):
             )
         parts.ownership.drain_tasks = min(count, self._declared)
         self._grow(count)
-
-    def open(self, clock: Callable[[], float | None]) -> None:
-        """Let producers in, now and into what grows later.
-
-        Args:
-            clock: Tells the loop's time; None on other threads.
-        """
-        self.terms.open(clock)
-
-    def close(self) -> None:
-        """Let nobody in any more, and wake who waits for room."""
-        for partition in self._parts.partitions:
-            # Who waits on a loop that has ended cannot be woken any more.
-            with contextlib.suppress(RuntimeError):
-                partition.close()
 
     def abandon(self) -> None:
         """Empty all, without a look at locks: this is a forked child."""

@@ -1,19 +1,40 @@
-"""The start of a queue, and what the registry of its loop calls until its end."""
+"""A queue from its start to its end: by its shutdown, with its loop, or after that.
+
+Invariant: whatever ends it, what is left unhandled is in `leftovers` until a caller of
+`shutdown` has it, or `on_error` and the log have told of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.permits import Permit, SharedPermits
-from batchqueue_async._engine.lifecycle.shutdown import Shutdown
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
+from batchqueue_async._engine.handlers.handler_call import (
+    current_call,
+    handler_call,
+    outside,
+)
+from batchqueue_async._engine.lifecycle.closing import (
+    Closing,
+    Leftovers,
+    take_leftovers,
+)
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
+from batchqueue_async._engine.runtime.cancellation import is_ending
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
+from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from batchqueue_async._engine.runtime.loop_turn import clock_of
+from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.validation import require_timeout
+from batchqueue_async._shielding import Shielded
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
@@ -22,28 +43,43 @@ T = TypeVar("T")
 
 
 class Lifecycle(Generic[T]):
-    """Starts a queue; ends it with its loop, and in a forked child."""
+    """Starts one queue, and ends it, whoever asks for that, and however often."""
 
-    __slots__ = ("__weakref__", "_shutdown", "on_closed", "parts", "queue")
+    __slots__ = (
+        "__weakref__",
+        "_callers",
+        "_closing",
+        "_leftovers",
+        "_task",
+        "_tells_leftovers",
+        "on_closed",
+        "parts",
+        "queue",
+    )
 
     def __init__(self, parts: Parts[T]) -> None:
         self.parts = parts
-        self._shutdown: Shutdown[T] | None = None
         # What its user holds.
         self.queue: object = None
         # A manager's, so that it does not keep what its user has shut down.
         self.on_closed: Callable[[], None] | None = None
+        self._closing: Closing[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        # Calls of `shutdown` that wait: one of them gets the list.
+        self._callers = 0
+        self._leftovers: Leftovers[T] | None = None
+        self._tells_leftovers = False
 
     @property
     def name(self) -> str:
         return self.parts.name
 
     @property
-    def shutdown(self) -> Shutdown[T]:
-        """What ends it; made when asked for, so that an idle queue stays small."""
-        if self._shutdown is None:
-            self._shutdown = Shutdown(self.parts)
-        return self._shutdown
+    def leftovers(self) -> Leftovers[T]:
+        """What ends left; made when asked for, so that an idle queue stays small."""
+        if self._leftovers is None:
+            self._leftovers = Leftovers(self.parts)
+        return self._leftovers
 
     async def start(self, shared_permits: SharedPermits) -> None:
         """Bind the queue to the running loop, and drain from now on."""
@@ -63,7 +99,7 @@ class Lifecycle(Generic[T]):
         abandon_after_fork(self)
         parts.detector.calls.clock = clock_of(parts.loop)
         parts.tasks.start()
-        parts.layout.open(self._time_here)
+        parts.layout.terms.open(self._time_here)
         if parts.config.threads:
             _open_to_threads(parts)
         await LoopRegistry.of(parts.loop).register(self)
@@ -82,13 +118,231 @@ class Lifecycle(Generic[T]):
             len(each.items) + each.accounts.in_flight for each in self.parts.partitions
         )
 
+    async def shutdown(self, timeout: float | None) -> list[T]:
+        """Shut down, and return what the deadline left."""
+        require_timeout("timeout", timeout)
+        parts = self.parts
+        if parts.state is State.NEW:
+            parts.state = State.CLOSED
+            _close_partitions(parts)
+        require_own_loop(parts)
+        if parts.loop is None or parts.state is State.INHERITED:
+            return []
+        self._begin().end_within(timeout)
+        if handler_call(parts.detector) is not None:
+            return []
+        self._callers += 1
+        try:
+            await self._wait_for_end()
+        except BaseException:
+            self._callers -= 1
+            self._say_unfetched()
+            raise
+        self._callers -= 1
+        left = self.leftovers.take()
+        self._tell_manager()
+        return left
+
+    def shorten_deadline(self, timeout: float) -> None:
+        """Bring the deadline of a shutdown that is under way forward."""
+        if self._closing is not None:
+            self._closing.end_within(timeout)
+
+    async def close(self, timeout: Timeout) -> None:
+        """Shut down; leftovers are logged and passed on, so none is silent.
+
+        Also when the caller is cancelled meanwhile: nobody takes the list then.
+        """
+        if timeout is SHUTDOWN_TIMEOUT:
+            timeout = self.parts.config.shutdown_timeout
+        require_timeout("timeout", timeout)
+        with Shielded():
+            self._tells_leftovers = True
+            left = await self.shutdown(timeout)
+            if left:
+                # It had ended before, and nobody had come for the list.
+                self._keep_leftovers(left)
+                await self._tell_leftovers()
+                self._tell_manager()
+
+    def give_back(self, left: list[T]) -> None:
+        """Take leftovers again: who got them from `shutdown` has no use for them."""
+        self._keep_leftovers(left)
+        self._say_unfetched()
+        self._tell_manager()
+
     async def end_with_loop(self) -> int | None:
-        """Give up what is left: the loop ends now, and can still run."""
-        return await self.shutdown.end_with_loop()
+        """Give up what is left: the loop ends now, and can still run.
+
+        Returns:
+            How many items were left; None if there was a shutdown after all.
+        """
+        count = None
+        while self.parts.state in (State.RUNNING, State.CLOSING):
+            task = self._task
+            if self._closing is not None and task is not None and not task.done():
+                # Somebody shuts it down in these very moments.
+                self._closing.end_within(self.parts.config.shutdown_timeout)
+                await asyncio.wait({task})
+            else:
+                count = await self._give_up()
+        if not self._callers:
+            await self.leftovers.tell(self._loop_ended(count))
+        return count
+
+    async def _give_up(self) -> int:
+        parts = self.parts
+        if parts.state is State.RUNNING:
+            parts.state = State.LOST
+        _close_partitions(parts)
+        closing = self._closing = self._closing or Closing(parts)
+        closing.end_now()
+        left = await closing.run()
+        self.leftovers.items += left
+        await self._release()
+        return len(self.leftovers.items)
 
     def end_after_loop(self) -> int | None:
         """Give up what is left: the loop never runs again."""
-        return self.shutdown.end_after_loop()
+        parts, count = self.parts, None
+        if parts.loop is not None and parts.state is not State.CLOSED:
+            is_shut_down = parts.state is State.CLOSING
+            parts.state = State.CLOSED if is_shut_down else State.LOST
+            _close_partitions(parts)
+            for partition in parts.partitions:
+                # Who flushes cannot be woken any more.
+                partition.accounts.watchers = None
+            parts.tasks.abandon()
+            self.leftovers.items += take_leftovers(parts)
+            _tell_counts(parts)
+            if skipped := parts.handlers.to_close():
+                parts.hooks.skip(skipped)
+            count = len(self.leftovers.items)
+        self.leftovers.tell_after_loop(self._loop_ended(count))
+        return count
+
+    def _loop_ended(self, count: int | None) -> str:
+        if count is None:
+            return (
+                f"nobody came for the {len(self.leftovers.items)} items that the "
+                f"shutdown of {self.parts.name!r} had left before its loop ended"
+            )
+        return (
+            f"the loop of queue {self.parts.name!r} ended without its shutdown: "
+            f"{count} items are left"
+        )
+
+    def _begin(self) -> Closing[T]:
+        parts = self.parts
+        closing = self._closing = self._closing or Closing(parts)
+        task = self._task
+        if not parts.state.has_ended and (task is None or task.cancelled()):
+            parts.state = State.CLOSING
+            _close_partitions(parts)
+            # First: an eager task may come to its end inside of `create_task`.
+            parts.tasks.drain()
+            body = self._run(closing)
+            task = outside(asyncio.get_running_loop().create_task, body)
+            task.add_done_callback(self._task_ended)
+            self._task = task
+        return closing
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        is_stray = task.cancelled() and not is_ending(task.get_loop())
+        if is_stray and task is self._task:
+            # By a stranger; a shutdown goes on. Else the registry sees to it.
+            self.resume()
+
+    async def _wait_for_end(self) -> None:
+        call, parts = current_call(), self.parts
+        if call is None:
+            await self.ended()
+            return
+        async with EndWait(call, parts.detector, lambda: parts.state.has_ended) as wait:
+            wait.begin()
+            await self.ended(wait)
+
+    async def ended(self, wait: EndWait | None = None) -> None:
+        """Wait for the end of a shutdown that is under way.
+
+        Args:
+            wait: A handler's, which ends also if it would wait for itself.
+
+        Raises:
+            CancelledError: The caller was cancelled, or a stranger has cancelled the
+                task that it waits for; the closing goes on by itself.
+        """
+        while True:
+            self._begin()
+            task = self._task
+            if task is None or task.done():
+                break
+            # One that is being cancelled already, as all tasks are when a runner ends,
+            # is begun again; so it is for who leaves `async with`.
+            goes_on = task.cancelling() > 0
+            if wait is None:
+                await asyncio.wait({task})
+            else:
+                await wait.until(task)
+            if task.cancelled() and not (goes_on or self._tells_leftovers):
+                raise asyncio.CancelledError
+        if task is not None and not task.cancelled():
+            task.result()
+
+    async def _run(self, closing: Closing[T]) -> None:
+        left = await closing.run()
+        self.leftovers.items += left
+        if self._tells_leftovers:
+            await self._tell_leftovers()
+        await self._release()
+        self._say_unfetched()
+        self._tell_manager()
+
+    async def _release(self) -> None:
+        parts = self.parts
+        await parts.tasks.ended()
+        _tell_counts(parts)
+        parts.handlers.detach()
+        if parts.state is State.CLOSING:
+            parts.state = State.CLOSED
+        # This may run twice, after a cancellation: leave the pool only once.
+        permit, parts.detector.permit = parts.detector.permit, None
+        if permit is not None:
+            permit.pool.leave()
+        await self._registry().release(self, is_unfetched=bool(self.leftovers.items))
+
+    def _registry(self) -> LoopRegistry:
+        assert self.parts.loop is not None
+        return LoopRegistry.of(self.parts.loop)
+
+    def _keep_leftovers(self, left: list[T]) -> None:
+        self.leftovers.items += left
+        self._registry().keep_unfetched(self)
+
+    async def _tell_leftovers(self) -> None:
+        count = len(self.leftovers.items)
+        await self.leftovers.tell(
+            f"{count} items of {self.parts.name!r} were left at shutdown"
+        )
+
+    def _say_unfetched(self) -> None:
+        """Nobody waits for the list of what was left: it must not be silent."""
+        if self.leftovers.items and not self._callers and self.parts.state.has_ended:
+            logger.error(
+                "%d items of %r were left at shutdown, and nobody waits for them; the "
+                "next call of shutdown returns them",
+                len(self.leftovers.items),
+                self.parts.name,
+            )
+
+    def _tell_manager(self) -> None:
+        """Let go of the queue where all is done: it is closed, and nothing is left."""
+        if not self.parts.state.has_ended:
+            return
+        if not self.leftovers.items:
+            self._registry().forget(self)
+        if self.on_closed is not None:
+            self.on_closed()
 
     def pause(self) -> None:
         """Let no handler be called any more: all tasks of the loop are cancelled."""
@@ -98,8 +352,8 @@ class Lifecycle(Generic[T]):
         """Start what was cancelled again: the loop lives on."""
         if self.parts.state is State.RUNNING:
             self.parts.tasks.revive()
-        elif self._shutdown is not None:
-            self._shutdown.resume()
+        elif self.parts.state is State.CLOSING:
+            self._begin()
 
     def abandon(self) -> None:
         """Become unusable and empty: this is a forked child."""
@@ -109,6 +363,21 @@ class Lifecycle(Generic[T]):
         parts.layout.abandon()
         if parts.loop is not None:
             LoopRegistry.of(parts.loop).forget(self)
+
+
+def _close_partitions(parts: Parts[Any]) -> None:
+    """Let nobody in any more, and wake who waits for room."""
+    for partition in parts.partitions:
+        # Who waits on a loop that has ended cannot be woken any more.
+        with contextlib.suppress(RuntimeError):
+            partition.close()
+
+
+def _tell_counts(parts: Parts[Any]) -> None:
+    """Log what was counted, and is not in the log yet."""
+    parts.repeated_failures.tell(math.inf)
+    if parts.drops is not None:
+        parts.drops.look(math.inf)
 
 
 _ways_to_open: list[Callable[[Parts[Any]], None]] = []

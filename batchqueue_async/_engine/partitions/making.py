@@ -1,21 +1,20 @@
-"""Which kind of partition a queue's config asks for."""
+"""Which kind of partition a queue's config asks for.
+
+A kind is imported by the first queue that asks for it: most programs have one kind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._engine.partitions.audited_partition import (
-    AuditedPartition,
-    AuditedRollingPartition,
-)
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.fairness import FairSelector
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
     from batchqueue_async._engine.partitions.room import Room
     from batchqueue_async._engine.partitions.sized_partition import (
         SizedPartition,
@@ -29,9 +28,7 @@ def room_of(config: BatchQueueConfig[T], partitions: Sequence[Any]) -> Room | No
     """Return what all partitions have in common; None where sizes don't count."""
     if not config.counts_sizes:
         return None
-    from batchqueue_async._engine.partitions.room import (  # noqa: PLC0415 - for few
-        Room,
-    )
+    from batchqueue_async._engine.partitions.room import Room  # noqa: PLC0415
 
     return Room(config, partitions)
 
@@ -54,9 +51,34 @@ def new_partition(
             return rolling(room, index, size, due, on_drop)
         return sized(room, index, size, due)
     if is_rolling:
-        kind = AuditedRollingPartition if config.audit else RollingPartition
-        return kind(index, size, due, on_drop)
-    return (AuditedPartition if config.audit else Partition)(index, size, due)
+        return _rolling_kind(config)(index, size, due, on_drop)
+    return _kind(config)(index, size, due)
+
+
+def _kind(config: BatchQueueConfig[T]) -> type[Partition[T]]:
+    """Return the kind that keeps what waits."""
+    if not config.audit:
+        return Partition
+    from batchqueue_async._engine.partitions.audited_partition import (  # noqa: PLC0415
+        AuditedPartition,
+    )
+
+    return AuditedPartition
+
+
+def _rolling_kind(config: BatchQueueConfig[T]) -> type[RollingPartition[T]]:
+    """Return the kind that displaces its oldest items."""
+    if config.audit:
+        from batchqueue_async._engine.partitions.audited_partition import (  # noqa: PLC0415
+            AuditedRollingPartition,
+        )
+
+        return AuditedRollingPartition
+    from batchqueue_async._engine.partitions.rolling_partition import (  # noqa: PLC0415
+        RollingPartition,
+    )
+
+    return RollingPartition
 
 
 def _fair(
