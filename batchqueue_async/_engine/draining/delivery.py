@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from batchqueue_async._engine.draining.failed_batch import note, settle_handled
-from batchqueue_async._engine.handlers.handler_call import HandlerCall, Stuck
-from batchqueue_async._engine.handlers.stepping import in_steps
+from batchqueue_async._engine.handlers.handler_call import (
+    HandlerCall,
+    Stuck,
+    in_steps,
+)
 from batchqueue_async._engine.handlers.user_call import (
     Stopwatch,
     finish,

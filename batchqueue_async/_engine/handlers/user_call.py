@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 from batchqueue_async._engine.handlers.handler_call import (
     current_call,
+    in_steps,
     mark,
 )
-from batchqueue_async._engine.handlers.stepping import in_steps
 from batchqueue_async._engine.runtime.cancellation import (
     GRACE,
     absorb_cancellation,
