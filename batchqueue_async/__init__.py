@@ -17,7 +17,7 @@ from batchqueue_async._engine.handler_stats import (
     HandlerStats,
     Histogram,
 )
-from batchqueue_async._engine.lifecycle.lifecycle import opened_by as _opened_by
+from batchqueue_async._engine.lifecycle.state import opened_by as _opened_by
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import (
     BatchQueueStats,

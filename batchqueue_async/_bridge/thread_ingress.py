@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
+from batchqueue_async._engine.handlers.waits import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from batchqueue_async._engine.draining.permits import SharedPermits
-from batchqueue_async._engine.handlers.deadlock_detector import AllEndWait
 from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
+from batchqueue_async._engine.handlers.waits import EndWait
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
@@ -299,7 +299,8 @@ class BatchQueueManager:
             await asyncio.wait({task})
             return
         # A handler waits for all that are to end, and for who ends them.
-        async with AllEndWait(call, self._ends) as wait:
+        what = "the shutdown of all queues, which goes on"
+        async with EndWait(call, self._ends, what) as wait:
             wait.begin()
             await wait.until(task)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchqueue_async._engine.handlers.handler_call import HandlerCall, current_call
 from batchqueue_async._engine.handlers.user_call import finish
@@ -19,9 +19,6 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
     Wait,
     refuse_cycles,
 )
-
-if TYPE_CHECKING:
-    from batchqueue_async._engine.partitions.partition import Partition
 
 Call = Callable[..., Awaitable[object] | object]
 
@@ -83,9 +80,6 @@ class OpeningWait(Wait):
 
     def targets(self) -> Collection[Node]:
         return (self._opening,)
-
-    def needs(self, partition: Partition[Any]) -> bool:
-        return False
 
     def _describe(self) -> str:
         return "its on_open does not end"

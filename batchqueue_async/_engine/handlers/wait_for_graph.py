@@ -124,9 +124,9 @@ class Wait(ABC):
     def targets(self) -> Collection[Node]:
         """Return what it waits for now: nothing once it is served, or refused."""
 
-    @abstractmethod
     def needs(self, partition: Partition[Any]) -> bool:
-        """Whether it waits until somebody takes from this partition."""
+        """Whether it waits until somebody takes from this partition, whoever it is."""
+        return False
 
     @abstractmethod
     def _describe(self) -> str: ...

@@ -9,22 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.permits import Permit, SharedPermits
-from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_call import (
     current_call,
     handler_call,
     outside,
 )
+from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
+from batchqueue_async._engine.handlers.waits import EndWait
 from batchqueue_async._engine.lifecycle.closing import (
     Closing,
     Leftovers,
     take_leftovers,
 )
-from batchqueue_async._engine.lifecycle.state import State, require_own_loop
+from batchqueue_async._engine.lifecycle.state import (
+    State,
+    open_to_threads,
+    require_own_loop,
+)
 from batchqueue_async._engine.runtime.cancellation import is_ending
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
@@ -101,7 +106,7 @@ class Lifecycle(Generic[T]):
         parts.tasks.start()
         parts.layout.terms.open(self._time_here)
         if parts.config.threads:
-            _open_to_threads(parts)
+            open_to_threads(parts)
         await LoopRegistry.of(parts.loop).register(self)
         parts.handlers.attach(self)
 
@@ -258,9 +263,13 @@ class Lifecycle(Generic[T]):
         if call is None:
             await self.ended()
             return
-        async with EndWait(call, parts.detector, lambda: parts.state.has_ended) as wait:
+        what = f"{parts.name!r}, which goes on closing"
+        async with EndWait(call, self._ends, what) as wait:
             wait.begin()
             await self.ended(wait)
+
+    def _ends(self) -> Collection[Node]:
+        return () if self.parts.state.has_ended else end_of(self.parts.detector)
 
     async def ended(self, wait: EndWait | None = None) -> None:
         """Wait for the end of a shutdown that is under way.
@@ -378,16 +387,3 @@ def _tell_counts(parts: Parts[Any]) -> None:
     parts.repeated_failures.tell(math.inf)
     if parts.drops is not None:
         parts.drops.look(math.inf)
-
-
-_ways_to_open: list[Callable[[Parts[Any]], None]] = []
-
-
-def opened_by(way: Callable[[Parts[Any]], None]) -> None:
-    """Have queues opened to other threads in this way: the bridge's, which is above."""
-    _ways_to_open[:] = [way]
-
-
-def _open_to_threads(parts: Parts[Any]) -> None:
-    for way in _ways_to_open:
-        way(parts)

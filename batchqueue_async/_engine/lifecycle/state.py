@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -82,3 +83,17 @@ def require_own_loop(parts: Parts[Any]) -> None:
             "other threads go through a SyncBatchQueue"
         )
         raise BatchQueueError(msg)
+
+
+_ways_to_open: list[Callable[[Parts[Any]], None]] = []
+
+
+def opened_by(way: Callable[[Parts[Any]], None]) -> None:
+    """Have queues opened to other threads in this way: the bridge's, which is above."""
+    _ways_to_open[:] = [way]
+
+
+def open_to_threads(parts: Parts[Any]) -> None:
+    """Let other threads use it, too, where there is a bridge."""
+    for way in _ways_to_open:
+        way(parts)
