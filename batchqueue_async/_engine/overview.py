@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
-    drain_task_stats,
-    handler_stats,
-    in_flight_bytes,
     partition_stats,
-    waiting_bytes,
-    waits,
+    queue_stats,
+    waiting_producers,
 )
 
 if TYPE_CHECKING:
@@ -56,31 +53,17 @@ def overview(
         )
         owners = parts.ownership.owners()
         fullest = tuple(partition_stats(every[at], owners[at]) for at in places)
+    sums["waiting_producers"] = sum(map(waiting_producers, every))
+    sums["oldest_age"] = max(each.ages.age(each) for each in every)
     registrations = [*parts.handlers, *parts.handlers.retired]
-    loads, rebalancer = parts.loads.now(), parts.tasks.rebalancer
-    stats = BatchQueueStats(
-        name=parts.name,
-        partitions=fullest,
-        drain_tasks=tuple(
-            drain_task_stats(each, parts.ownership.owned_by(each.index), loads)
-            for each in parts.tasks.drain_tasks
-        ),
-        last_round=None if rebalancer is None else rebalancer.last_round,
-        handlers=handler_stats(parts, _busiest(registrations, handlers)),
-        retried=parts.delivery.retried,
-        waiting_bytes=waiting_bytes(parts),
-        in_flight_bytes=in_flight_bytes(parts),
-        not_closed=parts.hooks.not_closed,
-        **sums,
-        **waits(every),
-    )
+    stats = queue_stats(parts, fullest, _busiest(registrations, handlers), sums)
     used = [count / each.maxsize for count, each in zip(waiting, every, strict=True)]
     return Overview(stats, used, len(registrations))
 
 
 def _sums(
     parts: Parts[Any], every: Sequence[Partition[Any]], waiting: int
-) -> dict[str, int]:
+) -> dict[str, float]:
     accounts = [each.accounts for each in every]
     sums = {
         name: sum(map(attrgetter(name), accounts))

@@ -172,22 +172,40 @@ _owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
 def snapshot(parts: Parts[Any]) -> BatchQueueStats:
     """Return the statistics of one moment: nothing runs while they are collected."""
     partitions = tuple(map(_partition, parts.partitions, parts.ownership.owners()))
-    loads, rebalancer = parts.loads.now(), parts.tasks.rebalancer
+    totals: dict[str, Any]
+    totals = {field: sum(map(attrgetter(field), partitions)) for field in _SUMMED}
+    totals["oldest_age"] = max(each.oldest_age for each in partitions)
+    handlers = (*parts.handlers, *parts.handlers.retired)
+    return queue_stats(parts, partitions, handlers, totals)
+
+
+def queue_stats(
+    parts: Parts[Any],
+    partitions: tuple[PartitionStats, ...],
+    handlers: Iterable[Registration],
+    totals: dict[str, Any],
+) -> BatchQueueStats:
+    """Return what a queue looks like now, of these partitions and handlers.
+
+    `totals` are of all its partitions, also of those that are not shown.
+    """
+    owned_by, loads = parts.ownership.owned_by, parts.loads.now()
+    inside, rebalancer = parts.detector.calls.seconds_inside(), parts.tasks.rebalancer
+    room = parts.room
     return BatchQueueStats(
         name=parts.name,
         partitions=partitions,
         drain_tasks=tuple(
-            drain_task_stats(each, parts.ownership.owned_by(each.index), loads)
+            _drain_task(each, owned_by(each.index), loads)
             for each in parts.tasks.drain_tasks
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
-        handlers=handler_stats(parts, (*parts.handlers, *parts.handlers.retired)),
+        handlers=tuple(each.stats(inside.get(each, 0.0)) for each in handlers),
         retried=parts.delivery.retried,
-        waiting_bytes=waiting_bytes(parts),
-        in_flight_bytes=in_flight_bytes(parts),
+        waiting_bytes=None if room is None else plain(room.waiting),
+        in_flight_bytes=None if room is None else plain(room.in_hands),
         not_closed=parts.hooks.not_closed,
-        oldest_age=max(each.oldest_age for each in partitions),
-        **{field: sum(map(attrgetter(field), partitions)) for field in _SUMMED},
+        **totals,
     )
 
 
@@ -209,35 +227,9 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
         return partition_stats(partition, owner)
 
 
-def handler_stats(
-    parts: Parts[Any], registrations: Iterable[Registration]
-) -> tuple[HandlerStats, ...]:
-    """Return what these handlers were like up to now, and whether they are at it."""
-    inside = parts.detector.calls.seconds_inside()
-    return tuple(each.stats(inside.get(each, 0.0)) for each in registrations)
-
-
-def waits(partitions: Sequence[Partition[Any]]) -> dict[str, Any]:
-    """Return who waits in these partitions together: how many, and for how long."""
-    return {
-        "waiting_producers": sum(map(waiting_producers, partitions)),
-        "oldest_age": max(each.ages.age(each) for each in partitions),
-    }
-
-
 def waiting_producers(partition: Partition[Any]) -> int:
     """Return how many producers wait for room in it."""
     return 0 if partition.line.head is None else len(partition.line)
-
-
-def waiting_bytes(parts: Parts[Any]) -> float | None:
-    """Return the sizes of what waits; None where they don't count."""
-    return None if parts.room is None else plain(parts.room.waiting)
-
-
-def in_flight_bytes(parts: Parts[Any]) -> float | None:
-    """Return the sizes of what handlers hold; None where they don't count."""
-    return None if parts.room is None else plain(parts.room.in_hands)
 
 
 def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
@@ -263,12 +255,9 @@ def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionSt
     return stats
 
 
-def drain_task_stats(
-    drain_task: DrainTask[Any],
-    owned: tuple[int, ...],
-    loads: Sequence[float],
+def _drain_task(
+    drain_task: DrainTask[Any], owned: tuple[int, ...], loads: Sequence[float]
 ) -> DrainTaskStats:
-    """Return what one drain task looks like now."""
     return DrainTaskStats(
         index=drain_task.index,
         partitions=owned,

@@ -11,6 +11,10 @@ from typing import TypeVar
 
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
+from batchqueue_async._engine.partitions.sized_partition import (
+    SizedPartition,
+    SizedRollingPartition,
+)
 
 T = TypeVar("T")
 
@@ -44,3 +48,13 @@ class AuditedRollingPartition(AuditedPartition[T], RollingPartition[T]):
     def _drop(self, waiting: int, passed: int) -> None:
         super()._drop(waiting, passed)
         self.entered += passed
+
+
+class AuditedSizedPartition(AuditedPartition[T], SizedPartition[T]):
+    """Counts in sizes, too: neither has the hot path."""
+
+
+class AuditedSizedRollingPartition(
+    AuditedRollingPartition[T], SizedRollingPartition[T]
+):
+    """All three at once."""

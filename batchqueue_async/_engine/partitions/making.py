@@ -59,26 +59,20 @@ def _kind(config: BatchQueueConfig[T]) -> type[Partition[T]]:
     """Return the kind that keeps what waits."""
     if not config.audit:
         return Partition
-    from batchqueue_async._engine.partitions.audited_partition import (  # noqa: PLC0415
-        AuditedPartition,
-    )
+    from batchqueue_async._engine.partitions import audited_partition  # noqa: PLC0415
 
-    return AuditedPartition
+    return audited_partition.AuditedPartition
 
 
 def _rolling_kind(config: BatchQueueConfig[T]) -> type[RollingPartition[T]]:
     """Return the kind that displaces its oldest items."""
-    if config.audit:
-        from batchqueue_async._engine.partitions.audited_partition import (  # noqa: PLC0415
-            AuditedRollingPartition,
-        )
+    from batchqueue_async._engine.partitions import rolling_partition  # noqa: PLC0415
 
-        return AuditedRollingPartition
-    from batchqueue_async._engine.partitions.rolling_partition import (  # noqa: PLC0415
-        RollingPartition,
-    )
+    if not config.audit:
+        return rolling_partition.RollingPartition
+    from batchqueue_async._engine.partitions import audited_partition  # noqa: PLC0415
 
-    return RollingPartition
+    return audited_partition.AuditedRollingPartition
 
 
 def _fair(
@@ -103,16 +97,13 @@ def _kinds_with_sizes(
     config: BatchQueueConfig[T],
 ) -> tuple[type[SizedPartition[T]], type[SizedRollingPartition[T]]]:
     """Return the kind that keeps what waits, and the one that displaces it."""
-    if config.audit:
-        from batchqueue_async._engine.partitions.audited_sizes import (  # noqa: PLC0415
-            AuditedSizedPartition,
-            AuditedSizedRollingPartition,
-        )
+    from batchqueue_async._engine.partitions import sized_partition  # noqa: PLC0415
 
-        return AuditedSizedPartition, AuditedSizedRollingPartition
-    from batchqueue_async._engine.partitions.sized_partition import (  # noqa: PLC0415
-        SizedPartition,
-        SizedRollingPartition,
+    if not config.audit:
+        return sized_partition.SizedPartition, sized_partition.SizedRollingPartition
+    from batchqueue_async._engine.partitions import audited_partition  # noqa: PLC0415
+
+    return (
+        audited_partition.AuditedSizedPartition,
+        audited_partition.AuditedSizedRollingPartition,
     )
-
-    return SizedPartition, SizedRollingPartition
