@@ -6,7 +6,6 @@ import asyncio
 import warnings
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from batchqueue_async._engine.draining.permits import SharedPermits
@@ -61,12 +60,7 @@ class BatchQueueManager:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def create(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from asyncio import _get_running_loop
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from batchqueue_async._engine.draining.permits import SharedPermits
@@ -92,12 +91,7 @@ class BatchQueue(Generic[T]):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def add_handler(  # noqa: PLR0913 - all that is declared for one handler

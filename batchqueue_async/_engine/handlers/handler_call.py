@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType, coroutine
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -286,12 +286,7 @@ class HandlerCall:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
 
