@@ -1,12 +1,15 @@
 """How many calls and files a reader follows on the engine's ways.
 
 `python -m benchmarks.journeys` traces each once: the calls of the library's own Python
-functions, and the files that they are in. A coroutine that goes on after a wait is no
-new call.
+functions on the loop's thread, and the files that they are in; what a sink does on a
+thread of its own is not followed. A coroutine that goes on after a wait is no new call.
+Then it counts the engine's import levels: a module is one above the highest that it
+imports when it is imported itself.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
 import sqlite3
@@ -14,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +28,7 @@ from batchqueue_async.sinks.epochs import Epoch
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
 
 HOME = str(Path(batchqueue_async.__file__).parent)
+ENGINE = "batchqueue_async._engine"
 
 
 class Journey:
@@ -158,6 +163,27 @@ JOURNEYS: dict[str, tuple[Callable[[Journey], Awaitable[Any]], int]] = {
 """By name, each with the most files that it may pass."""
 
 
+LEVELS = 8
+"""The most import levels that the engine may have, down from its queue."""
+
+
+@cache
+def level_of(module: str) -> int:
+    """Return the import level of one of the engine's modules: 1 if it imports none."""
+    path = Path(HOME).parent / f"{module.replace('.', '/')}.py"
+    imports = [
+        each
+        for each in ast.parse(path.read_text("utf-8")).body
+        if isinstance(each, ast.ImportFrom)
+    ]
+    below = {
+        each.module
+        for each in imports
+        if each.module is not None and each.module.startswith(f"{ENGINE}.")
+    }
+    return 1 + max(map(level_of, below), default=0)
+
+
 def main() -> None:
     """Print all journeys; with `-v` their files, too."""
     for name, (travel, most) in JOURNEYS.items():
@@ -167,6 +193,8 @@ def main() -> None:
         print(f"{name:45} {journey.calls:4} calls {count:3} files (at most {most})")
         if "-v" in sys.argv[1:]:
             print("   ", *journey.files)
+    levels = level_of(f"{ENGINE}.queue")
+    print(f"{'import levels of the engine':45} {levels} (at most {LEVELS})")
 
 
 async def _run(travel: Callable[[Journey], Awaitable[Any]], journey: Journey) -> None:

@@ -13,7 +13,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     Stuck,
     in_steps,
 )
-from batchqueue_async._engine.handlers.user_call import (
+from batchqueue_async._engine.handlers.timed_call import (
     Stopwatch,
     finish,
     left_behind,

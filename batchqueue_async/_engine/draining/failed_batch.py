@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Share
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
-from batchqueue_async._engine.handlers.user_call import Unstoppable, attempt
+from batchqueue_async._engine.handlers.timed_call import Unstoppable, attempt
 from batchqueue_async._engine.partitions.pausing import resume
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.answers import PartialFailure, RetryAfter

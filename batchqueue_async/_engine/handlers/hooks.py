@@ -16,7 +16,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     Stuck,
     outside,
 )
-from batchqueue_async._engine.handlers.user_call import attempt, finish, left_behind
+from batchqueue_async._engine.handlers.timed_call import attempt, finish, left_behind
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
@@ -303,3 +303,30 @@ class Hooks:
         self._parts.detector.calls.outlives(call, left)
         stuck = Stuck(EXCLUSIVE, None, call.drain_task)
         registration.lock.release_after(stuck, left, self._parts.tasks.wake)
+
+
+class Ticks:
+    """When `on_tick` is due: at equal distances; those that were missed are one.
+
+    There is one for all types that a handler handles.
+    """
+
+    __slots__ = ("due", "every", "hook")
+
+    def __init__(self, hook: Hook, every: float) -> None:
+        self.hook = hook
+        self.every = every
+        # None before anybody has looked.
+        self.due: float | None = None
+
+    def late(self, now: float) -> float:
+        """Return for how many seconds it has been due; less than 0 before it is."""
+        if self.due is None:
+            self.due = now + self.every
+        return now - self.due
+
+    def done(self, now: float) -> None:
+        """It ticks now: whatever was missed before is this one."""
+        assert self.due is not None
+        missed = (now - self.due) // self.every
+        self.due += (missed + 1) * self.every

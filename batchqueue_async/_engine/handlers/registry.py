@@ -13,10 +13,10 @@ from batchqueue_async._engine.handlers.handler_call import (
     SHARED,
     HandlerLock,
 )
+from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
-from batchqueue_async._engine.handlers.ticks import Ticks
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.weights import Exact

@@ -1,4 +1,4 @@
-"""One call of user code: what it raised comes back as a value, and a deadline holds.
+"""One call of user code: `handler_timeout` holds, and what it raised comes back.
 
 A cancellation of the drain task is not an error of the handler: it is raised. One that
 the handler produced by itself is an error like any other.
