@@ -5,6 +5,9 @@ machines find nothing without a bug is what `test_machines.py` shows. A bug that
 not be planted fails its test, too (`NothingPlanted`).
 """
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -21,11 +24,17 @@ from tests.properties.machines import (
 )
 from tests.properties.profile import profile
 from tests.properties.queue_machine import QueueMachine
+from tests.properties.sized_machines import (
+    SizedMachine,
+    SizedRetryingMachine,
+    SizedSelectorMachine,
+)
 from tests.support.planted import PLANTED, NothingPlanted
 
 EXAMPLES, STEPS = 1000, 25
 """Most are found by the first few examples."""
 
+PROMISE = re.compile(r"[A-G]\d")
 STUCK = "a lost wake-up"
 UNKNOWN = "list assignment index"
 """The account is told of a share that it does not have."""
@@ -57,6 +66,12 @@ FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "deferred batch is overtaken": ("B1", (RetryingMachine,)),
     "on_idle beside consume": ("B3", (GrowingMachine, ConsumerMachine)),
     "growth moves types": ("B2", (GrowingMachine, DropNewestMachine)),
+    "handlers keep the room of what they have handled": (
+        f"C5|{STUCK}",
+        (SizedMachine, SizedSelectorMachine),
+    ),
+    "batches are cut by their length alone": ("C5", (SizedRetryingMachine,)),
+    "a deadline outlives its shutdown": ("F3", (GrowingMachine, ConsumerMachine)),
 }
 
 FOUND_BY_SCHEDULES_ALONE = {"new head is not woken"}
@@ -65,6 +80,13 @@ FOUND_BY_SCHEDULES_ALONE = {"new head is not woken"}
 
 def test_every_planted_bug_is_looked_for() -> None:
     assert FOUND_BY.keys() | FOUND_BY_SCHEDULES_ALONE == PLANTED.keys()
+
+
+def test_each_promise_that_machines_look_at_is_broken_by_a_bug() -> None:
+    sources = [each.read_text("utf-8") for each in Path(__file__).parent.glob("*.py")]
+    looked_at = set(re.findall(r'"([A-G]\d): ', "".join(sources)))
+    broken = {each for bug, _ in FOUND_BY.values() for each in PROMISE.findall(bug)}
+    assert broken == looked_at
 
 
 def test_a_bug_that_nobody_meets_says_so() -> None:

@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.draining.in_flight import RetryQueue
 from batchqueue_async._engine.draining.schedule import Nap
+from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.lifecycle.closing import Closing
 from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.room import Room
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 
@@ -80,7 +83,7 @@ def _nothing(*_: Any, **__: Any) -> None:  # noqa: ANN401  # any method
     pass
 
 
-# The line of waiting producers.
+# B1, C2, F1: the line of waiting producers.
 
 _plant("lost wake-up", WaitingLine, "_wake_head")(_nothing)
 _plant("closing wakes nobody", WaitingLine, "wake_all")(_nothing)
@@ -124,7 +127,7 @@ def _offer_past_the_line(
     return accepted == 1
 
 
-# What a partition holds, and what is taken from it.
+# A1, B1, C1, F5: what a partition holds, and what is taken from it.
 
 
 @_plant("over-full partition", Partition, "_accept")
@@ -168,7 +171,19 @@ def _never_watch(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
 _plant("handled part is not booked", Accounts, "settle_some")(_nothing)
 
 
-# Owners and handoffs.
+# C5: sizes.
+
+_plant("handlers keep the room of what they have handled", Room, "settled")(_nothing)
+
+
+@_plant("batches are cut by their length alone", SizedGrouping, "batches")
+def _cut_by_length(
+    _: Method, self: SizedGrouping[Any], most: int | None
+) -> list[Batch[Any]]:
+    return Grouping.batches(self, most)
+
+
+# A1, D2, E3, E4: owners and handoffs.
 
 
 @_plant("double owner", Ownership, "grant")
@@ -215,7 +230,7 @@ def _finish_in_silence(original: Method, self: Handoffs[Any], move: Any) -> None
         original(self, move)
 
 
-# Drain tasks and handlers.
+# B1, B2, B3, D2: drain tasks, handlers and types.
 
 _plant("arrivals end no nap", Nap, "notify")(_nothing)
 
@@ -241,3 +256,12 @@ def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> Any:  # 
     if known is not None and len(known.types) < len(self.partitions):
         self.routes.clear()
     return original(self)
+
+
+# F3: the end.
+
+
+@_plant("a deadline outlives its shutdown", Closing, "end_within")
+def _never_call_it_off(_: Method, self: Closing[Any], timeout: float | None) -> None:
+    if timeout is not None:
+        self._loop.call_later(timeout, self.end_now)
