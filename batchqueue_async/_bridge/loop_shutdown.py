@@ -60,7 +60,7 @@ class LoopShutdown:
         # In a context of its own: the caller may be part of a handler's call. On a loop
         # that is closed nothing is left to be done.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._begin_or_hasten, context=Context())
+            self._loop.call_soon_threadsafe(self._begin_or_shorten, context=Context())
 
     def seconds_left(self) -> float | None:
         """Return how long it is until the deadline; None if there is none."""
@@ -97,7 +97,7 @@ class LoopShutdown:
             if count := queue.count_left():
                 logger.error("%d items of %r are left: %s", count, queue.name, why)
 
-    def _begin_or_hasten(self) -> None:
+    def _begin_or_shorten(self) -> None:
         if self._task is None:
             self._task = self._loop.create_task(self._drain())
             self._task.set_name("batchqueue_async draining")

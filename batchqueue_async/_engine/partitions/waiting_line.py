@@ -61,8 +61,8 @@ class Waiter(ABC):
         """
         return ()
 
-    def take_back(self, count: int) -> None:  # noqa: B027 - nor surrendered by most
-        """So many of what it has surrendered last were not accepted."""
+    def take_back(self, count: int) -> None:  # noqa: B027 - most hand nothing over
+        """So many of what it has handed over last were not accepted."""
 
 
 class LoopWaiter(Waiter):
