@@ -13,28 +13,18 @@ import threading
 from collections.abc import Callable
 from itertools import count
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from batchqueue_async._policies.errors import BatchQueueError
 
-
-class DrainsAtExit(Protocol):
-    """Something that runs, and that must not end in silence."""
-
-    entered_by: threading.Thread | None
-    """The thread that is in its `with` block, and will leave that by itself."""
-
-    turn: int
-    """The higher, the earlier it is drained."""
-
-    def drain_at_exit(self) -> None:
-        """Drain it, within its own time; what is left then is logged."""
+if TYPE_CHECKING:
+    from batchqueue_async._bridge.loop_run import LoopRun
 
 
 # They keep alive what their users have lost sight of.
-_running: dict[int, DrainsAtExit] = {}
+_running: dict[int, LoopRun] = {}
 # A forked child keeps its parent's, too: the end of a loop would touch its sockets.
-_inherited: list[DrainsAtExit] = []
+_inherited: list[LoopRun] = []
 _turns = count()
 _hooked: list[bool] = []
 _exiting: list[bool] = []
@@ -44,7 +34,7 @@ _last: list[bool] = []
 _draining = [threading.RLock()]
 
 
-def remember(running: DrainsAtExit) -> None:
+def remember(running: LoopRun) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
     drain_before_others(running)
     _running[id(running)] = running
@@ -55,12 +45,12 @@ def remember(running: DrainsAtExit) -> None:
         _drain_after_threads()
 
 
-def drain_before_others(running: DrainsAtExit) -> None:
+def drain_before_others(running: LoopRun) -> None:
     """It has opened a queue, which may feed the others."""
     running.turn = next(_turns)
 
 
-def forget(running: DrainsAtExit) -> None:
+def forget(running: LoopRun) -> None:
     """It has ended."""
     _running.pop(id(running), None)
 
@@ -122,15 +112,15 @@ def _drain() -> None:
     _drain_all(lambda _: True)
 
 
-def _is_left_later(running: DrainsAtExit) -> bool:
+def _is_left_later(running: LoopRun) -> bool:
     thread = running.entered_by
     if thread is None or thread is threading.main_thread():
         return False
     return thread.is_alive() and not thread.daemon
 
 
-def _drain_all(is_meant: Callable[[DrainsAtExit], bool]) -> None:
-    begun: list[DrainsAtExit] = []
+def _drain_all(is_meant: Callable[[LoopRun], bool]) -> None:
+    begun: list[LoopRun] = []
     with _draining[0]:
         _exiting.append(True)
         # The last first: it may feed the others. Or start one to feed.

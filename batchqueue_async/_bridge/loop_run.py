@@ -60,7 +60,9 @@ class LoopRun:
         self.portal: Portal | None = None
         # What was to end the program, raised by handlers and other code on the loop.
         self.endings: list[BaseException] = []
+        # The thread that is in its `with` block, and will leave that by itself.
         self.entered_by: threading.Thread | None = None
+        # The higher, the earlier it is drained at the interpreter's exit.
         self.turn = 0
         self._name = name
         self._shutdown_timeout = shutdown_timeout

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable
 from contextvars import Context
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._bridge import at_exit
-from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 
 # What a queue may take beyond the deadline: to cancel its handlers, and for `on_error`.
 _GRACE = 2.0
@@ -77,8 +79,7 @@ class LoopShutdown:
 
     def queues(self) -> list[Lifecycle[Any]]:
         """Return the loop's queues that are not shut down, in order of their start."""
-        registered = LoopRegistry.of(self._loop).queues
-        return [each for each in registered if isinstance(each, Lifecycle)]
+        return LoopRegistry.of(self._loop).queues
 
     def take_left(self) -> dict[str, list[Any]]:
         """Return what the deadline left, by queue, and log how much that is.

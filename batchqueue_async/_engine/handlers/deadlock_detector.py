@@ -20,13 +20,14 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
     find,
     refuse_cycles,
 )
-from batchqueue_async._engine.handlers.waits import Producer, RoomWait
+from batchqueue_async._engine.handlers.waits import RoomWait
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.partitions.room import Room
+    from batchqueue_async._engine.partitions.waiting_line import Waiter
 
 _LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
@@ -86,7 +87,7 @@ class DeadlockDetector:
         return self._at_lock
 
     def wait_for_room(
-        self, partition: Partition[Any], waiter: Producer
+        self, partition: Partition[Any], waiter: Waiter
     ) -> RoomWait | None:
         """Return the caller's wait for room in this queue, if a handler calls."""
         call = current_call()

@@ -30,6 +30,7 @@ class SharedRoomWait(RoomWait):
 
     @property
     def place(self) -> Hashable:
+        """Whose it is, and where."""
         return self.call, self._partition
 
     def is_for_room(self) -> bool:

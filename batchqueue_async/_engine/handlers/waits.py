@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handlers.handler_call import HandlerCall
 from batchqueue_async._engine.handlers.wait_for_graph import (
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
     from batchqueue_async._engine.partitions.accounts import Watcher
     from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.waiting_line import Waiter
 
 
 class RoomWait(Wait):
@@ -30,7 +31,7 @@ class RoomWait(Wait):
         call: HandlerCall,
         detector: DeadlockDetector,
         partition: Partition[Any],
-        waiter: Producer,
+        waiter: Waiter,
     ) -> None:
         super().__init__(call)
         self._detector = detector
@@ -85,16 +86,6 @@ class RoomWait(Wait):
 
     def _wake(self) -> None:
         self._waiter.wake()
-
-
-class Producer(Protocol):
-    """What a `RoomWait` asks of a waiter in line."""
-
-    wants: int
-    granted: int
-
-    def wake(self) -> None:
-        """Let the producer look again."""
 
 
 class CallWait(Wait):

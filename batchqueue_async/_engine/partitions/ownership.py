@@ -9,22 +9,11 @@ this record; each partition is told who may take from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.schedule import Nap
     from batchqueue_async._engine.partitions.partition import Partition
-
-
-class Owner(Protocol):
-    """The nap of the drain task that takes from a partition."""
-
-    has_news: bool
-    """Set by whoever brings something."""
-    listens: bool
-    """Whether `notify` is to be called, too."""
-
-    def notify(self, partition: Partition[Any], coming: int) -> None:
-        """So many items come to it in a moment, or somebody waits for room in it."""
 
 
 class Ownership:
@@ -44,8 +33,8 @@ class Ownership:
         self._partitions = partitions
         # How many there are.
         self.drain_tasks = 0
-        # What is told of arrivals, once they run.
-        self._bound: Sequence[Owner] | None = None
+        # What is told of arrivals, once the drain tasks run.
+        self._bound: Sequence[Nap] | None = None
         # Who owns it, or while it is in a handoff, who owned it.
         self._owners: list[int] = []
         self._revoked: dict[int, None] = {}
@@ -59,9 +48,9 @@ class Ownership:
             self._owners.append(index % self.drain_tasks)
             self._changed(index)
 
-    def bind(self, owners: Sequence[Owner]) -> None:
+    def bind(self, naps: Sequence[Nap]) -> None:
         """The drain tasks run: each partition knows its own from now on."""
-        self._bound = owners
+        self._bound = naps
         for index in range(len(self._owners)):
             self._changed(index)
 

@@ -30,7 +30,7 @@ from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.partitions.ownership import Owner
+    from batchqueue_async._engine.draining.schedule import Nap
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class Partition(ProducersQueue[T]):
         self.index = index
         self.line = WaitingLine()
         self.accounts = Accounts()
-        # None before the start, and in a handoff.
-        self.owner: Owner | None = None
+        # The nap of its drain task; None before the start, and in a handoff.
+        self.owner: Nap | None = None
         self.is_closed = self.is_changing = False
         # Whether it is known to be open, unguarded and without a clock, and nobody
         # waits in line or watches. One look at this spares five at other objects: with

@@ -12,30 +12,20 @@ Invariants:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.sizing import Exact, exact, measured_by
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.shared_room_wait import SharedRoomWait
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
 # Of the room: what handlers may hold beside it, where no batch is bounded by size.
 _BESIDE = 8
-
-
-class Looker(Protocol):
-    """A handler's wait for room, which a change may have made hopeless."""
-
-    @property
-    def place(self) -> Hashable:
-        """Whose it is, and where."""
-
-    def look_again(self) -> None:
-        """Refuse it if nobody can make room any more."""
 
 
 class Room:
@@ -90,7 +80,7 @@ class Room:
         self.is_short = False
         self._is_hurried = False
         # Handlers' waits; whatever changes here, they look whether they can go on.
-        self.lookers: dict[Looker, None] = {}
+        self.lookers: dict[SharedRoomWait, None] = {}
 
     def allow_batches_of(self, most: Exact | None) -> None:
         """Let a take remove as much as one of the handlers may get, and be beside."""

@@ -19,7 +19,7 @@ import warnings
 import weakref
 from collections.abc import AsyncGenerator
 from contextvars import Context
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.runtime.cancellation import (
     CanaryTask,
@@ -29,37 +29,13 @@ from batchqueue_async._engine.runtime.cancellation import (
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._loop_close import call_at_close, forget_at_close
 
+if TYPE_CHECKING:
+    from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
+
 _ATTRIBUTE = "_batchqueue_async_registry"
 
 RESTART_AFTER = 0.05
 """Seconds that a loop whose tasks were all cancelled gets to end by itself."""
-
-
-class Registered(Protocol):
-    """A started queue."""
-
-    @property
-    def name(self) -> str:
-        """Stands in the warning."""
-
-    def count_left(self) -> int:
-        """Return how many items are waiting or in flight."""
-
-    async def end_with_loop(self) -> int | None:
-        """Give up what is left, while the loop still runs.
-
-        Returns:
-            How many items were left; None if there was a shutdown after all.
-        """
-
-    def end_after_loop(self) -> int | None:
-        """Do the same when the loop never runs again."""
-
-    def pause(self) -> None:
-        """Let no handler be called any more: all tasks of the loop are cancelled."""
-
-    def resume(self) -> None:
-        """Start what was cancelled again: the loop lives on."""
 
 
 class LoopRegistry:
@@ -68,9 +44,9 @@ class LoopRegistry:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weakly, so that the loop is collected as soon as nobody else holds it.
         self._loop = weakref.ref(loop)
-        self._queues: dict[int, Registered] = {}
+        self._queues: dict[int, Lifecycle[Any]] = {}
         # Shut down, with leftovers for which nobody has come so far.
-        self._unfetched: dict[int, Registered] = {}
+        self._unfetched: dict[int, Lifecycle[Any]] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
         self._restart: asyncio.TimerHandle | None = None
         # Names and counts of what was lost, for the warning.
@@ -88,11 +64,11 @@ class LoopRegistry:
         return registry
 
     @property
-    def queues(self) -> list[Registered]:
+    def queues(self) -> list[Lifecycle[Any]]:
         """The queues, in order of their start."""
         return list(self._queues.values())
 
-    async def register(self, queue: Registered) -> None:
+    async def register(self, queue: Lifecycle[Any]) -> None:
         self._queues[id(queue)] = queue
         self.ensure_canary()
         if self._sentinel is None:
@@ -121,7 +97,7 @@ class LoopRegistry:
             expect_no_end(canary)
             set_canary(loop, canary)
 
-    async def release(self, queue: Registered, *, is_unfetched: bool) -> None:
+    async def release(self, queue: Lifecycle[Any], *, is_unfetched: bool) -> None:
         """A queue was shut down; with leftovers it is kept until `forget`."""
         self.forget(queue)
         if is_unfetched:
@@ -137,11 +113,11 @@ class LoopRegistry:
             forget_at_close(asyncio.get_running_loop(), self.end_after_loop)
             await sentinel.aclose()
 
-    def keep_unfetched(self, queue: Registered) -> None:
+    def keep_unfetched(self, queue: Lifecycle[Any]) -> None:
         """Keep a queue that was shut down, since it has leftovers again."""
         self._unfetched[id(queue)] = queue
 
-    def forget(self, queue: Registered) -> None:
+    def forget(self, queue: Lifecycle[Any]) -> None:
         self._queues.pop(id(queue), None)
         self._unfetched.pop(id(queue), None)
 
@@ -174,7 +150,7 @@ class LoopRegistry:
         self.end_after_loop()
         self._warn()
 
-    def _all(self) -> list[Registered]:
+    def _all(self) -> list[Lifecycle[Any]]:
         return [*self._queues.values(), *self._unfetched.values()]
 
     async def _watch(self) -> AsyncGenerator[None, None]:
@@ -212,7 +188,7 @@ class LoopRegistry:
             canary.cancel()
             await asyncio.wait({canary})
 
-    def _see_off(self, queue: Registered, count: int | None) -> None:
+    def _see_off(self, queue: Lifecycle[Any], count: int | None) -> None:
         self.forget(queue)
         if count is not None:
             self._lost.append((queue.name, count))
