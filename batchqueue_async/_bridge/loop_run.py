@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from traceback import format_stack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge import at_exit, fork_rest
@@ -23,7 +25,6 @@ from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.stack import stack_of
 from batchqueue_async._threads.watchdog import PATIENCE, Heartbeat, LoopWatchdog
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class LoopRun:
             return "its loop answers, but nobody waits for it any longer"
         # What it waits for, in C perhaps, may be a lock that the process was forked
         # with; or just slow.
-        return f"{self._silence}; it is here:\n{stack_of(self.ident)}"
+        return f"{self._silence}; it is here:\n{_stack_of(self.ident)}"
 
     def _wait(self) -> None:
         watchdog = self._watchdog()
@@ -297,6 +298,12 @@ class LoopRun:
 
         if left is not None:
             self._loop.call_later(left, cut_off)
+
+
+def _stack_of(thread: int | None) -> str:
+    """Return its innermost calls; "" if there is no such thread."""
+    frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001
+    return "".join(format_stack(frame, limit=8)) if frame else ""
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
