@@ -17,7 +17,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, grouping_of
-from batchqueue_async._engine.draining.cutting import causes_of, note_cuts
+from batchqueue_async._engine.draining.cut_causes import causes_of, note_cuts
 from batchqueue_async._engine.draining.failed_batch import fail, report_retry
 from batchqueue_async._engine.runtime.cancellation import absorb_cancellation
 from batchqueue_async._policies.fairness import FairSelector
