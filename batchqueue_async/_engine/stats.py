@@ -173,7 +173,8 @@ _owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
 
 def snapshot(parts: Parts[Any]) -> BatchQueueStats:
     """Return the statistics of one moment: nothing runs while they are collected."""
-    partitions = tuple(map(_partition, parts.partitions, parts.ownership.owners()))
+    look = partition_stats if parts.ingress is None else _guarded
+    partitions = tuple(map(look, parts.partitions, parts.ownership.owners()))
     totals: dict[str, Any]
     totals = {field: sum(map(attrgetter(field), partitions)) for field in _SUMMED}
     totals["oldest_age"] = max(each.oldest_age for each in partitions)
@@ -221,9 +222,7 @@ def now_of(stats: BatchQueueStats) -> str:
     return " ".join(told)
 
 
-def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
-    if not partition.is_shared:
-        return partition_stats(partition, owner)
+def _guarded(partition: Partition[Any], owner: int | None) -> PartitionStats:
     # A thread that displaces items changes several counts.
     with partition.guard:
         return partition_stats(partition, owner)
