@@ -67,7 +67,7 @@ class Lifecycle(Generic[T]):
         if parts.config.threads:
             _open_to_threads(parts)
         await LoopRegistry.of(parts.loop).register(self)
-        parts.handlers.attach(self)
+        parts.handlers.attach(self, parts.detector)
 
     def _time_here(self) -> float | None:
         """Return the loop's time; None on other threads, where it may be an old one."""
