@@ -30,13 +30,16 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
     """Wrap a blocking handler so that it runs on worker threads.
 
     By default on one: it is still never entered twice at once, whatever the number of
-    drain tasks. Its hooks run there, too, and alone in the handler. A thread cannot be
-    stopped: at a shutdown deadline the call is left behind and its batch is returned.
+    drain tasks, and of queues that share it. Its hooks run there, too, and alone in the
+    handler. A batch waits for a free thread before its call begins: `handler_timeout`
+    and `slow_handler` count from then on. A thread cannot be stopped: at a shutdown
+    deadline the call is left behind and its batch is returned.
 
     The threads are the handler's own, daemons that are named after it. The first one is
     there while a running queue has the handler, since at the interpreter's exit Python
     3.12 and later start none; the others are started when they are needed, and all end
-    with the last queue. Called in another way, by a handler of yours, it takes anyio's.
+    with the last queue. Called by a handler of yours it takes anyio's, and waits inside
+    of that call; unless yours has it as `__wrapped__`, and stands in for it.
 
     Args:
         handler: An object with `consume(batch)`, or a function; not async.

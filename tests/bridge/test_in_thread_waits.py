@@ -21,6 +21,8 @@ from batchqueue_async import (
     in_thread,
     round_robin,
 )
+from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
+from batchqueue_async._engine.handlers.handler_call import SHARED
 from batchqueue_async.telemetry import with_links
 from tests.bridge.background import wait_until
 from tests.engine.until import until
@@ -30,14 +32,13 @@ Handler = Callable[[list[str]], None]
 real_time = pytest.mark.real_time
 
 
-def several(**settings: Any) -> BatchQueueConfig[str]:
+def several(**settings: Any) -> BatchQueueConfig[str]:  # noqa: ANN401
     """Return a config of four drain tasks that have batches at once."""
     return BatchQueueConfig[str](
-        max_batch=1,
         drain_tasks=DrainTaskPolicy.fixed(4),
         partitions=PartitionPolicy.fixed(4),
         selector=round_robin,
-        **settings,
+        **{"max_batch": 1, **settings},
     )
 
 
@@ -59,10 +60,7 @@ class Blocking:
 
 @real_time
 @pytest.mark.parametrize("concurrency", [1, 2])
-@pytest.mark.parametrize("wrap", [lambda handler: handler, with_links])
-async def test_it_does_not_time_out(
-    concurrency: int, wrap: Callable[[object], Handler]
-) -> None:
+async def test_it_does_not_time_out(concurrency: int) -> None:
     stuck, release = "stuck", threading.Event()
     handled: list[str] = []
     failed: list[str] = []
@@ -74,15 +72,15 @@ async def test_it_does_not_time_out(
         handled.extend(batch)
 
     config = several(
-        consumer=wrap(in_thread(work, concurrency=concurrency)),
+        consumer=in_thread(work, concurrency=concurrency),
         handler_timeout=0.3,
         on_error=lambda batch, _: failed.extend(batch),
     )
     async with BatchQueue("q", config) as queue:
         # One after the other they take longer than the timeout.
-        await queue.produce_many([f"{number}" for number in range(40)])
+        await queue.produce_many([f"{number}" for number in range(24)])
         await queue.flush()
-        assert len(handled) == 40
+        assert len(handled) == 24
         assert failed == []
         await queue.produce_many([stuck] * concurrency)
         await asyncio.sleep(0.1)
@@ -218,7 +216,7 @@ async def test_a_handler_of_ones_own_may_call_it() -> None:
 @pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_calls_that_all_wait_for_who_waits_for_one_of_them(
-    loop_thread: LoopThread, concurrency: int, is_shared: bool
+    loop_thread: LoopThread, concurrency: int, *, is_shared: bool
 ) -> None:
     """Of two calls that hold the threads one at least is refused, and all go on."""
     outcomes: list[str] = []
@@ -250,10 +248,13 @@ def test_calls_that_all_wait_for_who_waits_for_one_of_them(
         assert queue.shutdown(10) == []
 
 
-def test_a_call_that_goes_on_lets_the_other_wait(loop_thread: LoopThread) -> None:
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_a_call_that_goes_on_lets_the_other_wait(
+    loop_thread: LoopThread, *, is_direct: bool
+) -> None:
     """With a thread that comes free nobody is refused: that is no circle."""
     queues: list[SyncBatchQueue[str]] = []
-    release, outcomes = threading.Event(), []
+    release, outcomes = threading.Event(), list[str]()
 
     def work(batch: list[str]) -> None:
         if batch == ["wait"]:
@@ -267,13 +268,108 @@ def test_a_call_that_goes_on_lets_the_other_wait(loop_thread: LoopThread) -> Non
                 outcomes.append("went on")
 
     handler = in_thread(work, concurrency=2)
-    for name in "pq":
-        config = several(consumer=handler, buffer_size=1)
+
+    async def own(batch: list[str]) -> None:
+        await handler.consume(batch)
+
+    for name, consumer in {"p": handler, "q": handler, "own": own}.items():
+        config = several(consumer=consumer, buffer_size=1)
         queues.append(loop_thread.open(name, config))
-    assert queues[0].produce("wait")
+    assert queues[0 if is_direct else 2].produce("wait")
     assert queues[0].produce("go")
     detector = queues[1].queue._parts.detector
     wait_until(partial(bool, detector.at_lock))
     release.set()
     wait_until(lambda: outcomes)
     assert outcomes == ["went on"]
+
+
+@real_time
+async def test_a_call_that_lost_its_task_keeps_its_thread() -> None:
+    blocking = Blocking()
+    async with BatchQueue("q", BatchQueueConfig(consumer=in_thread(blocking))) as queue:
+        await queue.produce("a")
+        await until(lambda: blocking.inside)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        try:
+            await queue.produce("quick")
+            await until(lambda: queue._parts.detector.at_lock, 5)
+        finally:
+            blocking.release.set()
+    assert blocking.handled == ["a", "quick"]
+
+
+@real_time
+async def test_a_batch_that_no_thread_is_left_for_lets_other_handlers_go_on() -> None:
+    """The threads are taken by calls that timed out and cannot be stopped."""
+    blocking, others = Blocking(), list[int]()
+    config = several(handler_timeout=0.05, max_batch=None)
+    async with BatchQueue[Any]("q", config) as queue:
+        queue.add_handler(str, in_thread(blocking, concurrency=2))
+        queue.add_handler(int, others.extend)
+        try:
+            await queue.produce_many(["a", "b"])
+            await until(lambda: len(_stuck(queue)) == 2)
+            # Each of both drain tasks that are left gets one of each.
+            await queue.produce_many(["c", "d", 1, 2, 3, 4])
+            await until(lambda: {3, 4} <= set(others), 5)
+        finally:
+            blocking.release.set()
+    assert sorted(blocking.handled) == ["a", "b", "c", "d"]
+
+
+def _stuck(queue: BatchQueue[Any]) -> tuple[object, ...]:
+    registration = queue._parts.handlers.of(str)
+    assert registration is not None
+    return registration.lock.stuck
+
+
+def test_a_loop_that_does_not_run_is_not_waited_for() -> None:
+    slots = CallSlots(1)
+    first, stopped, third = (slots.new_lock() for _ in range(3))
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+
+    async def ask(lock: SlottedLock) -> asyncio.Future[None]:
+        return lock.request(SHARED)
+
+    try:
+        assert first.try_acquire(SHARED)
+        paused = loops[0].run_until_complete(ask(stopped))
+        first.release(SHARED)
+        assert loops[1].run_until_complete(ask(third)).done()
+        assert not paused.done()
+        third.release(SHARED)
+        loops[0].run_until_complete(asyncio.wait_for(paused, 10))
+    finally:
+        for loop in loops:
+            loop.close()
+
+
+def test_a_closed_loop_leaves_the_line() -> None:
+    slots = CallSlots(1)
+    first, closed = slots.new_lock(), slots.new_lock()
+
+    async def ask() -> None:
+        assert not closed.request(SHARED).done()
+
+    assert first.try_acquire(SHARED)
+    asyncio.run(ask())
+    first.release(SHARED)
+    assert first.try_acquire(SHARED)
+    first.release(SHARED)
+    assert slots._line == {}
+
+
+async def test_a_slot_is_for_who_came_first() -> None:
+    slots = CallSlots(1)
+    first, second, third = (slots.new_lock() for _ in range(3))
+    assert first.try_acquire(SHARED)
+    gone, next_one = second.request(SHARED), second.request(SHARED)
+    gone.cancel()
+    first.release(SHARED)
+    # The slot is free, until who was cancelled has gone.
+    assert not third.try_acquire(SHARED)
+    with pytest.raises(asyncio.CancelledError):
+        await second.granted(SHARED, gone)
+    assert next_one.done()

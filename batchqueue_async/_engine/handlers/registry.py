@@ -96,9 +96,7 @@ class Registration:
         self.next_idle = 0.0
         # Batches that were taken for it, those of them that are settled, and the items
         # of these.
-        self.taken = 0
-        self.settled = 0
-        self.items = 0
+        self.taken = self.settled = self.items = 0
         # Items that were tried again, each time.
         self.retried = 0
         self.settings = settings
