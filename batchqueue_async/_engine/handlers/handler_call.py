@@ -19,7 +19,9 @@ from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from batchqueue_async._engine.handlers.running_calls import HELD_UP
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.wait_for_graph import Wait
 
 R = TypeVar("R")
-
-HELD_UP: Final = 0.1
-"""Seconds after which it is told that a handler has let nothing else run."""
 
 EXCLUSIVE = "exclusive"
 """The mode of hooks: nobody else is inside."""
@@ -228,7 +227,9 @@ class HandlerCall:
         self.began = began = calls.clock()
         # Since when it has held the loop; inf while it waits. By the machine's clock:
         # a virtual one stands still meanwhile.
-        self.step_began = began if calls.clock is monotonic else monotonic()
+        self.step_began = now = began if calls.clock is monotonic else monotonic()
+        if now > calls.thread.due:
+            calls.thread.look(now)
 
     @property
     def label(self) -> str:
@@ -254,7 +255,9 @@ class HandlerCall:
 
     def begin_step(self) -> None:
         """It goes on, and holds the loop."""
-        self.step_began = monotonic()
+        self.step_began = now = monotonic()
+        if now > (thread := self.detector.calls.thread).due:
+            thread.look(now)
 
     def end_step(self) -> None:
         """What it did since its begin, or its last wait, held the loop."""

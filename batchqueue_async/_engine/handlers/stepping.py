@@ -12,7 +12,8 @@ from time import monotonic
 from types import coroutine
 from typing import Any
 
-from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall
+from batchqueue_async._engine.handlers.handler_call import HandlerCall
+from batchqueue_async._engine.handlers.running_calls import HELD_UP
 
 
 @coroutine

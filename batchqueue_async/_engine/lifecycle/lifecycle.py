@@ -12,6 +12,7 @@ from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from batchqueue_async._engine.runtime.loop_turn import clock_of
+from batchqueue_async._engine.runtime.thread_use import ThreadUse
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
 
@@ -62,6 +63,7 @@ class Lifecycle(Generic[T]):
             parts.detector.permit.pool.join()
         abandon_after_fork(self)
         parts.detector.calls.clock = clock_of(parts.loop)
+        parts.detector.calls.thread = ThreadUse.of(parts.loop)
         parts.tasks.start()
         parts.layout.open(self._time_here)
         if parts.config.threads:
