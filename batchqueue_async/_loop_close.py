@@ -19,13 +19,24 @@ class _Close:
             self.calls.pop()()
 
 
-def call_at_close(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Have `call` called, once, as soon as the loop is closed."""
+def call_at_close(
+    loop: asyncio.AbstractEventLoop, call: Callable[[], None], *, is_last: bool = False
+) -> None:
+    """Have `call` called, once, as soon as the loop is closed.
+
+    Args:
+        loop: A loop that is not closed yet.
+        call: What must not raise, unless it is the last.
+        is_last: Whether those that were asked for before are called first.
+    """
     close = loop.close
     if not isinstance(close, _Close):
         # As an attribute: a use of `vars(loop)` makes each of its attributes slower.
         loop.close = close = _Close(close)  # type: ignore[method-assign]
-    close.calls.append(call)
+    if is_last:
+        close.calls.insert(0, call)
+    else:
+        close.calls.append(call)
 
 
 def forget_at_close(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

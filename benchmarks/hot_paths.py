@@ -1,6 +1,7 @@
 """The paths whose instructions are counted, each in virtual time and in fixed steps."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from batchqueue_async import (
     SyncBatchQueue,
 )
 from batchqueue_async._engine.queue import parts_of
+from batchqueue_async._engine.runtime.thread_use import ThreadUse
 from benchmarks import plan
 from benchmarks.contender import Items
 from benchmarks.opcodes import Instructions
@@ -41,6 +43,9 @@ class Stage:
 
     def __init__(self, kinds: int, config: BatchQueueConfig[Any] | None = None) -> None:
         self.loop = VirtualTimeLoop()
+        # A hundred times a second, however many calls there are; with counting a cycle
+        # takes so long that each would have a sample.
+        ThreadUse.of(self.loop).due = math.inf
         self.items = Items(kinds, COUNT)
         self.queue = BatchQueue[Any](
             "budget", config or BatchQueueConfig(buffer_size=BUFFER)

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from batchqueue_async._bridge.call_slots import CallSlots
 from batchqueue_async._engine.handlers.attached import Attached
+from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._policies.validation import require_int
@@ -28,13 +30,16 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
     """Wrap a blocking handler so that it runs on worker threads.
 
     By default on one: it is still never entered twice at once, whatever the number of
-    drain tasks. Its hooks run there, too, and alone in the handler. A thread cannot be
-    stopped: at a shutdown deadline the call is left behind and its batch is returned.
+    drain tasks, and of queues that share it. Its hooks run there, too, and alone in the
+    handler. A batch waits for a free thread before its call begins: `handler_timeout`
+    and `slow_handler` count from then on. A thread cannot be stopped: at a shutdown
+    deadline the call is left behind and its batch is returned.
 
     The threads are the handler's own, daemons that are named after it. The first one is
     there while a running queue has the handler, since at the interpreter's exit Python
     3.12 and later start none; the others are started when they are needed, and all end
-    with the last queue. Called in another way, by a handler of yours, it takes anyio's.
+    with the last queue. Called by a handler of yours it takes anyio's, and waits inside
+    of that call; unless yours has it as `__wrapped__`, and stands in for it.
 
     Args:
         handler: An object with `consume(batch)`, or a function; not async.
@@ -117,10 +122,12 @@ class InThread(Attached):
     async def consume(self, batch: list[Any], /) -> None:
         await self._run(self._consume, batch)
 
+    def new_lock(self) -> HandlerLock:
+        self._forget_parent()
+        return self._slots.new_lock()
+
     def attach(self, queue: object) -> None:
-        if self._process != os.getpid():
-            # After a fork: the thread and who used it are the parent's.
-            self._forget()
+        self._forget_parent()
         from batchqueue_async._bridge.worker import Workers  # noqa: PLC0415 - anyio's
 
         with self._lock:
@@ -142,27 +149,37 @@ class InThread(Attached):
                     workers.do(self._last)
                 self._end()
 
+    def _forget_parent(self) -> None:
+        if self._process != os.getpid():
+            # After a fork: the threads and who used them are the parent's.
+            self._forget()
+
     def _forget(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._queues: weakref.WeakSet[object] = weakref.WeakSet()
         self._limiter = None
         self._workers = None
-        # How many calls may still be made, on the loop that last made one.
-        self._slots: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
-
-    def _slots_here(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()
-        if self._slots is None or self._slots[0] is not loop:
-            self._slots = loop, asyncio.Semaphore(self._concurrency)
-        return self._slots[1]
+        self._slots = CallSlots(self._concurrency)
 
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
-        slots = self._slots_here()
-        await slots.acquire()
+        self._forget_parent()
+        if self._slots.is_held_here():
+            await self._run_on_thread(call, *arguments)
+            return
+        # Called by a handler of somebody's own, so no queue has seen to it.
+        lock = self._slots.new_lock()
+        await lock.granted(SHARED, lock.request(SHARED))
+        try:
+            await self._run_on_thread(call, *arguments)
+        finally:
+            lock.release(SHARED)
+
+    async def _run_on_thread(
+        self, call: Callable[..., object], *arguments: object
+    ) -> None:
         thread_call = _ThreadCall(partial(call, *arguments))
         job = asyncio.ensure_future(self._call(thread_call.run))
-        is_left = False
         try:
             result, error = await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -171,12 +188,10 @@ class InThread(Attached):
             await _outlast(job)
             if job.cancelled():
                 # Its task was cancelled away from its thread, which still takes a slot.
-                is_left = True
-                thread_call.end().add_done_callback(lambda _: slots.release())
+                slots = self._slots
+                slots.overdraw()
+                thread_call.end().add_done_callback(lambda _: slots.give_back())
             raise
-        finally:
-            if not is_left:
-                slots.release()
         if error is not None:
             raise error
         if inspect.isawaitable(result) or inspect.isgenerator(result):

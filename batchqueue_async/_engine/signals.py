@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.validation import require_instance, require_timeout
 
 
@@ -76,7 +79,9 @@ class _Draining:
         if self._task is None:
             logger.info("%s: draining", received.name)
             self._task = loop.create_task(self._drain())
-            self._task.add_done_callback(lambda _: loop.call_soon(_exit, received))
+            self._task.add_done_callback(
+                lambda _: loop.call_soon(_exit, loop, received)
+            )
         else:
             logger.warning("%s again: not waiting any longer", received.name)
             # The closing may not have begun yet.
@@ -90,5 +95,22 @@ class _Draining:
         await self._drained.close(self._timeout)
 
 
-def _exit(received: signal.Signals) -> NoReturn:
-    raise SystemExit(128 + received)
+def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:
+    ending = SystemExit(128 + received)
+    if not _is_being_left():
+        raise ending
+
+    def exit_now() -> NoReturn:
+        raise ending
+
+    # The main task has ended first. Raised now, it would cut off what `asyncio.run`
+    # still has to do on the loop.
+    call_at_close(loop, exit_now, is_last=True)
+
+
+def _is_being_left() -> bool:
+    """Whether the loop only runs for what `asyncio.run` does after the main task."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001
+    while frame is not None and frame.f_code is not asyncio.Runner.close.__code__:
+        frame = frame.f_back
+    return frame is not None

@@ -84,7 +84,7 @@ class _LinkedHandler(Generic[T]):
         self, handler: HandlerLike[T], origin: Callable[[T], Origin], tracer: Tracer
     ) -> None:
         consume = consume_of(handler)
-        self._handler = handler
+        self._handler = self.__wrapped__ = handler
         self._origin = origin
         # Registration calls a handler by this name, in logs and statistics.
         self.__qualname__ = getattr(handler, "__qualname__", type(handler).__qualname__)

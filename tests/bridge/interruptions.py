@@ -7,9 +7,10 @@ does what an unlucky Ctrl-C does, but at the n-th point, and on any thread.
 
 import dis
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Self
 
 import batchqueue_async
@@ -22,6 +23,9 @@ _CHECKED = frozenset(
     for name in ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "RESUME")
     if name in dis.opmap
 )
+
+# None of those that have a name: a debugger, coverage, a profiler.
+_TOOL = 4
 
 
 class Interruption:
@@ -39,40 +43,96 @@ class Interruption:
         return self.where is not None
 
     def __enter__(self) -> Self:
-        # From 3.12 on `settrace` looks whether any frame has asked for its opcodes
-        # yet: asked later, the first frames would not tell.
-        sys._getframe().f_trace_opcodes = True
-        sys.settrace(self._called)
+        if sys.version_info >= (3, 12):
+            _monitor(self._entered, self._comes_to)
+        else:
+            sys.settrace(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+        if sys.version_info >= (3, 12):
+            _monitor(None, None)
+        else:
+            sys.settrace(None)
         self._checked.clear()
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Any:  # noqa: ANN401
-        if frame.f_back is not None and frame.f_back in self._checked:
-            # Not a C function: its own end is no point.
-            self._checked[frame.f_back] = None
-        file = frame.f_code.co_filename
-        if not file.startswith(_PACKAGE) or file.startswith(_LOOP):
+        if not self._entered(frame):
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        self._checked[frame] = None
         return self._traced
 
     def _traced(self, frame: FrameType, event: str, arg: object) -> Any:  # noqa: ANN401
-        if event == "opcode" and not self.has_acted:
-            before, here = self._checked.get(frame), frame.f_lasti
-            self._checked[frame] = (
-                here if frame.f_code.co_code[here] in _CHECKED else None
-            )
-            if before is not None and _same_handler(frame, before, here):
-                self._left -= 1
-                if self._left < 0:
-                    self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
-                    self._action()
+        if event == "opcode":
+            self._comes_to(frame)
         return self._traced
+
+    def _entered(self, frame: FrameType) -> bool:
+        """Note a frame that begins, or goes on; returns whether it is the package's."""
+        if frame.f_back is not None and frame.f_back in self._checked:
+            # Not a C function: its own end is no point.
+            self._checked[frame.f_back] = None
+        if not _is_ours(frame.f_code):
+            return False
+        self._checked[frame] = None
+        return True
+
+    def _comes_to(self, frame: FrameType) -> None:
+        """Act before this instruction if that is the point."""
+        if self.has_acted or frame not in self._checked:
+            return
+        before, here = self._checked[frame], frame.f_lasti
+        self._checked[frame] = here if frame.f_code.co_code[here] in _CHECKED else None
+        if before is not None and _same_handler(frame, before, here):
+            self._left -= 1
+            if self._left < 0:
+                self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+                self._action()
+
+
+def _monitor(
+    entered: Callable[[FrameType], object] | None,
+    comes_to: Callable[[FrameType], object] | None,
+) -> None:
+    """Have both called, or nothing any more.
+
+    A trace function would do, as on 3.11, but on 3.13.0 a function that asks for its
+    instructions while it begins is told of none before its next call.
+    """
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+    events = monitoring.events
+    wanted = {
+        events.PY_START: entered,
+        events.PY_RESUME: entered,
+        events.PY_THROW: entered,
+        events.INSTRUCTION: comes_to,
+    }
+    if comes_to is None:
+        monitoring.set_events(_TOOL, 0)
+    else:
+        monitoring.use_tool_id(_TOOL, "interruptions")
+    for event, call in wanted.items():
+        monitoring.register_callback(_TOOL, event, call and _of_frame(call))
+    if comes_to is None:
+        monitoring.free_tool_id(_TOOL)
+    else:
+        monitoring.set_events(_TOOL, sum(wanted))
+
+
+def _of_frame(call: Callable[[FrameType], object]) -> Callable[..., None]:
+    here = threading.get_ident()
+
+    def called(*_: object) -> None:
+        if threading.get_ident() == here:
+            call(sys._getframe(1))
+
+    return called
+
+
+def _is_ours(code: CodeType) -> bool:
+    file = code.co_filename
+    return file.startswith(_PACKAGE) and not file.startswith(_LOOP)
 
 
 def _same_handler(frame: FrameType, one: int, other: int) -> bool:

@@ -125,6 +125,41 @@ def test_a_second_sigterm_ends_the_wait(what: str) -> None:
     assert (code, output) == (143, ["finally", ""])
 
 
+ENDS_FIRST = textwrap.dedent(
+    """
+    import asyncio, os, signal
+    from batchqueue_async import BatchQueue, BatchQueueConfig, drain_on_signals
+
+    async def main():
+        config = BatchQueueConfig(consumer=lambda batch: asyncio.sleep(0.1))
+        async with BatchQueue("q", config) as queue:
+            drain_on_signals(queue)
+            await queue.produce(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while await queue.produce(2):
+                await asyncio.sleep(0.001)
+            # Refused: there is nothing left to do here.
+        stats = queue.stats()
+        print(stats.handled == stats.accepted, flush=True)
+
+    asyncio.run(main())
+    print("never here")
+    """
+)
+
+
+def test_a_program_whose_main_ends_first_ends_in_order() -> None:
+    """All that `asyncio.run` does after it is done, and nobody complains."""
+    ended = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", ENDS_FIRST],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "True\n", "")
+
+
 async def test_what_has_no_queues_is_refused() -> None:
     rule = "manager must be a BatchQueueManager, a BatchQueue or a LoopThread, got 5"
     with pytest.raises(TypeError, match=rule):

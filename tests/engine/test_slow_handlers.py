@@ -2,7 +2,12 @@
 
 import asyncio
 import logging
+import operator
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +19,8 @@ from batchqueue_async import (
     PartitionPolicy,
     in_thread,
 )
+from batchqueue_async._engine.runtime import thread_use
+from batchqueue_async._engine.runtime.thread_use import ThreadUse, Use
 from tests.engine.observing import live_timers
 from tests.engine.until import turns, until
 
@@ -373,3 +380,87 @@ async def test_a_cancelled_handler_can_clean_up_and_answer() -> None:
     await turns()
     assert await queue.shutdown(timeout=1.0) == [1]
     assert seen == ["cleaned up"]
+
+
+def waits_for_the_interpreter(batch: list[int]) -> None:
+    for _ in range(6):
+        time.sleep(0)
+
+
+@pytest.mark.real_time
+async def test_who_waits_for_other_threads_holds_nobody_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The interpreter's lock is theirs; one that blocks meanwhile is still named."""
+    took: list[float] = []
+
+    def timed(batch: list[int]) -> None:
+        began = time.monotonic()
+        waits_for_the_interpreter(batch)
+        took.append(time.monotonic() - began)
+
+    with busy_threads(3, interval=0.04):
+        async with BatchQueue("q", BatchQueueConfig(consumer=timed)) as queue:
+            await queue.produce(1)
+        assert max(took) > 0.1
+    assert lines(caplog, HELD_UP) == []
+    with busy_threads(3, interval=0.005):
+        async with BatchQueue("q", BatchQueueConfig(consumer=holds_long)) as queue:
+            await queue.produce(1)
+    (line,) = lines(caplog, HELD_UP)
+    assert line.startswith("q: holds_long held up the event loop for 0.")
+
+
+def holds_long(batch: list[int]) -> None:
+    time.sleep(0.4)
+
+
+@contextmanager
+def busy_threads(count: int, interval: float) -> Iterator[None]:
+    """Have others compute, and each keep the interpreter's lock for so long."""
+    is_over, known = threading.Event(), sys.getswitchinterval()
+
+    def compute() -> None:
+        while not is_over.is_set():
+            sum(range(100))
+
+    threads = [threading.Thread(target=compute) for _ in range(count)]
+    sys.setswitchinterval(interval)
+    try:
+        for thread in threads:
+            thread.start()
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(known)
+
+
+@pytest.mark.parametrize(
+    "used, computed, blocked",
+    [
+        # Alone on an idle machine: it computes, or blocks.
+        (Use(own=0.3, process=0.3, waits=0, queued=0.0), 0.3, 0.0),
+        (Use(own=0.0, process=0.0, waits=1, queued=0.0), 0.0, 0.3),
+        # A busy machine.
+        (Use(own=0.05, process=0.05, waits=0, queued=0.25), 0.05, 0.0),
+        (Use(own=0.0, process=0.0, waits=1, queued=0.1), 0.0, 0.2),
+        # Other threads: that may have been the interpreter's lock, and this can't.
+        (Use(own=0.05, process=0.3, waits=60, queued=0.0), 0.05, 0.0),
+        (Use(own=0.0, process=0.3, waits=2, queued=0.0), 0.0, 0.29),
+        # Many small reads, and nobody else computes.
+        (Use(own=0.0, process=0.01, waits=300, queued=0.0), 0.0, 0.3),
+    ],
+)
+def test_what_a_step_took_is_split(
+    used: Use, computed: float, blocked: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = ThreadUse()
+    samples = iter([Use(1.0, 2.0, 3.0, 4.0)])
+    monkeypatch.setattr(thread_use, "sample", lambda: next(samples))
+    thread.look(10.0)
+    samples = iter([Use(*map(operator.add, (1.0, 2.0, 3.0, 4.0), used))])
+    split = thread.split(0.3)
+    assert split == pytest.approx((computed, blocked), abs=1e-9)
+    assert 10.0 < thread.due < 10.1

@@ -118,9 +118,8 @@ class Batch(Generic[T]):
         registration = self.registration
         if registration is None or not registration.lock.stuck:
             return False
-        return any(
+        return registration.lock.keeps_out(registration.mode) or any(
             drain_task == stuck.drain_task
-            or registration.lock.excludes(registration.mode, stuck.mode)
             or (stuck.batch is not None and self.follows(stuck.batch))
             for stuck in registration.lock.stuck
         )

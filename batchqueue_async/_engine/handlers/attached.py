@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from batchqueue_async._engine.handlers.handler_call import HandlerLock
+
 
 class Attached:
     """A handler that is told which queues may call it: since when, and until when.
@@ -19,7 +21,24 @@ class Attached:
     def detach(self, queue: object) -> None:
         """This queue calls no more."""
 
+    def new_lock(self) -> HandlerLock:
+        """Return what a queue's calls of it enter by."""
+        return HandlerLock()
 
-def is_exclusive(handler: object) -> bool:
-    """Whether it says that it takes one call at a time."""
-    return isinstance(handler, Attached) and handler.is_exclusive
+
+def attached(handler: object) -> Attached | None:
+    """Return the handler of the library's own that this is, or stands in for.
+
+    What stands in for one says so as `functools.wraps` does.
+    """
+    seen = 0
+    while not isinstance(handler, Attached):
+        handler = getattr(handler, "__wrapped__", None)
+        seen += 1
+        if handler is None or seen > _MOST_WRAPPERS:
+            return None
+    return handler
+
+
+# Of an object that has any attribute there is no end.
+_MOST_WRAPPERS = 16

@@ -163,6 +163,7 @@ class DeadlockDetector:
         waits count.
         """
         modes = lock.modes_ahead_of(answer) or (EXCLUSIVE,)
-        return self.waits_of(
+        waits = self.waits_of(
             lambda call: call.lock is lock and excludes_any(modes, call.mode)
         )
+        return waits if answer.done() else (*waits, *lock.outer_waits())

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass
 from time import monotonic
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
     from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.wait_for_graph import Wait
 
 R = TypeVar("R")
 
@@ -99,7 +100,7 @@ class HandlerLock:
             if answer.cancelled():
                 waiting = self._waiting
                 self._waiting = tuple(each for each in waiting if each[1] is not answer)
-                self._grant_next()
+                self.grant_next()
             else:
                 self.release(mode)
             raise
@@ -122,7 +123,18 @@ class HandlerLock:
             del crowd[mode]
             self._crowd = crowd or None
         if self._waiting:
-            self._grant_next()
+            self.grant_next()
+
+    def keeps_out(self, mode: Hashable) -> bool:
+        """Whether nobody with this mode comes in before a stuck call has ended."""
+        return any(self.excludes(mode, each.mode) for each in self.stuck)
+
+    def belongs_to(self, detector: DeadlockDetector) -> None:
+        """Be told whose queue's it is, before anybody comes in."""
+
+    def outer_waits(self) -> Iterable[Wait]:
+        """Return what the first in the line waits for besides those who are inside."""
+        return ()
 
     def release_after(
         self, stuck: Stuck, call: asyncio.Future[Any], on_end: Callable[[], None]
@@ -158,7 +170,8 @@ class HandlerLock:
             return not any(self.excludes(mode, inside) for inside in self._crowd)
         return self._sole is None or not self.excludes(mode, self._sole)
 
-    def _grant_next(self) -> None:
+    def grant_next(self) -> None:
+        """Let those in who come next and have room."""
         while self._waiting and self._has_room(self._waiting[0][0]):
             mode, admitted = self._waiting[0]
             if admitted.cancelled():
@@ -217,7 +230,9 @@ class HandlerCall:
         self.began = began = calls.clock()
         # Since when it has held the loop; inf while it waits. By the machine's clock:
         # a virtual one stands still meanwhile.
-        self.step_began = began if calls.clock is monotonic else monotonic()
+        self.step_began = now = began if calls.clock is monotonic else monotonic()
+        if now > calls.thread.due:
+            calls.thread.look(now)
 
     @property
     def label(self) -> str:
@@ -243,7 +258,9 @@ class HandlerCall:
 
     def begin_step(self) -> None:
         """It goes on, and holds the loop."""
-        self.step_began = monotonic()
+        self.step_began = now = monotonic()
+        if now > (thread := self.detector.calls.thread).due:
+            thread.look(now)
 
     def end_step(self) -> None:
         """What it did since its begin, or its last wait, held the loop."""

@@ -74,6 +74,8 @@ class OpeningWait(Wait):
 
     __slots__ = ("_opening",)
 
+    is_refusable = False
+
     def __init__(self, call: HandlerCall, opening: Opening) -> None:
         super().__init__(call)
         self._opening = opening

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.attached import Attached, is_exclusive
+from batchqueue_async._engine.handlers.attached import Attached, attached
 from batchqueue_async._engine.handlers.handler_call import (
     EXCLUSIVE,
     SHARED,
@@ -20,6 +20,9 @@ from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.weights import Exact
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 
 Consume = Callable[[list[Any]], Awaitable[object] | object]
 Hook = Callable[[], Awaitable[object] | object]
@@ -73,7 +76,9 @@ class Registration:
         # Which other calls of `consume` may be inside of the handler with one.
         # Who takes one call at a time is waited for here, where no timeout runs yet and
         # the graph of waits knows of it.
-        self.mode = EXCLUSIVE if is_exclusive(handler) else mode
+        own = attached(handler)
+        self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
+        self.lock = HandlerLock() if own is None else own.new_lock()
         if item_type is not None:
             # A consumer was checked when it was declared.
             require_handler("handler", handler)
@@ -88,13 +93,10 @@ class Registration:
         self.on_idle = _hook(handler, "on_idle")
         self.on_flush = _hook(handler, "on_flush")
         self.on_close = _hook(handler, "on_close")
-        self.lock = HandlerLock()
         self.next_idle = 0.0
         # Batches that were taken for it, those of them that are settled, and the items
         # of these.
-        self.taken = 0
-        self.settled = 0
-        self.items = 0
+        self.taken = self.settled = self.items = 0
         # Items that were tried again, each time.
         self.retried = 0
         self.settings = settings
@@ -174,6 +176,7 @@ class HandlerRegistry:
     __slots__ = (
         "_attached",
         "_by_type",
+        "_detector",
         "_known",
         "_let_go",
         "_locked",
@@ -215,6 +218,7 @@ class HandlerRegistry:
         self.have_hooks = self.consumer is not None and self.consumer.has_hooks
         # The queue, while it runs, and those of its handlers that know it.
         self._queue: object = None
+        self._detector: DeadlockDetector | None = None
         self._attached: WeakSet[Attached] | None = None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
@@ -248,23 +252,26 @@ class HandlerRegistry:
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
         if self._queue is not None:
-            self._attach(registration.handler)
+            self._attach(registration)
         return replaced
 
-    def attach(self, queue: object) -> None:
+    def attach(self, queue: object, detector: DeadlockDetector) -> None:
         """Tell those who want to know it, now and later, that `queue` runs."""
-        self._queue = queue
+        self._queue, self._detector = queue, detector
         for registration in self:
-            self._attach(registration.handler)
+            self._attach(registration)
 
     def detach(self) -> None:
         """Tell them that it does no more."""
         for each in self._attached or ():
             each.detach(self._queue)
-        self._queue = self._attached = None
+        self._queue = self._attached = self._detector = None
 
-    def _attach(self, handler: object) -> None:
-        if isinstance(handler, Attached):
+    def _attach(self, registration: Registration) -> None:
+        handler = attached(registration.handler)
+        if handler is not None:
+            assert self._detector is not None
+            registration.lock.belongs_to(self._detector)
             if self._attached is None:
                 self._attached = WeakSet()
             self._attached.add(handler)

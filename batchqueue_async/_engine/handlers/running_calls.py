@@ -17,10 +17,11 @@ from time import monotonic
 from traceback import FrameSummary
 from typing import TYPE_CHECKING, Any, Final
 
+from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall
 from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
+from batchqueue_async._engine.runtime.thread_use import ThreadUse
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_call import HandlerCall
     from batchqueue_async._engine.handlers.registry import Registration
 
 # A timer may fire a tick of the loop's clock early.
@@ -39,6 +40,7 @@ class RunningCalls:
         "is_asked",
         "is_first",
         "slow",
+        "thread",
         "timer",
     )
 
@@ -51,6 +53,7 @@ class RunningCalls:
         self.slow = slow
         # The loop's; calls note with it when they began.
         self.clock: Callable[[], float] = monotonic
+        self.thread = ThreadUse()
         # Whether each has been told of as slow.
         self.inside: dict[HandlerCall, bool] = {}
         self.timer: asyncio.TimerHandle | None = None
@@ -112,13 +115,19 @@ class RunningCalls:
         if asyncio._get_running_loop() is None:  # noqa: SLF001
             # A coroutine that is thrown away, by whoever that is.
             return
+        computed, blocked = self.thread.split(seconds)
+        if computed + blocked <= HELD_UP:
+            # It waited for a processor, or for the interpreter's lock.
+            return
         self._failures.warning(
-            "%s: %s held up the event loop for %.2f s: nothing else ran meanwhile",
+            "%s: %s held up the event loop for %.2f s, %.2f s of them computing: "
+            "nothing else ran meanwhile",
             self._name,
             call.label,
-            seconds,
+            computed + blocked,
+            computed,
             title=f"{self._name}: {call.label} held up the event loop",
-            error=f"for {seconds:.2f} s",
+            error=f"for {computed + blocked:.2f} s",
             period=_HELD_UP_PERIOD,
         )
 

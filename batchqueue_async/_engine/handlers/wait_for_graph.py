@@ -99,6 +99,8 @@ class Wait(ABC):
 
     needs_one = False
     """Whether one of its targets is enough to serve it."""
+    is_refusable = True
+    """Whether it can end with `WouldDeadlock`; else another wait of its cycle does."""
 
     def __init__(self, call: HandlerCall) -> None:
         self.call = call
@@ -247,6 +249,11 @@ def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
     several goes on with the first of them. What is left waits for itself, or for those
     that are held up by what is not known here.
     """
+    return bool(_knot(wait, held_up))
+
+
+def _knot(wait: Wait, held_up: Collection[Node] = ()) -> list[Wait]:
+    """Return a wait that is stuck, and those that it is stuck with; else nothing."""
     waits = _within_reach(wait)
     stuck = set(waits)
     targets = {each: each.targets() for known in waits.values() for each in known}
@@ -261,7 +268,10 @@ def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
     while free := [node for node in ahead if all(map(goes_on, waits[node]))]:
         stuck.difference_update(free)
         ahead.difference_update(free)
-    return not goes_on(wait)
+    if goes_on(wait):
+        return []
+    held = (each for node in waits if node in stuck for each in waits[node])
+    return [wait, *(each for each in held if not goes_on(each))]
 
 
 def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
@@ -280,7 +290,11 @@ def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
 def refuse_cycles(node: Node) -> None:
     """Refuse who waits for this node, and is waited for by it as of now."""
     while (wait := find((node,), lambda each: node in each.targets())) is not None:
-        wait.refuse()
+        together = _knot(wait) if wait.needs_one else (wait,)
+        refused = next((each for each in together if each.is_refusable), None)
+        if refused is None:
+            return
+        refused.refuse()
 
 
 def excludes_any(modes: Iterable[Hashable], mode: Hashable) -> bool:

@@ -35,6 +35,7 @@ from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
 from batchqueue_async._engine.runtime.loop_turn import clock_of
+from batchqueue_async._engine.runtime.thread_use import ThreadUse
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
@@ -103,12 +104,13 @@ class Lifecycle(Generic[T]):
             parts.detector.permit.pool.join()
         abandon_after_fork(self)
         parts.detector.calls.clock = clock_of(parts.loop)
+        parts.detector.calls.thread = ThreadUse.of(parts.loop)
         parts.tasks.start()
         parts.layout.terms.open(self._time_here)
         if parts.config.threads:
             open_to_threads(parts)
         await LoopRegistry.of(parts.loop).register(self)
-        parts.handlers.attach(self)
+        parts.handlers.attach(self, parts.detector)
 
     def _time_here(self) -> float | None:
         """Return the loop's time; None on other threads, where it may be an old one."""

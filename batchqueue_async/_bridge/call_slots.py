@@ -1,0 +1,214 @@
+"""How many calls of a handler may run at once, in all queues that it is a handler of.
+
+Who gets no slot waits at the handler's lock, before its call begins: no timeout runs
+yet, and the graph of waits knows for whom it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from batchqueue_async._engine.handlers.handler_call import (
+    HandlerCall,
+    HandlerLock,
+    current_call,
+)
+from batchqueue_async._engine.handlers.wait_for_graph import Node, Wait
+from batchqueue_async._policies.value import Value
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.partitions.partition import Partition
+
+
+class CallSlots:
+    """Slots that the locks of one handler share: one lock for each of its queues.
+
+    They go round in order of asking: a lock that got one is behind the others again.
+    The locks may be on the loops of several threads.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._free = most
+        self._guard = threading.Lock()
+        # Locks for which somebody waits, in order of asking, and their loops.
+        self._line: dict[SlottedLock, asyncio.AbstractEventLoop] = {}
+        self._locks: WeakSet[SlottedLock] = WeakSet()
+
+    def new_lock(self) -> SlottedLock:
+        """Return a lock whose callers need a slot, too."""
+        lock = SlottedLock(self)
+        with self._guard:
+            self._locks.add(lock)
+        return lock
+
+    def take(self, lock: SlottedLock, *, joins_line: bool) -> bool:
+        """Take a slot unless those that there are belong to who came before.
+
+        Args:
+            lock: For whom.
+            joins_line: Whether to be told, by `grant_next`, once there may be one.
+        """
+        with self._guard:
+            if self._free > self._ahead_of(lock):
+                self._free -= 1
+                self._line.pop(lock, None)
+                return True
+            if joins_line:
+                self._line.setdefault(lock, asyncio.get_running_loop())
+            return False
+
+    def leave_line(self, lock: SlottedLock) -> None:
+        """Nobody waits for that lock any more."""
+        with self._guard:
+            was_in_line = self._line.pop(lock, None) is not None
+        if was_in_line:
+            self._tell()
+
+    def give_back(self) -> None:
+        with self._guard:
+            self._free += 1
+        self._tell()
+
+    def overdraw(self) -> None:
+        """Take one more, though there is none: a call outlives the one that made it."""
+        with self._guard:
+            self._free -= 1
+
+    def is_held_here(self) -> bool:
+        """Whether the caller is part of a call that has got a slot."""
+        call = current_call()
+        lock = None if call is None else call.lock
+        return isinstance(lock, SlottedLock) and lock.slots is self
+
+    def holders(self) -> list[HandlerCall]:
+        """Return the calls that hold a slot, as far as they are known."""
+        with self._guard:
+            locks = list(self._locks)
+        return [
+            call
+            for lock in locks
+            if lock.detector is not None
+            for call in list(lock.detector.calls.inside)
+            if call.lock is lock
+        ]
+
+    def _ahead_of(self, lock: SlottedLock) -> int:
+        ahead = 0
+        for each, loop in self._line.items():
+            if each is lock:
+                break
+            # One that has stopped may never go on.
+            ahead += loop.is_running()
+        return ahead
+
+    def _tell(self) -> None:
+        with self._guard:
+            line = list(self._line.items())
+        here = asyncio._get_running_loop()  # noqa: SLF001
+        for lock, loop in line:
+            if loop is here:
+                lock.grant_next()
+                continue
+            try:
+                loop.call_soon_threadsafe(lock.grant_next)
+            except RuntimeError:
+                # It is closed: nobody waits there any more.
+                with self._guard:
+                    self._line.pop(lock, None)
+
+
+class SlottedLock(HandlerLock):
+    """A handler's lock in one queue; whoever is inside has one of its slots."""
+
+    __slots__ = ("__weakref__", "detector", "slots")
+
+    def __init__(self, slots: CallSlots) -> None:
+        super().__init__()
+        self.slots = slots
+        # That of the queue; None where a call is made by no queue.
+        self.detector: DeadlockDetector | None = None
+
+    def belongs_to(self, detector: DeadlockDetector) -> None:
+        self.detector = detector
+
+    def try_acquire(self, mode: Hashable) -> bool:
+        if self._waiting or not self._has_room(mode):
+            return False
+        if not self.slots.take(self, joins_line=False):
+            return False
+        self._go_in(mode)
+        return True
+
+    def request(self, mode: Hashable) -> asyncio.Future[None]:
+        answer = super().request(mode)
+        if not answer.done():
+            self.grant_next()
+        return answer
+
+    def release(self, mode: Hashable) -> None:
+        super().release(mode)
+        self.slots.give_back()
+
+    def keeps_out(self, mode: Hashable) -> bool:
+        return super().keeps_out(mode) or len(self.stuck) >= self.slots.most
+
+    def outer_waits(self) -> Iterable[Wait]:
+        return (SlotWait(self.slots),)
+
+    def grant_next(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            mode, admitted = self._waiting[0]
+            if admitted.cancelled():
+                # It is about to take itself out.
+                return
+            if not self.slots.take(self, joins_line=True):
+                return
+            self._waiting = self._waiting[1:]
+            self._go_in(mode)
+            admitted.set_result(None)
+        self.slots.leave_line(self)
+
+
+class SlotWait(Wait):
+    """Who is first at a lock needs one of the slots: until any of the calls ends."""
+
+    __slots__ = ("_slots",)
+
+    needs_one = True
+    is_refusable = False
+
+    def __init__(self, slots: CallSlots) -> None:
+        self._slots = slots
+
+    def targets(self) -> Collection[Node]:
+        holders = self._slots.holders()
+        # Of one that is not known, or is free, nobody can say that it stays taken.
+        if len(holders) < self._slots.most:
+            return ()
+        return [_HolderNode(each) for each in holders]
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        return False
+
+    def _describe(self) -> str:
+        return "none of the handler's calls ends"
+
+    def _wake(self) -> None:
+        """Never refused: one of the calls is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _HolderNode(Value):
+    """A call that has a slot, until it ends."""
+
+    call: HandlerCall
+
+    def waits(self) -> Iterable[Wait]:
+        return self.call.detector.waits_of(lambda call: call is self.call)
