@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Outcome, Watcher
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.key_buffer import KeyBuffer
 
 
 class KeyAccounts(Accounts):
@@ -44,19 +47,12 @@ class KeyAccounts(Accounts):
         self._home.charge(seconds)
 
 
-class Watched(Protocol):
-    """One key's buffer."""
-
-    def watch(self, watcher: Watcher) -> bool:
-        """Tell `watcher` once when all is settled that is in; False if it is so now."""
-
-
 class SharedAccounts(Accounts):
     """The account of all keys; positions are each key's own, and watched there."""
 
     __slots__ = ()
 
-    def watch_all(self, watcher: Watcher, buffers: Iterable[Watched]) -> bool:
+    def watch_all(self, watcher: Watcher, buffers: Iterable[KeyBuffer[Any]]) -> bool:
         """Tell `watcher` once, when all is settled that is in now, of every key."""
         together = Together(watcher, self)
         for each in buffers:
