@@ -13,6 +13,7 @@ from batchqueue_async import (
     BatchQueueConfig,
     DrainTaskPolicy,
     PartitionPolicy,
+    SyncBatchQueue,
     WhenFull,
     WouldDeadlock,
 )
@@ -85,6 +86,34 @@ async def test_it_is_one_room_for_all_partitions() -> None:
         assert await held.queue.produce_many([b"c" * 6, b"a" * 6, b"b" * 4]) == 2
         assert held.queue.stats().waiting_bytes == 100
         assert held.queue.stats().rejected == 4
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("when_full", [WhenFull.DROP_NEWEST, WhenFull.DROP_OLDEST])
+async def test_a_chunk_is_dropped_like_its_items_one_by_one(
+    when_full: WhenFull, *, threads: bool
+) -> None:
+    """One that doesn't fit is no reason to refuse those behind it."""
+    sizes = [30, 90, 20, 51, 49, 1, 40, 2, 99, 7, 1, 1, 1]
+    seen: list[list[int]] = []
+    for is_chunk in (True, False):
+        async with held_up(when_full=when_full, buffer_size=6, threads=threads) as held:
+            # What it can't displace.
+            assert await held.queue.produce(b"c" * 5)
+            items = [b"b" * size for size in sizes]
+            if is_chunk and threads:
+                bridge = SyncBatchQueue(held.queue)
+                await asyncio.to_thread(bridge.produce_many, items)
+            elif is_chunk:
+                await held.queue.produce_many(items)
+            else:
+                for item in items:
+                    held.queue.offer(item)
+            stats = held.queue.stats()
+        lengths = [len(item) for item in held.handler.items if item[:1] == b"b"]
+        seen.append([*lengths, -stats.accepted, -stats.rejected, -stats.dropped])
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > 5
 
 
 async def test_slots_are_counted_beside_it() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import weakref
 
 import pytest
 
@@ -14,6 +16,7 @@ from batchqueue_async import (
     Retry,
     WhenFull,
 )
+from batchqueue_async._policies.errors import KEPT_FAILURES
 from tests.engine.every_loop import every_loop
 from tests.engine.observing import live_timers, tasks_of
 from tests.engine.until import turns, until
@@ -467,3 +470,27 @@ async def test_on_error_that_hangs_is_cut_off_at_the_deadline() -> None:
     stats = check_settled(queue)
     assert left == [1, 2][stats.failed :]
     assert stats.returned == len(left)
+
+
+class Thing:
+    """What can be seen to be freed."""
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+async def test_a_batch_that_was_cut_off_is_free(timeout: float | None) -> None:
+    """But for what `flush` may still be asked of."""
+
+    async def hangs(batch: list[Thing]) -> None:
+        await asyncio.Event().wait()
+
+    config = BatchQueueConfig[Thing](consumer=hangs, handler_timeout=timeout)
+    queue = BatchQueue("q", config)
+    await queue.start()
+    things = [Thing() for _ in range(1000)]
+    known = [weakref.ref(each) for each in things]
+    await queue.produce_many(things)
+    await until(lambda: queue.stats().in_flight == 1000)
+    del things
+    assert len(await queue.shutdown(timeout=SOON)) == 1000
+    gc.collect()
+    assert sum(each() is not None for each in known) <= KEPT_FAILURES

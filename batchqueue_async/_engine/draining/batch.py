@@ -140,6 +140,9 @@ class Batch(Generic[T]):
 
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
+        if self.is_settled:
+            # It was given up meanwhile.
+            return
         for share in self.shares:
             share.partition.accounts.charge(seconds * share.count / len(self.items))
 

@@ -6,6 +6,7 @@ Invariant: an item is given away once, to a caller of `shutdown` or to `on_error
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -123,7 +124,12 @@ class Closing(Generic[T]):
             return
         for task in tasks:
             cancel_for_good(task)
-        _, survivors = await asyncio.wait(tasks, timeout=GRACE)
+        ended, survivors = await asyncio.wait(tasks, timeout=GRACE)
+        for task in ended:
+            # A task gives its cancellation away once. Kept, it would keep the frame of
+            # the handler that was cut off, and with it the batch.
+            with contextlib.suppress(asyncio.CancelledError):
+                task.exception()
         for task in survivors:
             logger.error(
                 "%s: a handler does not stop at the deadline; %s is left behind",
@@ -139,6 +145,8 @@ def take_leftovers(parts: Parts[T]) -> list[T]:
         for batch in drain_task.in_flight.unsettled():
             left.extend(batch.items)
             batch.settle("returned")
+            # Its drain task, or a handler that goes on, may keep it for long.
+            batch.items = []
     for partition in parts.partitions:
         left.extend(partition.take_rest())
     if left:

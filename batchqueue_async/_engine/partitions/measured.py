@@ -32,6 +32,13 @@ class Measured(list[T]):
             return Measured(super().__getitem__(place), self.sizes[place])
         return super().__getitem__(place)
 
+    def of(self, places: Iterable[int]) -> Measured[T]:
+        """Return the items at these places."""
+        chosen: Measured[T] = Measured()
+        for place in places:
+            chosen.add(self[place], self.sizes[place])
+        return chosen
+
     def add(self, item: T, size: Exact) -> None:
         """Put one more item at the end."""
         self.append(item)

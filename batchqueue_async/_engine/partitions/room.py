@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.sizing import Exact, exact, measured_by
 
@@ -46,6 +47,7 @@ class Room:
         "measure",
         "most_taken",
         "numbers",
+        "passes_over",
         "reserved",
         "waiting",
     )
@@ -60,6 +62,8 @@ class Room:
         # What a take removes at most, beside a first item that is larger.
         largest = config.max_batch_bytes
         self.most_taken = None if largest is None else exact(largest)
+        # Whether an item that does not fit lets those behind it in its chunk pass.
+        self.passes_over = config.when_full is not WhenFull.WAIT
         self._beside: Exact = 0 if most is None else most // _BESIDE
         self.allow_batches_of(self.most_taken)
         self._partitions = partitions
@@ -140,6 +144,18 @@ class Room:
             fit += 1
             total += size
         return fit, total
+
+    def all_fitting(self, sizes: Iterable[Exact], most: int) -> list[int]:
+        """Return the places of those that fit in now, each as if it came alone."""
+        free: Exact | float = self.capacity - self.used
+        places: list[int] = []
+        for place, size in enumerate(sizes):
+            if len(places) == most:
+                break
+            if size <= free:
+                places.append(place)
+                free -= size
+        return places
 
     def lacks(self, size: Exact) -> bool:
         """Whether an item of this size does not fit in now."""

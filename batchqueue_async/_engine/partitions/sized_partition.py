@@ -142,9 +142,14 @@ class SizedPartition(Partition[T]):
         if not self.room.is_open_to(self):
             return 0
         free = self._maxsize - len(self.items)
-        fit, _ = self.room.fitting(cast("Measured[T]", chunk).sizes[:free])
+        known = cast("Measured[T]", chunk)
+        fit, _ = self.room.fitting(known.sizes[:free])
+        if fit < min(len(chunk), free) and self.room.passes_over:
+            # Nobody waits: which ones are refused is known to nobody but their number.
+            known = known.of(self.room.all_fitting(known.sizes, free))
+            fit = len(known)
         if fit:
-            self._append(chunk if fit == len(chunk) else chunk[:fit])
+            self._append(known if fit == len(known) else known[:fit])
         return fit
 
     def _append(self, chunk: Sequence[T]) -> None:
@@ -204,15 +209,15 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
         before, count = self.accounts.dropped, 0
         try:
-            for size in cast("Measured[T]", chunk).sizes:
+            for place, size in enumerate(cast("Measured[T]", chunk).sizes):
                 if not self.room.would_hold(size, without=self.waiting_size):
-                    break
+                    continue
                 self.ages.sample(self)
                 while len(self.items) >= self._maxsize or self.room.lacks(size):
                     displaced.append(self.items[0])
                     self._forget(1)
                     self._drop(1, 0)
-                self._append(chunk[count : count + 1])
+                self._append(chunk[place : place + 1])
                 count += 1
         finally:
             self._on_drop(displaced[: self.accounts.dropped - before])
