@@ -106,7 +106,7 @@ class InThread(Attached):
 
         self._run_sync = to_thread.run_sync
         self._new_limiter = partial(CapacityLimiter, concurrency)
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self.is_exclusive = concurrency == 1
         self._stop = stop
         self._forget()
@@ -135,7 +135,7 @@ class InThread(Attached):
             if self._workers is None:
                 # Without it each call asks for a thread, and fails if it gets none.
                 with contextlib.suppress(RuntimeError):
-                    workers = Workers(self.__qualname__, self._concurrency)
+                    workers = Workers(self.__qualname__, self.concurrency)
                     end = weakref.finalize(self, workers.end)
                     end.atexit = False
                     self._workers, self._end = workers, end
@@ -160,7 +160,7 @@ class InThread(Attached):
         self._queues: weakref.WeakSet[object] = weakref.WeakSet()
         self._limiter = None
         self._workers = None
-        self._slots = CallSlots(self._concurrency)
+        self._slots = CallSlots(self.concurrency)
 
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
         self._forget_parent()

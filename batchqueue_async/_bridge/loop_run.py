@@ -311,6 +311,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
     if importlib.util.find_spec("uvloop") is None:
         return None
-    import uvloop  # noqa: PLC0415 - an extra
+    try:
+        import uvloop  # noqa: PLC0415 - an extra
 
-    return uvloop.new_event_loop
+        new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    except (ImportError, AttributeError) as error:
+        # Of a module that another thread was importing a forked child has a half.
+        msg = (
+            f"uvloop is installed and can't be imported ({error}); if this process was "
+            "forked while a thread was importing it, import uvloop before you fork"
+        )
+        raise ImportError(msg) from error
+    return new_event_loop

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, Self, TypeVar
 
 from batchqueue_async._engine.draining.permits import SharedPermits
+from batchqueue_async._engine.handlers.attached import attached
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
@@ -20,7 +21,11 @@ from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.no_effect import warn_of_config, warn_of_timeout
+from batchqueue_async._policies.no_effect import (
+    warn_of_concurrency,
+    warn_of_config,
+    warn_of_timeout,
+)
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.validation import (
@@ -57,6 +62,7 @@ class BatchQueue(Generic[T]):
         require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)
         warn_of_config(config)
+        _warn_of_concurrency(config.consumer, config)
         self._intake = intake_of(parts)
         self._log = parts.failures.new_log()
         # The registry keeps that, and so the queue that its user lost sight of.
@@ -147,6 +153,7 @@ class BatchQueue(Generic[T]):
             refuse("max_batch_bytes", rule, max_batch_bytes)
         if handler_timeout is not None:
             warn_of_timeout(handler, on_error)
+        _warn_of_concurrency(handler, self._parts.config)
         settings = self._parts.handlers.settings.but(options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -377,3 +384,10 @@ class BatchQueue(Generic[T]):
 def parts_of(queue: BatchQueue[T]) -> Parts[T]:
     """Return what the library's other parts work with; not meant for users."""
     return queue._parts  # noqa: SLF001
+
+
+def _warn_of_concurrency(handler: object, config: BatchQueueConfig[Any]) -> None:
+    known = attached(handler)
+    if known is not None and known.concurrency > 1:
+        name = getattr(known, "__qualname__", type(known).__qualname__)
+        warn_of_concurrency(name, known.concurrency, config)

@@ -29,7 +29,7 @@ class DrainTaskPolicy(ABC):
     @staticmethod
     def fixed(n: int) -> DrainTaskPolicy:
         """Run exactly `n` drain tasks, 65,536 at most: as many as partitions."""
-        return _Fixed(n)
+        return Fixed(n)
 
     @staticmethod
     def cpu_cores(multiplier: float) -> DrainTaskPolicy:
@@ -47,7 +47,7 @@ class DrainTaskPolicy(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Fixed(Value, DrainTaskPolicy):
+class Fixed(Value, DrainTaskPolicy):
     """As many as it says."""
 
     n: int

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from .drain_tasks import DrainTaskPolicy
+from .drain_tasks import DrainTaskPolicy, Fixed
 from .handler_checks import HOOKS
 from .selectors import KeySelector
 from .warning import warn
@@ -28,6 +28,30 @@ def warn_of_config(config: BatchQueueConfig[Any]) -> None:
         warn(f"{setting} has no effect {why}")
     if config.consumer is not None and config.handler_timeout is not None:
         warn_of_timeout(config.consumer, config.on_error, config.on_retry)
+
+
+def warn_of_concurrency(
+    name: str, concurrency: int, config: BatchQueueConfig[Any]
+) -> None:
+    """Warn where a handler may be called more often at once than a queue ever does.
+
+    Args:
+        name: The handler's.
+        concurrency: How many of its calls may run at once.
+        config: The queue's.
+    """
+    drain_tasks, partitions = config.drain_tasks, config.partitions
+    if not isinstance(drain_tasks, Fixed):
+        return
+    most, of = drain_tasks.n, "drain task"
+    if not partitions.grows and (count := partitions.resolve(most, 0)) < most:
+        most, of = count, "partition"
+    if concurrency > most:
+        warn(
+            f"concurrency={concurrency} of {name} has no effect beyond {most} in this "
+            f"queue: it has {most} {of}{'s' if most > 1 else ''}, and each makes one "
+            "call at a time"
+        )
 
 
 def warn_of_timeout(handler: object, *others: object) -> None:

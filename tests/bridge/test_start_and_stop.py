@@ -2,9 +2,12 @@
 
 import asyncio
 import math
+import sys
 import threading
 import time
 from functools import partial
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -204,3 +207,12 @@ async def test_of_all_who_wait_for_a_loop_one_looks_often() -> None:
     for _ in range(50):
         LoopWatchdog(loop, "it", BatchQueueError, 0.5).wait(naps.append, None)
     assert sorted(naps) == [0.1, *[1.0] * 49]
+
+
+def test_half_a_uvloop_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child has that which is forked while another thread imports it first."""
+    half = ModuleType("uvloop")
+    half.__spec__ = ModuleSpec("uvloop", None)
+    monkeypatch.setitem(sys.modules, "uvloop", half)
+    with pytest.raises(BatchQueueError, match="import uvloop before you fork"):
+        LoopThread("mine").start()

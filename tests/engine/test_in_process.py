@@ -75,7 +75,9 @@ async def test_it_runs_in_one_process_of_its_own_with_its_hooks(notes: Path) -> 
 
 @one_loop
 async def test_it_waits_for_no_batch_and_starts_nothing_without_one() -> None:
-    async with BatchQueue[Path]("q") as queue:
+    four = DrainTaskPolicy.fixed(4), PartitionPolicy.fixed(4)
+    config = BatchQueueConfig[Path](drain_tasks=four[0], partitions=four[1])
+    async with BatchQueue("q", config) as queue:
         queue.add_handler(Path, in_process(store_pid, concurrency=4))
         await queue.flush()
         assert multiprocessing.active_children() == []

@@ -23,6 +23,7 @@ from batchqueue_async import (
     SharedDrainTasks,
     SyncBatchQueue,
     by_key,
+    in_process,
     in_thread,
 )
 
@@ -78,6 +79,18 @@ NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
         )
         for each in SYNC
     ),
+    (
+        "concurrency=4 of in_thread(returns_nothing) has no effect beyond 1 in this",
+        {"consumer": in_thread(returns_nothing, concurrency=4)},
+    ),
+    (
+        "no effect beyond 1 in this queue: it has 1 partition, and each makes one call",
+        {
+            "consumer": in_process(returns_nothing, concurrency=2),
+            "drain_tasks": two,
+            "partitions": PartitionPolicy.fixed(1),
+        },
+    ),
 ]
 
 
@@ -111,6 +124,19 @@ EFFECT: list[dict[str, Any]] = [
         "partitions": four,
     },
     {"retry": Retry(wait_initial=1.0)},
+    {
+        "consumer": in_thread(returns_nothing, concurrency=2),
+        "drain_tasks": two,
+        "partitions": four,
+    },
+    {
+        "consumer": in_thread(returns_nothing, concurrency=2),
+        "drain_tasks": DrainTaskPolicy.cpu_cores(0.01),
+    },
+    {
+        "consumer": in_thread(returns_nothing, concurrency=2),
+        "drain_tasks": SharedDrainTasks("io", two),
+    },
     {"handler_timeout": 1.0},
     *(
         {"handler_timeout": 1.0, "consumer": each}

@@ -450,7 +450,7 @@ def busy_threads(count: int, interval: float) -> Iterator[None]:
         (Use(own=0.05, process=0.3, waits=60, queued=0.0), 0.05, 0.0),
         (Use(own=0.0, process=0.3, waits=2, queued=0.0), 0.0, 0.29),
         # Many small reads, and nobody else computes.
-        (Use(own=0.0, process=0.01, waits=300, queued=0.0), 0.0, 0.3),
+        (Use(own=0.0, process=0.005, waits=300, queued=0.0), 0.0, 0.3),
     ],
 )
 def test_what_a_step_took_is_split(

@@ -12,6 +12,9 @@ class Attached:
     itself when it is collected.
     """
 
+    concurrency = 1
+    """How many of its calls may run at once, in all queues together."""
+
     is_exclusive = False
     """Whether it takes one call at a time, whatever types and drain tasks there are."""
 

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 _ATTRIBUTE = "_batchqueue_async_thread_use"
 _OFTEN: Final = 0.01
 """Seconds between two samples: a step's use is known as exactly as that."""
-_SHARE: Final = 0.1
-"""Who keeps the interpreter's lock for a time has at least so much of a processor."""
+_SHARE: Final = 0.02
+"""Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
 
 
 class Use(NamedTuple):
