@@ -8,6 +8,7 @@ not be planted fails its test, too (`NothingPlanted`).
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.properties.machines import (
     ConsumerMachine,
     CrowdedMachine,
@@ -21,6 +22,7 @@ from tests.properties.machines import (
 )
 from tests.properties.profile import profile
 from tests.properties.queue_machine import QueueMachine
+from tests.properties.sized_machines import SizedMachine
 from tests.support.planted import PLANTED, NothingPlanted
 
 EXAMPLES, STEPS = 1000, 25
@@ -32,6 +34,10 @@ UNKNOWN = "list assignment index"
 
 FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "lost wake-up": (STUCK, (GrowingMachine, CrowdedMachine)),
+    "next one is not woken": (STUCK, (SizedMachine,)),
+    "cancelled producer's item stays": ("A1|C2", (GrowingMachine, CrowdedMachine)),
+    "what was taken back serves nobody": ("C2", (GrowingMachine, CrowdedMachine)),
+    "taken while it may be taken back": ("A1|C2", (GrowingMachine, CrowdedMachine)),
     "closing wakes nobody": (f"F1|{STUCK}", (GrowingMachine, SharedMachine)),
     "LIFO instead of FIFO": ("B1", (CrowdedMachine, ConsumerMachine)),
     "cancelled waiter keeps its slot": (
@@ -59,12 +65,32 @@ FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "growth moves types": ("B2", (GrowingMachine, DropNewestMachine)),
 }
 
+OF_THE_LINE = {
+    "cancelled waiter keeps its slot",
+    "cancelled waiter tells nobody",
+    "late comers overtake",
+    "new head is not woken",
+    "LIFO instead of FIFO",
+}
+"""Of producers that place their items themselves, as those of handlers do, and all
+where sizes count: nobody else stands in line while there is room."""
+
 FOUND_BY_SCHEDULES_ALONE = {"new head is not woken"}
 """In `test_shuffled_schedules.py`; it takes three wake-ups in an unusual order."""
 
 
 def test_every_planted_bug_is_looked_for() -> None:
-    assert FOUND_BY.keys() | FOUND_BY_SCHEDULES_ALONE == PLANTED.keys()
+    assert FOUND_BY.keys() | OF_THE_LINE = {
+    "cancelled waiter keeps its slot",
+    "cancelled waiter tells nobody",
+    "late comers overtake",
+    "new head is not woken",
+    "LIFO instead of FIFO",
+}
+"""Of producers that place their items themselves, as those of handlers do, and all
+where sizes count: nobody else stands in line while there is room."""
+
+FOUND_BY_SCHEDULES_ALONE == PLANTED.keys()
 
 
 def test_a_bug_that_nobody_meets_says_so() -> None:
@@ -83,7 +109,13 @@ def test_a_bug_that_nobody_meets_says_so() -> None:
         for machine in machines
     ],
 )
-def test_the_machine_finds(bug: str, machine: type[QueueMachine], finding: str) -> None:
+def test_the_machine_finds(
+    bug: str,
+    machine: type[QueueMachine],
+    finding: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Partition, "serves_on_loop", bug not in OF_THE_LINE)
     settings = profile(EXAMPLES, STEPS, shrinks=False)
     errors = (AssertionError, IndexError)
     finds = pytest.raises(errors, match=rf"^[\['\"]*({finding})")

@@ -47,13 +47,13 @@ async def put_in_turn(
         waiter = LoopWaiter(loop, len(chunk), partition)
     try:
         partition.wait_in_line(waiter, chunk)
-        while not partition.is_closed:
+        while waiter.wants and not partition.is_closed:
             # Before what it puts in: see `Partition.notify`.
             partition.notify(waiter.granted)
             if waiter.granted:
                 placed.count += partition.offer_in_turn(waiter, chunk)
-            if not waiter.wants:
-                return
+                if not waiter.wants:
+                    return
             sleeper = waiter.fall_asleep()
             if not waiter.is_woken:
                 await sleeper
@@ -124,7 +124,7 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
             waiter.take_back(1)
             for other, its in unaware.items():
                 unaware[other] = its - (its > position)
-            # Last: it serves others, who come behind all of these.
+            # Not before: it serves others, who come behind all of these.
             partition.take_back(position)
 
 
@@ -147,3 +147,5 @@ def _let_go_of(waiter: Waiter, partition: Partition[Any]) -> None:
         if not line.unaware:
             line.unaware = None
             resume(partition)
+            # Its owner may have looked meanwhile, and sleep since.
+            partition.notify()
