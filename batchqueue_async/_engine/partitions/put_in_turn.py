@@ -87,14 +87,18 @@ class ServedWaiter(LoopWaiter):
         self.accepted = 0
 
     def hand_over(self) -> Sequence[Any]:
-        # Threads could serve it between a drain task's look and its take.
-        if not self._is_on_loop():
+        chunk, partition = self._chunk, self._partition
+        if partition.is_shared and not self._is_on_loop():
+            # It could come between a drain task's look and its take.
             return ()
-        if len(self._chunk) == 1 and not _keep_for(self, self._partition):
+        if len(chunk) == 1:
+            if _keep_for(self, partition):
+                self.accepted = 1
+                return chunk
             return ()
-        first = len(self._chunk) - self.wants
+        first = len(chunk) - self.wants
         self.accepted += self.granted
-        return self._chunk[first : first + self.granted]
+        return chunk[first : first + self.granted]
 
     def take_back(self, count: int) -> None:
         self.accepted -= count
