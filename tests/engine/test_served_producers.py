@@ -12,11 +12,13 @@ import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.partitions.audited_partition import AuditedPartition
+from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.put_in_turn import (
     MOST_UNAWARE,
     ServedWaiter,
+    put_in_turn,
     withdraw_all,
 )
 from tests.engine.every_loop import every_loop
@@ -211,3 +213,26 @@ async def test_on_another_thread_nobody_is_served_who_waits_on_the_loop() -> Non
     thread.join()
     assert partition.items == []
     assert partition.offer_in_turn(waiter, (3,)) == 1
+
+
+async def test_the_owner_is_told_when_all_may_be_taken() -> None:
+    """It may have looked while they could be taken back, and sleep since."""
+    partition, owner = full(1, 2), Mock(listens=True)
+    first, second = in_line(partition, (3,), (4,))
+    partition.take(None)
+    partition.owner = owner
+    first.is_told()
+    owner.notify.assert_not_called()
+    second.is_cancelled()
+    owner.notify.assert_called_once_with(partition, 0)
+    assert partition.items == [3]
+
+
+async def test_the_owner_is_told_of_a_chunk_that_finds_room_at_last() -> None:
+    """It waited for another partition first, and so comes by way of the line."""
+    partition, owner, placed = Partition[int](0, 5, 5), Mock(listens=True), Tally()
+    partition.open()
+    partition.owner = owner
+    await put_in_turn(partition, (1, 2), placed, asyncio.get_running_loop())
+    assert (partition.items, placed.count) == ([1, 2], 2)
+    owner.notify.assert_called_once_with(partition, 0)

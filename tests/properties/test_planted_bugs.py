@@ -35,9 +35,12 @@ UNKNOWN = "list assignment index"
 FOUND_BY: dict[str, tuple[str, tuple[type[QueueMachine], ...]]] = {
     "lost wake-up": (STUCK, (GrowingMachine, CrowdedMachine)),
     "next one is not woken": (STUCK, (SizedMachine,)),
-    "cancelled producer's item stays": ("A1|C2", (GrowingMachine, CrowdedMachine)),
+    "cancelled producer's item stays": (
+        f"A1|C2|{STUCK}",
+        (GrowingMachine, CrowdedMachine),
+    ),
     "what was taken back serves nobody": ("C2", (GrowingMachine, CrowdedMachine)),
-    "taken while it may be taken back": ("A1|C2", (GrowingMachine, CrowdedMachine)),
+    "taken while it may be taken back": ("A1|C2|list index", (GrowingMachine,)),
     "closing wakes nobody": (f"F1|{STUCK}", (GrowingMachine, SharedMachine)),
     "LIFO instead of FIFO": ("B1", (CrowdedMachine, ConsumerMachine)),
     "cancelled waiter keeps its slot": (

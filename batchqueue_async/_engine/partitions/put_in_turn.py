@@ -47,13 +47,14 @@ async def put_in_turn(
         waiter = LoopWaiter(loop, len(chunk), partition)
     try:
         partition.wait_in_line(waiter, chunk)
-        while waiter.wants and not partition.is_closed:
-            # Before what it puts in: see `Partition.notify`.
+        while not partition.is_closed:
+            # Before what it puts in: see `Partition.notify`. Also if it was served as it
+            # came, since its chunk had waited for another partition first.
             partition.notify(waiter.granted)
             if waiter.granted:
                 placed.count += partition.offer_in_turn(waiter, chunk)
-                if not waiter.wants:
-                    return
+            if not waiter.wants:
+                return
             sleeper = waiter.fall_asleep()
             if not waiter.is_woken:
                 await sleeper
