@@ -48,8 +48,8 @@ async def put_in_turn(
     try:
         partition.wait_in_line(waiter, chunk)
         while not partition.is_closed:
-            # Before what it puts in: see `Partition.notify`. Also if it was served as it
-            # came, since its chunk had waited for another partition first.
+            # Before what it puts in: see `Partition.notify`. Also where it was served
+            # as it came, since its chunk had waited for another partition first.
             partition.notify(waiter.granted)
             if waiter.granted:
                 placed.count += partition.offer_in_turn(waiter, chunk)
