@@ -94,8 +94,7 @@ class Partition(ProducersQueue[T]):
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
-        self.due_size = min(due_size, buffer_size)
-        self._full_at = buffer_size
+        self.due_size, self._full_at = min(due_size, buffer_size), buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
@@ -375,8 +374,7 @@ class Partition(ProducersQueue[T]):
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
-            items = head.hand_over()
-            if not items:
+            if not (items := head.hand_over()):
                 break
             try:
                 self._append(items)
