@@ -19,7 +19,7 @@ from benchmarks.throughput import COLUMNS, compare
 from benchmarks.turns import Turns
 
 ROOM = 10
-PRODUCERS = (1, 16)
+PRODUCERS = (1, 4, 16)
 CONFIG = BatchQueueConfig[Any](buffer_size=ROOM)
 _MOST = 20_000
 

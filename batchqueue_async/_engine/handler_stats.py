@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from batchqueue_async._policies.value import Value
+from batchqueue_async._policies.value import Value, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Histogram(Value):
     """How often something was how large."""
 
@@ -30,7 +28,7 @@ class Histogram(Value):
         return self.total / self.count if self.count else 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class Cuts(Value):
     """Why a handler's batches were cut where they were, in batches."""
 
@@ -46,7 +44,7 @@ class Cuts(Value):
     """The queue was closing."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class HandlerStats(Value):
     """One handler of one type, or the consumer, up to one moment.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handler_stats import HandlerStats
 from batchqueue_async._policies.sizing import plain
-from batchqueue_async._policies.value import Value
+from batchqueue_async._policies.value import Value, frozen
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.drain_task import DrainTask
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
 
 
-@dataclass(init=False, frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class Totals(Value):
     """What became of items; `accepted` is the sum of `waiting` to `returned`."""
 
@@ -68,7 +68,7 @@ class Totals(Value):
         return self.accepted - self.waiting - self.in_flight - settled - self.returned
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class PartitionStats(Totals):
     """One partition at one moment."""
 
@@ -78,7 +78,7 @@ class PartitionStats(Totals):
     """The drain task that may take from it, or None while it is in a handoff."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class DrainTaskStats(Value):
     """One drain task at one moment."""
 
@@ -95,7 +95,7 @@ class DrainTaskStats(Value):
     items offered to them, or seconds in handlers, as its balancer measures."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class RebalancingRound(Value):
     """What the last round of rebalancing found and did."""
 
@@ -109,7 +109,7 @@ class RebalancingRound(Value):
     """The same loads under the owners after the round."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class BatchQueueStats(Totals):
     """One queue at one moment: the sums of its partitions, and its drain tasks."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from .validation import refuse, require_positive
-from .value import Value
+from .value import Value, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class IdleBackoff(Value):
     """Naps that double with each empty cycle, from `shortest` to `longest`.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 from .lpt import lpt_plan
 from .validation import refuse, require_at_least, require_positive
-from .value import Value
+from .value import Value, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +37,7 @@ class DrainBalancer(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class ThroughputBalancer(Value):
     """Evens out the number of items: right when all items cost about the same.
 
@@ -61,7 +60,7 @@ class ThroughputBalancer(Value):
         return _better_plan(loads, owners, drain_tasks, self.skip_below)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class CostBalancer(Value):
     """Evens out the time spent in handlers: right when costs per item differ.
 
@@ -81,7 +80,7 @@ class CostBalancer(Value):
         return _better_plan(loads, owners, drain_tasks, self.skip_below)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Rebalancing(Value):
     """How often, and by which plan, partitions change their drain task.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic
 
 from .backoff import IdleBackoff
@@ -27,10 +26,10 @@ from .validation import (
     require_positive,
     require_timeout,
 )
-from .value import Value
+from .value import Value, frozen
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True, slots=False)
 class BatchQueueConfig(Value, Generic[T]):
     """What a queue is declared with; `dataclasses.replace` derives another one.
 
@@ -78,8 +77,8 @@ class BatchQueueConfig(Value, Generic[T]):
     """
 
     # The defaults are frozen values: one instance serves every queue.
-    drain_tasks: DrainTaskPolicy | SharedDrainTasks = DrainTaskPolicy.fixed(1)  # noqa: RUF009
-    partitions: PartitionPolicy = PartitionPolicy.fixed(1)  # noqa: RUF009
+    drain_tasks: DrainTaskPolicy | SharedDrainTasks = DrainTaskPolicy.fixed(1)
+    partitions: PartitionPolicy = PartitionPolicy.fixed(1)
     buffer_size: int = 10_000
     when_full: WhenFull = WhenFull.WAIT
     selector: PartitionSelector[T] = by_type
@@ -89,9 +88,9 @@ class BatchQueueConfig(Value, Generic[T]):
     max_batch_bytes: float | None = None
     buffer_bytes: float | None = None
     linger: float = 0.0
-    idle: IdleBackoff = IdleBackoff()  # noqa: RUF009
+    idle: IdleBackoff = IdleBackoff()
     rebalancing: Rebalancing | None = None
-    retry: Retry = Retry()  # noqa: RUF009
+    retry: Retry = Retry()
     handler_timeout: float | None = None
     slow_handler: float | None = 30.0
     on_error: ErrorHandler[T] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 from .partitions import MOST_PARTITIONS
 from .validation import (
@@ -14,7 +13,7 @@ from .validation import (
     require_int,
     require_positive,
 )
-from .value import Value
+from .value import Value, frozen
 
 
 class DrainTaskPolicy(ABC):
@@ -46,7 +45,7 @@ class DrainTaskPolicy(ABC):
         """Return the number of drain tasks on this machine: 1 or more."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Fixed(Value, DrainTaskPolicy):
     """As many as it says."""
 
@@ -62,7 +61,7 @@ class Fixed(Value, DrainTaskPolicy):
         return f"DrainTaskPolicy.fixed({self.n})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class _CpuCores(Value, DrainTaskPolicy):
     """Some for each CPU, and a few more."""
 
@@ -88,7 +87,7 @@ class _CpuCores(Value, DrainTaskPolicy):
         return f"DrainTaskPolicy.cpu_cores_with_base({self.base}, {self.multiplier})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class SharedDrainTasks(Value):
     """Drain capacity that several queues of one manager share.
 

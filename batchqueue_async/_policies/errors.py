@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from batchqueue_async._wording import kind_of, reason
 
-from .value import Value
+from .value import Value, frozen
 
 Outcome: TypeAlias = Literal["failed", "dropped", "unhandled", "returned", "on_flush"]
 
@@ -77,7 +76,7 @@ KEPT_BYTES = 2**20
 """So much memory, by an estimate, their items and errors may keep alive."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class OmittedItem(Value):
     """Stands for a failed item that was too large to be kept for the next `flush`.
 
@@ -99,7 +98,7 @@ class OmittedItem(Value):
         return f"<{self.type_name}, too large to be kept>"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Failure(Value):
     """One accepted item that did not end as handled.
 

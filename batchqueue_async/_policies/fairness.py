@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from batchqueue_async._wording import shown
 
 from .selectors import comparable
 from .validation import refuse, require_callable, require_int
-from .value import Value
+from .value import Value, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -24,8 +23,7 @@ LIGHTEST: Final = 1e-6
 HEAVIEST: Final = 1e6
 
 
-# No slots: frozen with slots, `FairSelector[...](...)` raises on Python 3.11.
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class FairSelector(Value, Generic[T, K]):
     """Each key has a buffer and its share of each batch; made by `fair_by`."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic
 
 from .handlers import ErrorHandler
@@ -15,10 +14,10 @@ from .validation import (
     require_int,
     require_positive,
 )
-from .value import Value
+from .value import Value, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+@frozen(kw_only=True)
 class HandlerOptions(Value, Generic[T]):
     """Settings of one handler; None stands for the queue's."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from .validation import require_int
-from .value import Value
+from .value import Value, frozen
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -62,7 +61,7 @@ class PartitionPolicy(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class _Fixed(Value, PartitionPolicy):
     """As many as it says."""
 
@@ -78,7 +77,7 @@ class _Fixed(Value, PartitionPolicy):
         return f"PartitionPolicy.fixed({self.n})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class _PerDrainTask(Value, PartitionPolicy):
     """Some for each drain task."""
 
@@ -94,7 +93,7 @@ class _PerDrainTask(Value, PartitionPolicy):
         return f"PartitionPolicy.per_drain_task({self.m})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class _Adaptive(Value, PartitionPolicy):
     """As many as handlers, or about half as many."""
 

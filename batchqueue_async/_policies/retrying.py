@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .answers import PartialFailure, RetryAfter
 from .backoff import doubled
 from .validation import (
@@ -13,10 +11,10 @@ from .validation import (
     require_int,
     require_positive,
 )
-from .value import Value
+from .value import Value, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Retry(Value):
     """When a batch whose handler raised is given to it again.
 

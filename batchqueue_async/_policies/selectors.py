@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
-from numbers import Number
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from batchqueue_async._wording import shown
 
 from .validation import require_callable
-from .value import Value
+from .value import Value, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -54,8 +52,7 @@ PLAIN_KEYS = frozenset({str, int, bytes})
 """Types of keys that are hashable and no NaN: looked up per item."""
 
 
-# No slots: frozen with slots, `KeySelector[int](...)` raises on Python 3.11.
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen
 class KeySelector(Value, Generic[T]):
     """Items with equal keys share a partition; made by `by_key`."""
 
@@ -126,6 +123,9 @@ def _with_one_nan(key: Hashable) -> Hashable:
         return key
     if isinstance(key, tuple) and type(key).__hash__ is tuple.__hash__:
         return tuple(map(_with_one_nan, key))
+    # Few keys get here, and every program's start would pay for the module.
+    from numbers import Number  # noqa: PLC0415
+
     if isinstance(key, Number) and key != key:  # noqa: PLR0124 - only a NaN differs
         return math.nan
     return key

@@ -14,6 +14,7 @@ from batchqueue_async import (
     SyncBatchQueue,
     by_key,
 )
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.bridge.background import all_answers, in_background, until, wait_until
 from tests.bridge.gated import Gated, partition_of
 from tests.support.oracle import check_settled
@@ -92,8 +93,15 @@ async def test_threads_and_tasks_wait_in_one_line() -> None:
 
 
 @pytest.mark.real_time
-async def test_a_slot_that_is_reserved_for_a_task_is_not_free_for_threads() -> None:
-    """The take has made room, but the loop is too busy to let its producer run."""
+@pytest.mark.parametrize("places_its_own", [False, True])
+async def test_a_slot_that_is_reserved_for_a_task_is_not_free_for_threads(
+    *, places_its_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The take has made room, but the loop is too busy to let its producer run.
+
+    Its item is in, or, where it has to place it itself, its slot is reserved.
+    """
+    monkeypatch.setattr(Partition, "serves_on_loop", not places_its_own)
     blocking, go_on = threading.Event(), threading.Event()
     handled: list[int] = []
 
@@ -125,13 +133,17 @@ async def test_a_slot_that_is_reserved_for_a_task_is_not_free_for_threads() -> N
         started.set()
         async with asyncio.timeout(10):
             assert await waiting
-        assert await asyncio.wrap_future(thread) == (False, False, 1)
+        room = int(places_its_own)
+        assert await asyncio.wrap_future(thread) == (False, False, room)
     assert handled == [0, 1, 2]
 
 
 @pytest.mark.real_time
-async def test_a_thread_that_gives_up_passes_its_slot_to_a_task() -> None:
-    """It held one already, behind a task that could not run yet."""
+async def test_a_thread_that_gives_up_passes_its_slot_to_a_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It held one already, behind a task that could not run yet to place its item."""
+    monkeypatch.setattr(Partition, "serves_on_loop", False)
     blocking, given_up = threading.Event(), threading.Event()
     handled: list[int] = []
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, WhenFull
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.engine.every_loop import every_loop
 from tests.engine.stalled import stalled_queue
 from tests.engine.until import turns
@@ -96,8 +97,15 @@ async def test_produce_nowait_is_refused_while_somebody_waits() -> None:
     assert stalled.handler.items == [0, 1, 2, 3]
 
 
-async def test_produce_nowait_is_refused_while_a_reserved_slot_is_held() -> None:
-    """Within `consume` the take has just made room, and the waiter has not run."""
+@pytest.mark.parametrize("places_its_own", [False, True])
+async def test_produce_nowait_is_refused_after_a_take_for_who_waits(
+    *, places_its_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within `consume` the take has just made room, and the waiter has not run.
+
+    Its item is in, or, where it has to place it itself, its slot is reserved.
+    """
+    monkeypatch.setattr(Partition, "serves_on_loop", not places_its_own)
     answers: list[bool] = []
     seen: list[tuple[int, int]] = []
     received: list[int] = []
@@ -121,7 +129,7 @@ async def test_produce_nowait_is_refused_while_a_reserved_slot_is_held() -> None
         await turns()
         gate.set()
         assert await waiter
-    assert seen == [(0, 1)], "room showed"
+    assert seen == [(0 if places_its_own else 1, 1)], "room showed, or not"
     assert answers == [False], "and yet it was refused"
     assert received == [0, 1, 2]
 

@@ -108,8 +108,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def produce_nowait(self) -> None:
-        has_line = any(producer.is_in_line for producer in self.producers)
         stats = self.queue.stats()
+        # Whose item was placed waits no longer, also if it has not run since.
+        has_line = stats.waiting_producers > 0
         has_room = stats.waiting < stats.capacity and not self.closing
         (item,) = self.number(1)
         self.nowait[item] = self.queue.produce_nowait(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, replace
 
@@ -16,8 +17,9 @@ from batchqueue_async import (
     RebalancingRound,
     Retry,
     ThroughputBalancer,
+    by_key,
 )
-from batchqueue_async._policies.value import Value
+from batchqueue_async._policies.value import Value, frozen
 
 VALUES = [
     Retry(attempts=3),
@@ -31,7 +33,7 @@ VALUES = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class Point(Value):
     x: int
     y: int = 0
@@ -39,6 +41,19 @@ class Point(Value):
 
 class Other(Point):
     pass
+
+
+@frozen(kw_only=True)
+class Named(Point):
+    name: str
+    color: str = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MyConfig(BatchQueueConfig[int]):
+    """What a user derives."""
+
+    table: str
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
@@ -66,3 +81,55 @@ def test_a_field_is_not_changed() -> None:
     point = Point(1)
     with pytest.raises(FrozenInstanceError):
         point.x = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del point.x
+    with pytest.raises(FrozenInstanceError):
+        point.z = 2  # type: ignore[attr-defined]
+    assert point == Point(1)
+
+
+def test_a_class_that_derives_from_one_may_have_attributes_of_its_own() -> None:
+    other = Other(1)
+    other.z = 3  # type: ignore[attr-defined]
+    with pytest.raises(FrozenInstanceError):
+        other.x = 2  # type: ignore[misc]
+    copied = copy.copy(other)
+    assert (copied, copied.z) == (other, 3)  # type: ignore[attr-defined]
+
+
+def test_a_user_may_derive_a_dataclass() -> None:
+    mine = MyConfig(table="orders", buffer_size=3)
+    assert replace(mine, table="other").buffer_size == 3
+    assert mine != MyConfig(table="other", buffer_size=3)
+    assert pickle.loads(pickle.dumps(mine)) == mine
+
+
+def test_fields_are_given_by_position_or_by_name() -> None:
+    assert Point(1, 2) == Point(y=2, x=1)
+    assert Named(1, name="a") == Named(1, 0, name="a", color="red")
+
+
+@pytest.mark.parametrize(
+    "values, named, says",
+    [
+        ((), {}, "Point: missing a required argument: 'x'"),
+        ((1,), {"z": 2}, "Point: got an unexpected keyword argument 'z'"),
+        ((1, 2, 3), {}, "Point: too many positional arguments"),
+        ((1,), {"x": 2}, "Point: multiple values for argument 'x'"),
+        ((1, 2, 3), {"y": 2}, "Point: "),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    values: tuple[int, ...], named: dict[str, int], says: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{says}"):
+        Point(*values, **named)
+    with pytest.raises(TypeError, match=r"^Named: too many positional arguments"):
+        Named(1, 2, "a", name="a")  # type: ignore[misc]
+
+
+def test_its_signature_is_known() -> None:
+    assert str(inspect.signature(Point)) == "(x: 'int', y: 'int' = 0) -> None"
+    assert str(inspect.signature(Named)).startswith("(x: 'int', y: 'int' = 0, *, name")
+    by_length = by_key(len)
+    assert list(inspect.signature(by_length).parameters) == ["item", "partitions"]

@@ -37,6 +37,8 @@ class Ledger:
         """What failed while other items of its batch were handled..."""
         self._told: set[int] = set()
         """...and those, which counts also where the call was to end."""
+        self._unaware: dict[int, list[Item]] = {}
+        """What may be taken back: its producer has not run since it was placed."""
         self._homes: dict[type, int] = {}
         self._newest: defaultdict[int, int] = defaultdict(lambda: -1)
         self._owners: dict[int, int | None] = {}
@@ -70,6 +72,7 @@ class Ledger:
     def _see_arrivals(self, partition: Partition[Item]) -> None:
         index, waiting = partition.index, partition.items
         arrived = self.arrived[index]
+        self._see_what_was_taken_back(partition)
         new = partition.accepted - len(arrived)
         if new:
             assert 0 < new <= len(waiting), f"A1: {new} of {len(waiting)} are new"
@@ -78,6 +81,16 @@ class Ledger:
         if waiting:
             tail = arrived[-len(waiting) :]
             assert list(waiting) == tail, f"B1: {waiting} wait, arrived as {tail}"
+
+    def _see_what_was_taken_back(self, partition: Partition[Item]) -> None:
+        index, waiting = partition.index, list(partition.items)
+        for item in self._unaware.get(index, ()):
+            if item not in waiting:
+                self.arrived[index].remove(item)
+                del self.place[item.number]
+        first = partition.accounts.taken_out
+        places = (partition.line.unaware or {}).values()
+        self._unaware[index] = [waiting[place - first] for place in places]
 
     def _arrive(self, index: int, item: Item) -> None:
         assert item.number not in self.place, f"A1: {item} was accepted twice"

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from batchqueue_async._engine.partitions.partition import Partition
 from tests.properties.mixed_scenario import mixed_scenario
 from tests.properties.profile import EXAMPLES
+from tests.properties.test_planted_bugs import OF_THE_LINE
 from tests.support.planted import PLANTED
 from tests.support.shuffled_loop import ShuffledLoop
 from tests.support.thorough import examples
@@ -42,6 +44,14 @@ def test_no_schedule_loses_doubles_or_reorders(part: int) -> None:
 
 
 @pytest.mark.slow
+def test_nor_where_all_who_wait_place_their_items_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Partition, "serves_on_loop", False)
+    play_all(range(SEEDS))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bug",
     [
@@ -54,8 +64,9 @@ def test_no_schedule_loses_doubles_or_reorders(part: int) -> None:
     ],
 )
 def test_schedules_find_planted(
-    bug: str, asyncio_errors: list[logging.LogRecord]
+    bug: str, asyncio_errors: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Partition, "serves_on_loop", bug not in OF_THE_LINE)
     with PLANTED[bug](), pytest.raises((AssertionError, TimeoutError)):
         play_all(range(EXAMPLES or ENOUGH))
     for _ in range(3):

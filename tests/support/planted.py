@@ -22,9 +22,14 @@ from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.put_in_turn import ServedWaiter
 from batchqueue_async._engine.partitions.room import Room
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
+from batchqueue_async._engine.partitions.waiting_line import (
+    LoopWaiter,
+    Waiter,
+    WaitingLine,
+)
 
 Method = Callable[..., Any]
 Bug = Callable[[], AbstractContextManager[None]]
@@ -85,7 +90,9 @@ def _nothing(*_: Any, **__: Any) -> None:  # noqa: ANN401  # any method
 
 # B1, C2, F1: the line of waiting producers.
 
-_plant("lost wake-up", WaitingLine, "_wake_head")(_nothing)
+_plant("lost wake-up", LoopWaiter, "wake")(_nothing)
+_plant("next one is not woken", WaitingLine, "_wake_head")(_nothing)
+_plant("cancelled producer's item stays", ServedWaiter, "is_cancelled")(_nothing)
 _plant("closing wakes nobody", WaitingLine, "wake_all")(_nothing)
 
 
@@ -115,6 +122,19 @@ def _leave_with_the_slot(original: Method, self: WaitingLine, waiter: Waiter) ->
 def _leaveunserved(original: Method, self: Partition[Any], waiter: Waiter) -> None:
     with _swapped(Partition, "_serve_line", Partition._set_limits):
         original(self, waiter)
+
+
+@_plant("what was taken back serves nobody", Partition, "take_back")
+def _take_back_only(original: Method, self: Partition[Any], position: int) -> None:
+    with _swapped(Partition, "_serve_line", Partition._set_limits):
+        original(self, position)
+
+
+@_plant("taken while it may be taken back", ServedWaiter, "hand_over")
+def _hand_over_for_good(original: Method, self: ServedWaiter) -> Sequence[Any]:
+    items: Sequence[Any] = original(self)
+    self._partition.pausing = None
+    return items
 
 
 @_plant("late comers overtake", Intake, "_try_offer")

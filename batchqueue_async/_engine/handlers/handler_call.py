@@ -18,7 +18,6 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
 from contextvars import ContextVar, Token, copy_context
-from dataclasses import dataclass
 from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -40,15 +39,17 @@ SHARED = "shared"
 """The mode of a `consume` that may run several times at once."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Stuck:
     """A call that is inside and cannot be stopped."""
 
-    mode: Hashable
-    batch: Any
-    """What it was given; None if it is a hook."""
-    drain_task: int | None
-    """Who called, and would enter twice with any other call."""
+    __slots__ = ("batch", "drain_task", "mode")
+
+    def __init__(self, mode: Hashable, batch: Any, drain_task: int | None) -> None:  # noqa: ANN401
+        self.mode = mode
+        # What it was given; None if it is a hook.
+        self.batch = batch
+        # Who called, and would enter twice with any other call.
+        self.drain_task = drain_task
 
 
 class HandlerLock:

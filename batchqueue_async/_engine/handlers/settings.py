@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from batchqueue_async._engine.handlers.meter import BatchListener
@@ -11,26 +11,28 @@ from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.sizing import Exact, exact
+from batchqueue_async._policies.value import Value, frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HandlerSettings:
+@frozen
+class HandlerSettings(Value):
     """How a handler's batches are made and delivered."""
 
+    # One list per queue: whoever joins it later is told, too.
+    listeners: list[BatchListener]
     max_batch: int | None = None
     linger: float = 0.0
-    retry: Retry = Retry()  # noqa: RUF009 - frozen
+    retry: Retry = Retry()
     timeout: float | None = None
     on_error: ErrorHandler[Any] | None = None
     is_measured: bool = False
     max_batch_bytes: Exact | None = None
-    # One list per queue: whoever joins it later is told, too.
-    listeners: list[BatchListener] = field(default_factory=list)
 
     @classmethod
     def of(cls, config: BatchQueueConfig[Any]) -> Self:
         """Return what a queue's config says."""
         return cls(
+            [],
             config.max_batch,
             config.linger,
             config.retry,
@@ -58,4 +60,4 @@ def _exact(size: float | None) -> Exact | None:
     return None if size is None else exact(size)
 
 
-DEFAULT = HandlerSettings()
+DEFAULT = HandlerSettings([])

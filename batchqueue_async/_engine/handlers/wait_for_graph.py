@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -29,7 +28,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     HandlerLock,
 )
 from batchqueue_async._policies.errors import WouldDeadlock
-from batchqueue_async._policies.value import Value
+from batchqueue_async._policies.value import Value, frozen
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -43,7 +42,7 @@ class Node(Protocol):
         """Return the waits of the calls that it can't go on before."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class DrainTaskNode(Value):
     """A drain task of a queue; without a number, who calls `on_close` at its end."""
 
@@ -62,7 +61,7 @@ class DrainTaskNode(Value):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class OnFlushNode(Value):
     """A call of `on_flush`, from its place in the handler's line to its end."""
 
@@ -77,7 +76,7 @@ class OnFlushNode(Value):
         return self.detector.waits_inside(self.lock, self.answer)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen
 class OnFlushesNode(Value):
     """All calls of `on_flush` of a queue, for which its end waits."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.failed_batch import tell_on_error
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
+from batchqueue_async._engine.partitions.put_in_turn import withdraw_all
 from batchqueue_async._engine.runtime.cancellation import GRACE, cancel_for_good
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
@@ -148,6 +149,7 @@ def take_leftovers(parts: Parts[T]) -> list[T]:
             # Its drain task, or a handler that goes on, may keep it for long.
             batch.items = []
     for partition in parts.partitions:
+        withdraw_all(partition)
         left.extend(partition.take_rest())
     if left:
         parts.failures.add("returned", left)

@@ -106,6 +106,14 @@ class Accounts:
         unsettled[place] = rest
         self.tell_watchers()
 
+    def take_back(self, position: int) -> None:
+        """The item there is to count as never accepted; those behind it move up."""
+        watchers = self.watchers
+        if watchers is not None:
+            for watcher, until in watchers.items():
+                watchers[watcher] = until - (until > position)
+            self.tell_watchers()
+
     def return_waiting(self, count: int) -> None:
         """Items ended while they waited: they were left at the deadline."""
         self.taken_out += count

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,12 +24,14 @@ SAMPLED_EVERY: Final = 0.05
 """Seconds within which takes that are few items apart share a sample."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Mark:
     """Items from this position on came at this time, or later."""
 
-    position: int
-    time: float | None
+    __slots__ = ("position", "time")
+
+    def __init__(self, position: int, time: float | None) -> None:
+        self.position = position
+        self.time = time
 
 
 # Stands for the marks of who needs none: an empty deque takes 600 bytes.

@@ -28,6 +28,10 @@ class AuditedPartition(Partition[T]):
         super().abandon()
         self.entered = 0
 
+    def take_back(self, position: int) -> None:
+        self.entered -= 1
+        super().take_back(position)
+
     def _append(self, chunk: Sequence[T]) -> None:
         before = len(self.items)
         try:

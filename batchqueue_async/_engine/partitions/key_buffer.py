@@ -34,6 +34,9 @@ _LONGEST_LIST = 64
 class KeyBuffer(Partition[T]):
     """One key's buffer, and its place among those who share a fair partition."""
 
+    # What would be taken back is counted elsewhere, too: producers place their own.
+    serves_on_loop = False
+
     __slots__ = ("_pausing", "allotted", "deficit", "home", "ready", "weight")
 
     def __init__(self, home: FairPartition[T], weight: int, *on_drop: Drop) -> None:

@@ -74,7 +74,7 @@ class Partition(ProducersQueue[T]):
         self.accounts = Accounts()
         # The nap of its drain task; None before the start, and in a handoff.
         self.owner: Nap | None = None
-        self.is_closed = self.is_changing = False
+        self.is_closed = self.is_changing = self.is_shared = False
         # Whether it is known to be open, unguarded and without a clock, and nobody
         # waits in line or watches. One look at this spares five at other objects: with
         # thousands of partitions those have left the processor's caches.
@@ -90,14 +90,11 @@ class Partition(ProducersQueue[T]):
         # Of the last take: the position of its first item, and whether all of it had
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
-        self.taken_from = 0
-        self.took_one_type = False
+        self.taken_from, self.took_one_type = 0, False
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
-        self.is_shared = False
-        self.due_size = min(due_size, buffer_size)
-        self._full_at = buffer_size
+        self.due_size, self._full_at = min(due_size, buffer_size), buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
@@ -138,8 +135,7 @@ class Partition(ProducersQueue[T]):
         """
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
-        owner = self.owner
-        if owner is not None:
+        if (owner := self.owner) is not None:
             owner.has_news = True
             if owner.listens:
                 owner.notify(self, coming)
@@ -238,8 +234,7 @@ class Partition(ProducersQueue[T]):
                 is_whole = count == len(chunk)
                 self._append(chunk if is_whole else chunk[start : start + count])
                 self.line.filled(waiter, count)
-                head = self.line.head
-                if head is not None and head.hands_over:
+                if (head := self.line.head) is not None and head.hands_over:
                     self._serve_line()
                 self._set_limits()
             return count
@@ -266,6 +261,14 @@ class Partition(ProducersQueue[T]):
             else:
                 self._serve_line()
         return taken
+
+    def take_back(self, position: int) -> None:
+        """Take an item out as if it had never come, before anything behind it."""
+        index = position - self.accounts.taken_out
+        del self.items[index]
+        self.uniform_prefix -= index < self.uniform_prefix
+        self.accounts.take_back(position)
+        self._serve_line()
 
     def take_rest(self) -> list[T]:
         """Take every waiting item out, unhandled: the deadline has come."""
@@ -295,8 +298,7 @@ class Partition(ProducersQueue[T]):
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
-        self.guard, self.is_shared = UNGUARDED, False
-        self.is_closed = True
+        self.guard, self.is_shared, self.is_closed = UNGUARDED, False, True
         self._set_limits()
         self.items = type(self.items)()
         self.line = WaitingLine()
@@ -372,8 +374,7 @@ class Partition(ProducersQueue[T]):
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
-            items = head.hand_over()
-            if not items:
+            if not (items := head.hand_over()):
                 break
             try:
                 self._append(items)

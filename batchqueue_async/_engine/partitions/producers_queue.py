@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from batchqueue_async._engine.partitions.bulk import Tally
-from batchqueue_async._engine.partitions.waiting_line import put_in_turn
+from batchqueue_async._engine.partitions.put_in_turn import put_in_turn
 from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")
@@ -24,6 +24,9 @@ class ProducersQueue(asyncio.Queue[T]):
     """
 
     __slots__ = ()
+
+    serves_on_loop = True
+    """Whether items of producers that wait on the loop are placed for them."""
 
     items: list[T] | deque[T]
     index: int

@@ -38,6 +38,8 @@ class SizedPartition(Partition[T]):
     )
 
     line: SizedLine
+    # What would be taken back is counted elsewhere, too: producers place their own.
+    serves_on_loop = False
 
     def __init__(self, room: Room, *args: Any) -> None:  # noqa: ANN401 - the base's
         self.room = room

@@ -13,15 +13,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from asyncio import _get_running_loop
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.runtime.loop_turn import Sleeper
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
-
-T = TypeVar("T")
 
 
 class Waiter(ABC):
@@ -35,6 +32,8 @@ class Waiter(ABC):
 
     hands_over = False
     """Whether `hand_over` returns items."""
+    accepted = 0
+    """How many of its items were placed for it."""
 
     def __init__(self, wants: int) -> None:
         # Slots that it has not filled yet, and those of them that are reserved for it.
@@ -66,7 +65,7 @@ class Waiter(ABC):
 
 
 class LoopWaiter(Waiter):
-    """A producer that waits on the event loop."""
+    """A producer that waits on the event loop, and fills its slots itself."""
 
     __slots__ = ("_loop", "_partition", "_sleeper")
 
@@ -80,8 +79,7 @@ class LoopWaiter(Waiter):
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
-        # Asking which loop runs here is a system call on Python 3.11.
-        if not self._partition.is_shared or _get_running_loop() is self._loop:
+        if self._is_on_loop():
             self._end_sleep()
         else:
             self._loop.call_soon_threadsafe(self._end_sleep)
@@ -91,40 +89,20 @@ class LoopWaiter(Waiter):
         self._sleeper = Sleeper(self._loop)
         return self._sleeper
 
+    def is_told(self) -> None:
+        """It runs, and knows what was placed for it."""
+
+    def is_cancelled(self) -> None:
+        """It raises: what may not stay of what was placed for it is taken back."""
+
+    def _is_on_loop(self) -> bool:
+        # Asking which loop runs here is a system call on Python 3.11.
+        return not self._partition.is_shared or _get_running_loop() is self._loop
+
     def _end_sleep(self) -> None:
         self.is_woken = True
         if self._sleeper is not None:
             self._sleeper.wake()
-
-
-async def put_in_turn(
-    partition: Partition[T],
-    chunk: Sequence[T],
-    placed: Tally,
-    loop: asyncio.AbstractEventLoop,
-) -> None:
-    """Accept a chunk on the loop as room is made; less only if the partition closes.
-
-    Cancelled, it leaves nothing behind but what `placed` says.
-    """
-    waiter = LoopWaiter(loop, len(chunk), partition)
-    partition.wait_in_line(waiter, chunk)
-    try:
-        while not partition.is_closed:
-            # Before what it puts in: see `Partition.notify`.
-            partition.notify(waiter.granted)
-            if waiter.granted:
-                placed.count += partition.offer_in_turn(waiter, chunk)
-                if not waiter.wants:
-                    return
-            sleeper = waiter.fall_asleep()
-            if not waiter.is_woken:
-                await sleeper
-            waiter.is_woken = False
-    finally:
-        if waiter.wants:
-            partition.leave_line(waiter)
-            partition.notify()
 
 
 class WaitingLine:
@@ -134,7 +112,7 @@ class WaitingLine:
     one go, with no call in between, and slots are counted before it.
     """
 
-    __slots__ = ("head", "reserved", "unserved")
+    __slots__ = ("head", "reserved", "unaware", "unserved")
 
     def __init__(self) -> None:
         self.head: Waiter | None = None
@@ -142,6 +120,8 @@ class WaitingLine:
         # what they want.
         self.unserved: Waiter | None = None
         self.reserved = 0
+        # Those whose item was placed, and who have not run since, with its position.
+        self.unaware: dict[Waiter, int] | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head

@@ -16,7 +16,6 @@ import logging
 import math
 import sys
 import traceback
-from dataclasses import dataclass
 from typing import Any
 
 from batchqueue_async._wording import reason
@@ -49,18 +48,16 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
 logger = SafeLogger(logging.getLogger("batchqueue_async"))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Kind:
     """Equal failures, and those of them that the log does not know yet."""
 
-    title: str
-    level: int
-    period: float
-    told_at: float
-    seen_at: float
-    count: int = 0
-    items: int = 0
-    example: str = ""
+    def __init__(self, title: str, level: int, period: float, now: float) -> None:
+        self.title = title
+        self.level = level
+        self.period = period
+        self.told_at = self.seen_at = now
+        self.count = self.items = 0
+        self.example = ""
 
 
 class RepeatedFailures:
@@ -134,10 +131,10 @@ class RepeatedFailures:
             del kinds[key]
             kind = None
         if kind is None and self._has_room(kinds, now):
-            kinds[key] = _Kind(title, level, period, now, now)
+            kinds[key] = _Kind(title, level, period, now)
             return True
         others = f"other failures than the first {MOST} kinds"
-        rest = _Kind(others, logging.ERROR, PERIOD, now, now)
+        rest = _Kind(others, logging.ERROR, PERIOD, now)
         self._count(kind or kinds.setdefault(None, rest), now, items, error)
         return False
 

@@ -1,0 +1,156 @@
+"""How producers on the loop wait for room, one after the other.
+
+What waits in line is placed by who makes room. So the line is gone as soon as there is
+room for all of it, and whoever runs first goes on without one. If each placed its own
+item, nobody could go on before those behind him have run: that would be to overtake.
+So everybody would wait in line again with each item, for ever.
+
+A producer of one item may be cancelled before it runs again, and must leave nothing
+behind then. Until it knows that its item is in, it is unaware: the item can be taken
+back, since its partition is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from batchqueue_async._engine.partitions.bulk import Tally
+from batchqueue_async._engine.partitions.pausing import pause, resume
+from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+
+T = TypeVar("T")
+
+MOST_UNAWARE: Final = 64
+"""Of one partition; who comes then places its item itself. When one is taken back the
+others are looked at, so without a bound to cancel all would take quadratic time."""
+
+
+async def put_in_turn(
+    partition: Partition[T],
+    chunk: Sequence[T],
+    placed: Tally,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Accept a chunk on the loop as room is made; less only if the partition closes.
+
+    Cancelled, it leaves nothing behind but what `placed` says, and nothing of one item.
+    """
+    waiter: LoopWaiter
+    if partition.serves_on_loop:
+        waiter = ServedWaiter(loop, chunk, partition)
+    else:
+        waiter = LoopWaiter(loop, len(chunk), partition)
+    try:
+        partition.wait_in_line(waiter, chunk)
+        while not partition.is_closed:
+            # Before what it puts in: see `Partition.notify`. Also where it was served
+            # as it came, since its chunk had waited for another partition first.
+            partition.notify(waiter.granted)
+            if waiter.granted:
+                placed.count += partition.offer_in_turn(waiter, chunk)
+            if not waiter.wants:
+                return
+            sleeper = waiter.fall_asleep()
+            if not waiter.is_woken:
+                await sleeper
+            waiter.is_woken = False
+    except BaseException:
+        waiter.is_cancelled()
+        raise
+    finally:
+        placed.count += waiter.accepted
+        waiter.is_told()
+        if waiter.wants:
+            partition.leave_line(waiter)
+            partition.notify()
+
+
+class ServedWaiter(LoopWaiter):
+    """A producer on the loop whose items are placed as soon as it gets its slots."""
+
+    __slots__ = ("_chunk", "accepted")
+
+    hands_over = True
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        chunk: Sequence[Any],
+        partition: Partition[Any],
+    ) -> None:
+        super().__init__(loop, len(chunk), partition)
+        self._chunk = chunk
+        self.accepted = 0
+
+    def hand_over(self) -> Sequence[Any]:
+        chunk, partition = self._chunk, self._partition
+        if partition.is_shared and not self._is_on_loop():
+            # It could come between a drain task's look and its take.
+            return ()
+        if len(chunk) == 1:
+            if _keep_for(self, partition):
+                self.accepted = 1
+                return chunk
+            return ()
+        first = len(chunk) - self.wants
+        self.accepted += self.granted
+        return chunk[first : first + self.granted]
+
+    def take_back(self, count: int) -> None:
+        self.accepted -= count
+
+    def is_told(self) -> None:
+        _let_go_of(self, self._partition)
+
+    def is_cancelled(self) -> None:
+        withdraw(self, self._partition)
+
+
+def withdraw_all(partition: Partition[Any]) -> None:
+    """Take back what unaware producers have placed: the deadline has come."""
+    for waiter in list(partition.line.unaware or ()):
+        withdraw(waiter, partition)
+
+
+def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
+    """Take the item of an unaware producer out again."""
+    with partition.guard:
+        unaware = partition.line.unaware
+        if unaware is None or waiter not in unaware:
+            return
+        position = unaware[waiter]
+        _let_go_of(waiter, partition)
+        if waiter.accepted:
+            waiter.take_back(1)
+            for other, its in unaware.items():
+                unaware[other] = its - (its > position)
+            # Not before: it serves others, who come behind all of these.
+            partition.take_back(position)
+
+
+def _keep_for(waiter: Waiter, partition: Partition[Any]) -> bool:
+    """Keep what is placed next until its producer knows; returns whether that goes."""
+    line = partition.line
+    if line.unaware is None:
+        line.unaware = {}
+        pause(partition)
+    elif len(line.unaware) >= MOST_UNAWARE:
+        return False
+    line.unaware[waiter] = partition.accepted
+    return True
+
+
+def _let_go_of(waiter: Waiter, partition: Partition[Any]) -> None:
+    line = partition.line
+    if line.unaware is not None and waiter in line.unaware:
+        del line.unaware[waiter]
+        if not line.unaware:
+            line.unaware = None
+            resume(partition)
+            # Its owner may have looked meanwhile, and sleep since.
+            partition.notify()

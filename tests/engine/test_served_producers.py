@@ -1,0 +1,238 @@
+"""Producers that wait on the loop are placed by whoever makes room.
+
+So several of them don't stand in line again for each item (B1), and one that is
+cancelled before it runs leaves nothing behind (C2), also where others stand behind it.
+"""
+
+import asyncio
+import threading
+from unittest.mock import Mock
+
+import pytest
+
+from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async._engine.partitions.audited_partition import AuditedPartition
+from batchqueue_async._engine.partitions.bulk import Tally
+from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.put_in_turn import (
+    MOST_UNAWARE,
+    ServedWaiter,
+    put_in_turn,
+    withdraw_all,
+)
+from tests.engine.every_loop import every_loop
+from tests.engine.stalled import stalled_queue
+from tests.engine.until import turns
+from tests.support.oracle import check_accounts, check_settled
+from tests.support.recording_handler import RecordingHandler
+
+pytestmark = every_loop
+
+
+def full(*items: int, partition: Partition[int] | None = None) -> Partition[int]:
+    """Return a full partition."""
+    partition = partition or Partition(0, len(items), len(items))
+    partition.open()
+    assert partition.offer(items) == len(items)
+    return partition
+
+
+def in_line(partition: Partition[int], *chunks: tuple[int, ...]) -> list[ServedWaiter]:
+    loop = asyncio.get_running_loop()
+    waiters = [ServedWaiter(loop, chunk, partition) for chunk in chunks]
+    for waiter, chunk in zip(waiters, chunks, strict=True):
+        partition.wait_in_line(waiter, chunk)
+    return waiters
+
+
+@pytest.mark.parametrize("producers", [2, 4, 16])
+async def test_who_has_waited_once_does_not_wait_with_each_item(producers: int) -> None:
+    """Full batches: the first one to run goes on without a line."""
+    handler = RecordingHandler[tuple[int, int]]()
+
+    async def produce(producer: int) -> None:
+        for number in range(1000 // producers):
+            assert await queue.produce((producer, number))
+
+    config = BatchQueueConfig[tuple[int, int]](buffer_size=100, consumer=handler)
+    async with BatchQueue("q", config) as queue:
+        await asyncio.gather(*map(produce, range(producers)))
+    batches = [len(batch) for batch in handler.batches]
+    assert set(batches[:-1]) == {100}
+    for producer in range(producers):
+        own = [number for each, number in handler.items if each == producer]
+        assert own == sorted(own)
+
+
+async def test_a_long_line_is_served_in_its_order() -> None:
+    size = MOST_UNAWARE + 10
+    async with stalled_queue(buffer_size=size) as stalled:
+        first = size + 1
+        for item in range(first, first + 2 * size):
+            stalled.waiting.append(asyncio.create_task(stalled.queue.produce(item)))
+        await turns(3)
+        victims = stalled.waiting[: 2 * size : 3]
+        stalled.gate.set()
+        for _ in range(3):
+            await turns(1)
+            for each in victims:
+                each.cancel()
+        answers = await asyncio.gather(*stalled.waiting, return_exceptions=True)
+    accepted = [first + at for at, answer in enumerate(answers) if answer is True]
+    assert stalled.handler.items == [*range(first), *accepted]
+    assert len(accepted) >= 2 * size - len(victims)
+
+
+async def test_cancelled_before_it_runs_it_has_not_accepted() -> None:
+    """By the handler to which the take gives its items, which made the room."""
+    gate = asyncio.Event()
+    seen: list[tuple[int, int]] = []
+
+    async def consume(batch: list[int]) -> None:
+        if batch == [0]:
+            await gate.wait()
+        if batch == [1, 2]:
+            seen.append((queue.stats().accepted, queue.stats().waiting))
+            waiting[0].cancel()
+            waiting[2].cancel()
+            await turns(3)
+            seen.append((queue.stats().accepted, queue.stats().waiting))
+            check_accounts(queue)
+        received.extend(batch)
+
+    received: list[int] = []
+    config = BatchQueueConfig[int](buffer_size=2, consumer=consume, audit=True)
+    async with BatchQueue("q", config) as queue:
+        assert await queue.produce(0)
+        await turns(3)
+        assert await queue.produce_many([1, 2]) == 2
+        waiting = [asyncio.create_task(queue.produce(item)) for item in range(3, 8)]
+        await turns(3)
+        gate.set()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert seen == [(5, 2), (5, 2)], "two were placed, and others in place of those"
+    assert [answer is True for answer in answers] == [False, True, False, True, True]
+    assert received == [0, 1, 2, 4, 6, 7]
+    check_settled(queue)
+    assert queue.stats().unaccounted == 0
+
+
+async def test_cancelled_before_it_runs_produce_many_tells_what_is_in() -> None:
+    gate = asyncio.Event()
+    told: list[int] = []
+
+    async def consume(batch: list[int]) -> None:
+        if batch == [0]:
+            await gate.wait()
+        if batch == [1, 2]:
+            waiting.cancel()
+
+    async def produce() -> None:
+        try:
+            await queue.produce_many([3, 4, 5])
+        except asyncio.CancelledError as error:
+            told.append(error.accepted)  # type: ignore[attr-defined]
+            raise
+
+    config = BatchQueueConfig[int](buffer_size=2, consumer=consume)
+    async with BatchQueue("q", config) as queue:
+        assert await queue.produce(0)
+        await turns(3)
+        assert await queue.produce_many([1, 2]) == 2
+        waiting = asyncio.create_task(produce())
+        await turns(3)
+        gate.set()
+        await asyncio.wait({waiting})
+    assert told == [2]
+    assert check_settled(queue).handled == 5
+
+
+async def test_nothing_is_taken_that_may_be_taken_back() -> None:
+    partition = full(1, 2)
+    first, second = in_line(partition, (3,), (4,))
+    partition.take(None)
+    assert partition.items == [3, 4]
+    assert partition.pausing is not None
+    first.is_told()
+    assert partition.pausing is not None
+    second.is_told()
+    assert partition.pausing is None
+
+
+async def test_who_waits_for_what_was_accepted_does_not_wait_for_what_was_not() -> None:
+    partition, watcher = full(1, 2), Mock()
+    (waiter,) = in_line(partition, (3,))
+    partition.take(None)
+    partition.accounts.track(0)
+    assert partition.watch(watcher)
+    waiter.is_cancelled()
+    assert (partition.items, partition.accepted) == ([], 2)
+    partition.accounts.settle("handled", 2, 0)
+    watcher.reached.assert_called_once_with()
+
+
+async def test_what_is_taken_back_may_stand_before_others() -> None:
+    partition = full(1, 2, 3, 4)
+    first, second, third = in_line(partition, (5,), (6,), (7,))
+    partition.take(None)
+    assert partition.offer((8,)) == 1
+    (late,) = in_line(partition, (9,))
+    partition.uniform_prefix = 4
+    second.is_cancelled()
+    assert partition.items == [5, 7, 8, 9]
+    assert partition.uniform_prefix == 3
+    late.is_cancelled()
+    first.is_cancelled()
+    assert partition.items == [7, 8]
+    third.is_told()
+    third.is_cancelled()
+    assert partition.items == [7, 8], "it knows, so it stays"
+    assert partition.pausing is None
+
+
+async def test_at_the_deadline_it_was_not_accepted() -> None:
+    partition = full(1, 2, partition=AuditedPartition(0, 2, 2))
+    waiters = in_line(partition, (3,), (4,))
+    partition.take(None)
+    assert partition.entered == 4
+    partition.close()
+    withdraw_all(partition)
+    assert partition.take_rest() == []
+    assert [each.accepted for each in waiters] == [0, 0]
+    assert partition.entered == partition.accepted == 2
+
+
+async def test_on_another_thread_nobody_is_served_who_waits_on_the_loop() -> None:
+    """It could be cancelled after its item was taken."""
+    partition = full(1, 2)
+    (waiter,) = in_line(partition, (3,))
+    partition.open_to_threads(UNGUARDED)
+    thread = threading.Thread(target=partition.take, args=(None,))
+    thread.start()
+    thread.join()
+    assert partition.items == []
+    assert partition.offer_in_turn(waiter, (3,)) == 1
+
+
+async def test_the_owner_is_told_when_all_may_be_taken() -> None:
+    """It may have looked while they could be taken back, and sleep since."""
+    partition, owner = full(1, 2), Mock(listens=True)
+    first, second = in_line(partition, (3,), (4,))
+    partition.take(None)
+    partition.owner = owner
+    first.is_told()
+    owner.notify.assert_not_called()
+    second.is_cancelled()
+    owner.notify.assert_called_once_with(partition, 0)
+    assert partition.items == [3]
+
+
+async def test_the_owner_is_told_of_a_chunk_that_finds_room_at_last() -> None:
+    """It waited for another partition first, and so comes by way of the line."""
+    partition, owner, placed = Partition[int](0, 5, 5), Mock(listens=True), Tally()
+    partition.open()
+    partition.owner = owner
+    await put_in_turn(partition, (1, 2), placed, asyncio.get_running_loop())
+    assert (partition.items, placed.count) == ([1, 2], 2)
+    owner.notify.assert_called_once_with(partition, 0)
