@@ -13,6 +13,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from batchqueue_async._engine.handler_stats import (
+    BatchLimit,
     Cuts,
     HandlerStats,
     Histogram,
@@ -89,6 +90,7 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "BatchFunction",
     "BatchHandler",
+    "BatchLimit",
     "BatchQueue",
     "BatchQueueConfig",
     "BatchQueueError",

@@ -12,6 +12,7 @@ import batchqueue_async
 PROMISED = {
     "BatchFunction",
     "BatchHandler",
+    "BatchLimit",
     "BatchQueue",
     "BatchQueueConfig",
     "BatchQueueError",

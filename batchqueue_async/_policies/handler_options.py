@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic
+from typing import Final, Generic, Literal, TypeAlias
 
 from .handlers import ErrorHandler
 from .items import T
 from .retrying import Retry
 from .validation import (
+    refuse,
     require_at_least,
     require_callable,
     require_instance,
@@ -17,12 +18,16 @@ from .validation import (
 )
 from .value import Value
 
+AUTO: Final = "auto"
+"""A largest batch that is found by trying."""
+MaxBatch: TypeAlias = int | Literal["auto"] | None
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class HandlerOptions(Value, Generic[T]):
     """Settings of one handler; None stands for the queue's."""
 
-    max_batch: int | None = None
+    max_batch: MaxBatch = None
     linger: float | None = None
     retry: Retry | None = None
     on_error: ErrorHandler[T] | None = None
@@ -30,7 +35,11 @@ class HandlerOptions(Value, Generic[T]):
     max_batch_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        if self.max_batch is not None:
+        if isinstance(self.max_batch, str):
+            if self.max_batch != AUTO:
+                rule = 'an int, "auto" or None'
+                refuse("max_batch", rule, self.max_batch, TypeError)
+        elif self.max_batch is not None:
             require_int("max_batch", self.max_batch, at_least=1)
         if self.linger is not None:
             require_at_least("linger", self.linger, 0)

@@ -11,6 +11,7 @@ from typing import Any, assert_type
 from batchqueue_async import (
     BatchFunction,
     BatchHandler,
+    BatchLimit,
     BatchQueue,
     BatchQueueConfig,
     BatchQueueError,
@@ -375,6 +376,12 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(handler.name, str)
     assert_type(handler.batches + handler.items + handler.retried, int)
     assert_type(handler.cuts, Cuts | None)
+    assert_type(handler.limit, BatchLimit | None)
+    if handler.limit:
+        assert_type(handler.limit.max_batch + handler.limit.before, int)
+        told = handler.limit.faster + handler.limit.no_gain + handler.limit.slower
+        assert_type(told + handler.limit.throttled + handler.limit.failed, int)
+        assert_type(handler.limit.reason == "start", bool)
     assert_type(handler.sizes, Histogram | None)
     assert_type(handler.seconds, Histogram | None)
     if handler.sizes and handler.cuts:

@@ -16,6 +16,7 @@ from batchqueue_async._engine.handlers.handler_call import (
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
+from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.handlers.ticks import Ticks
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
@@ -35,7 +36,9 @@ class Registration:
         "is_trusted",
         "item_type",
         "items",
+        "limit",
         "lock",
+        "max_batch",
         "meter",
         "mode",
         "next_idle",
@@ -91,13 +94,12 @@ class Registration:
         self.lock = HandlerLock()
         self.next_idle = 0.0
         # Batches that were taken for it, those of them that are settled, and the items
-        # of these.
-        self.taken = 0
-        self.settled = 0
-        self.items = 0
-        # Items that were tried again, each time.
-        self.retried = 0
+        # of these; items that were tried again, each time.
+        self.taken = self.settled = self.items = self.retried = 0
         self.settings = settings
+        # What its batches have at most: as declared, or as found by trying so far.
+        self.limit = settings.new_limit()
+        self.max_batch = self.limit.size if self.limit else settings.fixed_batch
         self.retry = settings.retry
         self.timeout = settings.timeout
         self.on_error = settings.on_error
@@ -149,6 +151,7 @@ class Registration:
             sizes=sizes,
             seconds=seconds,
             cuts=cuts,
+            limit=None if self.limit is None else self.limit.stats(),
         )
 
     @property
@@ -186,6 +189,7 @@ class HandlerRegistry:
         "resolved",
         "retired",
         "settings",
+        "take_limit",
         "version",
     )
 
@@ -195,11 +199,14 @@ class HandlerRegistry:
         # Those of the queue.
         self.settings = settings
         # How many items a take removes, and whether a batch may have to be smaller.
-        self.most_taken = settings.max_batch
+        self.most_taken = settings.fixed_batch
         self.have_limits = False
+        # Only where limits differ, or are found by trying.
+        self.take_limit: TakeLimit | None = None
         self.consumer = None
         if consumer is not None:
             self.consumer = Registration(consumer, settings=settings)
+            follow(self, self.consumer, None)
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
@@ -239,12 +246,8 @@ class HandlerRegistry:
         self._share_lock(registration)
         if registration.has_hooks:
             self.have_hooks = True
-        own = registration.settings.max_batch
-        if own != self.settings.max_batch:
-            self.have_limits = True
-            if own is not None and self.most_taken is not None:
-                self.most_taken = max(self.most_taken, own)
         replaced = self._by_type.get(registration.item_type)
+        follow(self, registration, replaced)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
         if self._queue is not None:
@@ -272,6 +275,7 @@ class HandlerRegistry:
 
     def remove(self, item_type: type) -> Registration | None:
         removed = self._by_type.pop(item_type, None)
+        follow(self, None, removed)
         self._changed(removed)
         return removed
 

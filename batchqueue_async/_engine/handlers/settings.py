@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from batchqueue_async._engine.handlers.meter import BatchListener
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.handler_options import HandlerOptions
+from batchqueue_async._policies.handler_options import (
+    AUTO,
+    HandlerOptions,
+    MaxBatch,
+)
 from batchqueue_async._policies.handlers import ErrorHandler
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.sizing import Exact, exact
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.adaptive_limit import AdaptiveLimit
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HandlerSettings:
     """How a handler's batches are made and delivered."""
 
-    max_batch: int | None = None
+    max_batch: MaxBatch = None
     linger: float = 0.0
     retry: Retry = Retry()  # noqa: RUF009 - frozen
     timeout: float | None = None
     on_error: ErrorHandler[Any] | None = None
     is_measured: bool = False
     max_batch_bytes: Exact | None = None
+    # What a limit that is found by trying goes up to.
+    most: int = 10_000
     # One list per queue: whoever joins it later is told, too.
     listeners: list[BatchListener] = field(default_factory=list)
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """The largest batch, where that was declared."""
+        return None if isinstance(self.max_batch, str) else self.max_batch
+
+    def new_limit(self) -> AdaptiveLimit | None:
+        """Return what finds the largest batch by trying, where that is wanted."""
+        if self.max_batch != AUTO:
+            return None
+        from batchqueue_async._engine.handlers.adaptive_limit import (  # noqa: PLC0415
+            AdaptiveLimit,
+        )
+
+        return AdaptiveLimit(self.most)
 
     @classmethod
     def of(cls, config: BatchQueueConfig[Any]) -> Self:
@@ -38,6 +62,7 @@ class HandlerSettings:
             config.on_error,
             config.measure_handlers,
             _exact(config.max_batch_bytes),
+            config.buffer_size,
         )
 
     def but(self, own: HandlerOptions[Any]) -> Self:

@@ -112,6 +112,8 @@ class Layout(Generic[T]):
         # Nothing has changed before this, so that an error leaves all as it was.
         self._grow(count)
         parts.handlers.add(registration)
+        if registration.limit is not None:
+            parts.delivery.time_calls()
         if parts.room is not None:
             parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
