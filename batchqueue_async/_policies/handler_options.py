@@ -35,12 +35,11 @@ class HandlerOptions(Value, Generic[T]):
     max_batch_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_batch, str):
-            if self.max_batch != AUTO:
-                rule = 'an int, "auto" or None'
-                refuse("max_batch", rule, self.max_batch, TypeError)
-        elif self.max_batch is not None:
-            require_int("max_batch", self.max_batch, at_least=1)
+        most: object = self.max_batch
+        if isinstance(most, str) and most != AUTO:
+            refuse("max_batch", 'an int, "auto" or None', most, TypeError)
+        if most is not None and most != AUTO:
+            require_int("max_batch", most, at_least=1)
         if self.linger is not None:
             require_at_least("linger", self.linger, 0)
         if self.retry is not None:

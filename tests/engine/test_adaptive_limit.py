@@ -37,7 +37,8 @@ def run(limit: AdaptiveLimit, cost: Cost, calls: int) -> tuple[float, list[int]]
 
 def best_fixed(cost: Cost) -> float:
     """Items per second with the best of a sweep."""
-    return max(size / cost(size) for size in (2**step for step in range(14)))
+    sizes = [1 << step for step in range(14)]
+    return max(size / cost(size) for size in sizes)
 
 
 @pytest.mark.parametrize(

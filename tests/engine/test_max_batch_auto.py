@@ -30,7 +30,7 @@ class Server:
         self.sizes: list[int] = []
         self.got: list[int] = []
 
-    async def consume(self, batch: list[int]) -> None:
+    async def consume(self, batch: list[Any]) -> None:
         if len(batch) > self.most:
             await asyncio.sleep(0.001)
             raise RetryAfter(0.1)
