@@ -1,0 +1,175 @@
+"""`max_batch="auto"` beside fixed sizes: python -m benchmarks.adaptive [--quick].
+
+First a PostgreSQL sink with as much to do as it can take: rows per second by the size
+of batches, each in a queue of its own, and with "auto" from its start on and once it
+has found its size; medians of turns, in which all take part. Then a server that
+throttles, in virtual time, so that it is exact: it refuses batches of more than 300
+items for a minute, with `RetryAfter`, and calls that come within 100 ms for another.
+Takes three minutes.
+"""
+
+import argparse
+import asyncio
+import logging
+import statistics
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from batchqueue_async import BatchQueue, BatchQueueConfig, Retry, RetryAfter
+from batchqueue_async.testing import run_virtual
+from benchmarks.postgres_sink import PostgresSink, postgres_sink
+from benchmarks.table import Column, Table, show
+
+SIZES = (10, 30, 100, 300, 1_000, 3_000)
+BUFFER = 6_000
+TURNS = 5
+SECONDS = 3.0
+LEARNING = 6.0
+"""Seconds of "auto" before it is measured; these are a row of their own."""
+
+MaxBatch = int | Literal["auto"]
+
+
+async def rate(
+    queue: BatchQueue[float], feed: AsyncIterator[None], seconds: float
+) -> float:
+    """Return items per second that a queue handles which is always full."""
+    loop = asyncio.get_running_loop()
+    began, before = loop.time(), queue.stats().handled
+    async for _ in feed:
+        if loop.time() - began >= seconds:
+            break
+    return (queue.stats().handled - before) / (loop.time() - began)
+
+
+async def full(queue: BatchQueue[float]) -> AsyncIterator[None]:
+    """Keep it full."""
+    items = [0.5] * 500
+    while True:
+        await queue.produce_many(items)
+        yield
+
+
+async def measured(sink: PostgresSink, size: MaxBatch, seconds: float) -> list[float]:
+    """Return rows per second; of "auto" while it learns, too."""
+    await sink.clear()
+    config = BatchQueueConfig[float](
+        consumer=sink.consume, max_batch=size, buffer_size=BUFFER, shutdown_timeout=0.0
+    )
+    queue = BatchQueue("sweep", config)
+    async with queue:
+        feed = full(queue)
+        found = [await rate(queue, feed, LEARNING)] if size == "auto" else []
+        found.append(await rate(queue, feed, seconds))
+        if size == "auto":
+            limit = queue.stats().handlers[0].limit
+            assert limit is not None
+            found.append(limit.max_batch)
+        await queue.shutdown(0.0)
+    return found
+
+
+async def sweep(turns: int, seconds: float) -> Table:
+    """Compare all sizes."""
+    rates: dict[str, list[float]] = {}
+    sizes = []
+    async with postgres_sink(connections=2) as sink:
+        for _ in range(turns):
+            for size in SIZES:
+                (found,) = await measured(sink, size, seconds)
+                rates.setdefault(f"{size:,}", []).append(found)
+            learning, found, limit = await measured(sink, "auto", seconds)
+            rates.setdefault("auto, its first 6 s", []).append(learning)
+            rates.setdefault("auto, after that", []).append(found)
+            sizes.append(limit)
+    table = Table(
+        "adaptive",
+        f"PostgreSQL, always something to write; medians of {turns} turns",
+        [Column("max_batch"), Column("rows/s", "count"), Column("of best", "percent")],
+    )
+    medians = {name: statistics.median(each) for name, each in rates.items()}
+    best = max(medians[f"{size:,}"] for size in SIZES)
+    for name, found in medians.items():
+        table.add(name, found, found / best)
+    table.notes.append(f"auto came to {statistics.median(sizes):,.0f}")
+    return table
+
+
+class Throttled:
+    """A server that takes 2 ms for a call and 10 us for an item, and what it allows."""
+
+    def __init__(self) -> None:
+        self.largest = 10**9
+        self.pause = 0.0
+        self.allowed_at = 0.0
+        self.refused = 0
+
+    async def consume(self, batch: list[Any]) -> None:
+        """Take a batch, or ask for a pause."""
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.001)
+        if len(batch) > self.largest or now < self.allowed_at:
+            self.refused += 1
+            raise RetryAfter(max(0.05, self.allowed_at - now))
+        self.allowed_at = now + self.pause
+        await asyncio.sleep(0.001 + 1e-5 * len(batch))
+
+
+async def throttling() -> Table:
+    """Return what the limit does, minute by minute."""
+    server = Throttled()
+    retry = Retry(attempts=1_000, wait_initial=0.0)
+    config = BatchQueueConfig[float](
+        consumer=server.consume,
+        max_batch="auto",
+        buffer_size=BUFFER,
+        retry=retry,
+        shutdown_timeout=0.0,
+    )
+    table = Table(
+        "throttled",
+        'max_batch="auto" while a server throttles: minutes of virtual time',
+        [
+            Column("the server"),
+            Column("items/s", "count"),
+            Column("of what it allows", "percent"),
+            Column("limit", "count"),
+            Column("refused", "count"),
+            Column("lowered by it", "count"),
+        ],
+    )
+    async with BatchQueue("throttled", config) as queue:
+        feed, before = full(queue), 0
+        minutes = [
+            ("takes anything", 10**9, 0.0, BUFFER / (0.002 + 1e-5 * BUFFER)),
+            ("refuses more than 300", 300, 0.0, 300 / 0.005),
+            ("takes anything again", 10**9, 0.0, BUFFER / (0.002 + 1e-5 * BUFFER)),
+            ("takes 10 calls a second", 10**9, 0.1, BUFFER / 0.1),
+            ("takes anything again", 10**9, 0.0, BUFFER / (0.002 + 1e-5 * BUFFER)),
+        ]
+        for name, server.largest, server.pause, allowed in minutes:
+            server.refused = 0
+            found = await rate(queue, feed, 60.0)
+            limit = queue.stats().handlers[0].limit
+            assert limit is not None
+            lowered, before = limit.throttled - before, limit.throttled
+            table.add(
+                name, found, found / allowed, limit.max_batch, server.refused, lowered
+            )
+        await queue.shutdown(0.0)
+    return table
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(prog="adaptive", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one turn of 1 s each")
+    quick = parser.parse_args().quick
+    # A line for each batch that is tried again would hide the tables.
+    logging.getLogger("batchqueue_async").setLevel(logging.ERROR)
+    show(run_virtual(throttling()))
+    show(asyncio.run(sweep(1 if quick else TURNS, 1.0 if quick else SECONDS)))
+
+
+if __name__ == "__main__":
+    main()
