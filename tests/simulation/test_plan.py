@@ -124,3 +124,11 @@ def test_bytes_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--call", "1", "--memory", "much"])
     assert "must be a number of bytes above 0" in capsys.readouterr().err
+
+
+def test_the_guide_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "planning.md"
+    shown = guide.read_text("utf-8").partition("$ batchqueue ")[2].partition("```")[0]
+    command, _, printed = shown.replace("\\\n", "").partition("\n")
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out.strip() == printed.strip()
