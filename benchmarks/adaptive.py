@@ -12,7 +12,8 @@ import argparse
 import asyncio
 import logging
 import statistics
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, Retry, RetryAfter
@@ -160,11 +161,11 @@ async def throttling() -> Table:
     return table
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(prog="adaptive", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one turn of 1 s each")
-    quick = parser.parse_args().quick
+    quick = parser.parse_args(arguments).quick
     # A line for each batch that is tried again would hide the tables.
     logging.getLogger("batchqueue_async").setLevel(logging.ERROR)
     show(run_virtual(throttling()))
@@ -172,4 +173,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
