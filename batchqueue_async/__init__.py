@@ -15,6 +15,7 @@ from importlib import import_module as _import_module
 from batchqueue_async._engine.handler_stats import (
     BatchLimit,
     Cuts,
+    DrainTaskLimit,
     HandlerStats,
     Histogram,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "Cuts",
     "DeliveryError",
     "DrainBalancer",
+    "DrainTaskLimit",
     "DrainTaskPolicy",
     "DrainTaskStats",
     "DuplicateQueue",

@@ -1,11 +1,12 @@
-"""`max_batch="auto"` beside fixed sizes: python -m benchmarks.adaptive [--quick].
+"""What is found by trying beside what is fixed: python -m benchmarks.adaptive [--quick].
 
-First a PostgreSQL sink with as much to do as it can take: rows per second by the size
+A PostgreSQL sink with as much to do as it can take: rows per second by the size
 of batches, each in a queue of its own, and with "auto" from its start on and once it
-has found its size; medians of turns, in which all take part. Then a server that
+has found its size; the same by the number of drain tasks, with batches of 50 rows.
+Medians of turns, in which all take part. And a server that
 throttles, in virtual time, so that it is exact: it refuses batches of more than 300
 items for a minute, with `RetryAfter`, and calls that come within 100 ms for another.
-Takes three minutes.
+Takes six minutes.
 """
 
 import argparse
@@ -14,9 +15,19 @@ import logging
 import statistics
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, Retry, RetryAfter
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueStats,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    Retry,
+    RetryAfter,
+    round_robin,
+)
 from batchqueue_async.testing import run_virtual
 from benchmarks.postgres_sink import PostgresSink, postgres_sink
 from benchmarks.table import Column, Table, show
@@ -27,6 +38,8 @@ TURNS = 5
 SECONDS = 3.0
 LEARNING = 6.0
 """Seconds of "auto" before it is measured; these are a row of their own."""
+COUNTS = (1, 2, 4, 8, 16)
+LEARNING_COUNT = 15.0
 
 MaxBatch = int | Literal["auto"]
 
@@ -51,49 +64,105 @@ async def full(queue: BatchQueue[float]) -> AsyncIterator[None]:
         yield
 
 
-async def measured(sink: PostgresSink, size: MaxBatch, seconds: float) -> list[float]:
-    """Return rows per second; of "auto" while it learns, too."""
+async def measured(
+    sink: PostgresSink,
+    config: BatchQueueConfig[float],
+    learning: float,
+    seconds: float,
+) -> tuple[float, float, BatchQueueStats]:
+    """Return rows per second at first, and after that; and how it ended."""
     await sink.clear()
-    config = BatchQueueConfig[float](
-        consumer=sink.consume, max_batch=size, buffer_size=BUFFER, shutdown_timeout=0.0
-    )
     queue = BatchQueue("sweep", config)
     async with queue:
         feed = full(queue)
-        found = [await rate(queue, feed, LEARNING)] if size == "auto" else []
-        found.append(await rate(queue, feed, seconds))
-        if size == "auto":
-            limit = queue.stats().handlers[0].limit
-            assert limit is not None
-            found.append(limit.max_batch)
+        first = await rate(queue, feed, learning) if learning else 0.0
+        found = await rate(queue, feed, seconds)
+        stats = queue.stats()
         await queue.shutdown(0.0)
-    return found
+    return first, found, stats
 
 
-async def sweep(turns: int, seconds: float) -> Table:
-    """Compare all sizes."""
-    rates: dict[str, list[float]] = {}
-    sizes = []
-    async with postgres_sink(connections=2) as sink:
-        for _ in range(turns):
-            for size in SIZES:
-                (found,) = await measured(sink, size, seconds)
-                rates.setdefault(f"{size:,}", []).append(found)
-            learning, found, limit = await measured(sink, "auto", seconds)
-            rates.setdefault("auto, its first 6 s", []).append(learning)
-            rates.setdefault("auto, after that", []).append(found)
-            sizes.append(limit)
+def of_size(sink: PostgresSink, size: MaxBatch) -> BatchQueueConfig[float]:
+    """Return a queue with one drain task."""
+    return BatchQueueConfig(
+        consumer=sink.consume, max_batch=size, buffer_size=BUFFER, shutdown_timeout=0.0
+    )
+
+
+def of_count(
+    sink: PostgresSink, drain_tasks: DrainTaskPolicy
+) -> BatchQueueConfig[float]:
+    """Return a queue with several, and batches of 50."""
+    return replace(
+        of_size(sink, 50),
+        drain_tasks=drain_tasks,
+        partitions=PartitionPolicy.fixed(16),
+        selector=round_robin,
+        buffer_size=200,
+    )
+
+
+async def sizes(turns: int, seconds: float) -> Table:
+    """Compare sizes of batches."""
     table = Table(
-        "adaptive",
+        "adaptive sizes",
         f"PostgreSQL, always something to write; medians of {turns} turns",
         [Column("max_batch"), Column("rows/s", "count"), Column("of best", "percent")],
     )
+    rates: dict[str, list[float]] = {}
+    came_to = []
+    async with postgres_sink(connections=2) as sink:
+        for _ in range(turns):
+            for size in SIZES:
+                _, found, _ = await measured(sink, of_size(sink, size), 0.0, seconds)
+                rates.setdefault(f"{size:,}", []).append(found)
+            first, found, stats = await measured(
+                sink, of_size(sink, "auto"), LEARNING, seconds
+            )
+            rates.setdefault("auto, its first 6 s", []).append(first)
+            rates.setdefault("auto, after that", []).append(found)
+            limit = stats.handlers[0].limit
+            assert limit is not None
+            came_to.append(limit.max_batch)
+    _fill(table, rates, came_to)
+    return table
+
+
+async def counts(turns: int, seconds: float) -> Table:
+    """Compare numbers of drain tasks."""
+    table = Table(
+        "adaptive drain tasks",
+        f"PostgreSQL, batches of 50 rows; medians of {turns} turns",
+        [
+            Column("drain tasks"),
+            Column("rows/s", "count"),
+            Column("of best", "percent"),
+        ],
+    )
+    rates: dict[str, list[float]] = {}
+    came_to = []
+    async with postgres_sink(connections=16) as sink:
+        for _ in range(turns):
+            for count in COUNTS:
+                config = of_count(sink, DrainTaskPolicy.fixed(count))
+                _, found, _ = await measured(sink, config, 0.0, seconds)
+                rates.setdefault(f"{count}", []).append(found)
+            config = of_count(sink, DrainTaskPolicy.adaptive(1, 16))
+            first, found, stats = await measured(sink, config, LEARNING_COUNT, seconds)
+            rates.setdefault("adaptive(1, 16), its first 15 s", []).append(first)
+            rates.setdefault("adaptive(1, 16), after that", []).append(found)
+            assert stats.drain_task_limit is not None
+            came_to.append(stats.drain_task_limit.drain_tasks)
+    _fill(table, rates, came_to)
+    return table
+
+
+def _fill(table: Table, rates: dict[str, list[float]], came_to: list[int]) -> None:
     medians = {name: statistics.median(each) for name, each in rates.items()}
-    best = max(medians[f"{size:,}"] for size in SIZES)
+    best = max(found for name, found in medians.items() if name[0].isdigit())
     for name, found in medians.items():
         table.add(name, found, found / best)
-    table.notes.append(f"auto came to {statistics.median(sizes):,.0f}")
-    return table
+    table.notes.append(f"it came to {statistics.median(came_to):,.0f}")
 
 
 class Throttled:
@@ -169,7 +238,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     # A line for each batch that is tried again would hide the tables.
     logging.getLogger("batchqueue_async").setLevel(logging.ERROR)
     show(run_virtual(throttling()))
-    show(asyncio.run(sweep(1 if quick else TURNS, 1.0 if quick else SECONDS)))
+    turns, seconds = (1, 1.0) if quick else (TURNS, SECONDS)
+    show(asyncio.run(sizes(turns, seconds)))
+    show(asyncio.run(counts(turns, seconds)))
 
 
 if __name__ == "__main__":

@@ -78,6 +78,33 @@ class BatchLimit(Value):
     """Lowered: the handler raised anything else."""
 
 
+CountReason: TypeAlias = Literal["start", "faster", "no_gain", "idle", "throttled"]
+"""Why there are so many drain tasks at work; see `DrainTaskLimit`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class DrainTaskLimit(Value):
+    """What `DrainTaskPolicy.adaptive` has come to, and why.
+
+    The last four count how often it was changed for that reason.
+    """
+
+    drain_tasks: int
+    """How many own partitions; one that is tried is among them."""
+    before: int
+    """How many did before the last change."""
+    reason: CountReason
+    """Why it was changed last: one of the names below, or "start"."""
+    faster: int
+    """Raised: more of them handled more items per second."""
+    no_gain: int
+    """Lowered: fewer of them handled nearly as many, or more."""
+    idle: int
+    """Lowered: they were idle for half of the time."""
+    throttled: int
+    """Lowered: handlers raised, and items are tried again."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class HandlerStats(Value):
     """One handler of one type, or the consumer, up to one moment.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
+    drain_task_limit,
     drain_task_stats,
     handler_stats,
     in_flight_bytes,
@@ -70,6 +71,7 @@ def overview(
         retried=parts.delivery.retried,
         waiting_bytes=waiting_bytes(parts),
         in_flight_bytes=in_flight_bytes(parts),
+        drain_task_limit=drain_task_limit(parts),
         not_closed=parts.hooks.not_closed,
         **sums,
         **waits(every),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._engine.handler_stats import DrainTaskLimit, HandlerStats
 from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value
 
@@ -133,6 +133,9 @@ class BatchQueueStats(Totals):
     in_flight_bytes: float | None = None
     """The same of what handlers hold; what one cycle took from a partition counts until
     all of it has ended."""
+    drain_task_limit: DrainTaskLimit | None = None
+    """How many drain tasks own partitions, where `DrainTaskPolicy.adaptive` says it;
+    else None."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -185,6 +188,7 @@ def snapshot(parts: Parts[Any]) -> BatchQueueStats:
         last_round=None if rebalancer is None else rebalancer.last_round,
         handlers=handler_stats(parts, (*parts.handlers, *parts.handlers.retired)),
         retried=parts.delivery.retried,
+        drain_task_limit=drain_task_limit(parts),
         waiting_bytes=waiting_bytes(parts),
         in_flight_bytes=in_flight_bytes(parts),
         not_closed=parts.hooks.not_closed,
@@ -209,6 +213,14 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     # A thread that displaces items changes several counts.
     with partition.guard:
         return partition_stats(partition, owner)
+
+
+def drain_task_limit(parts: Parts[Any]) -> DrainTaskLimit | None:
+    """Return how many drain tasks are at work, where that changes."""
+    rebalancer = parts.tasks.rebalancer
+    if rebalancer is None or rebalancer.demand is None:
+        return None
+    return rebalancer.demand.count.stats()
 
 
 def handler_stats(

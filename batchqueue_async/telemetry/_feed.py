@@ -128,6 +128,10 @@ class Feed:
         if last is not None and last.moved and last != known:
             self._note(stats.name, "rebalanced", _moves(last))
         self._note_limits(stats, before)
+        active, was = stats.drain_task_limit, before.drain_task_limit
+        if active and was and active.throttled > was.throttled:
+            says = f"{active.drain_tasks} drain tasks are at work: throttled"
+            self._note(stats.name, "limit", says)
         for name in stats.not_closed[len(before.not_closed) :]:
             self._note(stats.name, "not closed", name)
 

@@ -104,6 +104,11 @@ def _fullest(reading: Reading) -> Values:
     return [((), max(reading.overview.used_fractions))]
 
 
+def _active(reading: Reading) -> Values:
+    limit = reading.stats.drain_task_limit
+    return [] if limit is None else [((), limit.drain_tasks)]
+
+
 def _rounds(reading: Reading) -> Values:
     last = reading.stats.last_round
     return [] if last is None else [((), last.number)]
@@ -212,6 +217,13 @@ METRICS: Final = (
         "Seconds that a drain task has spent in cycles.",
         _of_drain_tasks("busy"),
         ("drain_task",),
+    ),
+    Metric(
+        "batchqueue.drain_task.active",
+        "sum",
+        "{drain_task}",
+        "Drain tasks that own partitions, where their number is adaptive.",
+        _active,
     ),
     Metric(
         "batchqueue.rebalancing.rounds",

@@ -16,7 +16,7 @@ from batchqueue_async._engine.partitions.making import new_partition
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.drain_tasks import SharedDrainTasks
+from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import Exact, exact_weight
@@ -54,6 +54,8 @@ class Layout(Generic[T]):
                 count,
             )
         parts.ownership.drain_tasks = min(count, self._declared)
+        if isinstance(policy, DrainTaskPolicy) and policy.least is not None:
+            parts.ownership.active = min(count, policy.least)
         self._grow(count)
 
     def open(self, clock: Callable[[], float | None]) -> None:
