@@ -1,12 +1,11 @@
-"""What is found by trying beside what is fixed: python -m benchmarks.adaptive [--quick].
+"""What is found by trying beside what is fixed: python -m benchmarks.adaptive.
 
-A PostgreSQL sink with as much to do as it can take: rows per second by the size
-of batches, each in a queue of its own, and with "auto" from its start on and once it
-has found its size; the same by the number of drain tasks, with batches of 50 rows.
-Medians of turns, in which all take part. And a server that
-throttles, in virtual time, so that it is exact: it refuses batches of more than 300
-items for a minute, with `RetryAfter`, and calls that come within 100 ms for another.
-Takes six minutes.
+A PostgreSQL sink with as much to do as it can take: rows per second by the size of
+batches, each in a queue of its own, and with "auto" from its start on and once it has
+found its size; the same by the number of drain tasks, with batches of 50 rows. Medians
+of turns, in which all take part. And a server that throttles, in virtual time, so that
+it is exact: it refuses batches of more than 300 items for a minute, with `RetryAfter`,
+and calls that come within 100 ms for another. Takes six minutes; a sketch: --quick.
 """
 
 import argparse
@@ -132,7 +131,7 @@ async def counts(turns: int, seconds: float) -> Table:
     """Compare numbers of drain tasks."""
     table = Table(
         "adaptive drain tasks",
-        f"PostgreSQL, batches of 50 rows; medians of {turns} turns",
+        f"PostgreSQL, 50 rows per batch; medians of {turns} turns",
         [
             Column("drain tasks"),
             Column("rows/s", "count"),

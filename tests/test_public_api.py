@@ -23,6 +23,7 @@ PROMISED = {
     "Cuts",
     "DeliveryError",
     "DrainBalancer",
+    "DrainTaskLimit",
     "DrainTaskPolicy",
     "DuplicateQueue",
     "ErrorHandler",

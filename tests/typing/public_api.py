@@ -22,6 +22,7 @@ from batchqueue_async import (
     Cuts,
     DeliveryError,
     DrainBalancer,
+    DrainTaskLimit,
     DrainTaskPolicy,
     DrainTaskStats,
     DuplicateQueue,
@@ -244,6 +245,8 @@ def own_selector(item: Metric, partitions: int) -> int:
 
 def policies() -> None:
     assert_type(DrainTaskPolicy.fixed(2), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.adaptive(1, 8), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.adaptive(1, 8).least, int | None)
     assert_type(DrainTaskPolicy.cpu_cores(0.5), DrainTaskPolicy)
     assert_type(DrainTaskPolicy.cpu_cores_with_base(1, 0.25), DrainTaskPolicy)
     assert_type(DrainTaskPolicy.fixed(2).resolve(), int)
@@ -369,6 +372,10 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
     assert_type(stats.retried, int)
+    if active := stats.drain_task_limit:
+        assert_type(active, DrainTaskLimit)
+        assert_type(active.drain_tasks + active.before + active.faster, int)
+        assert_type(active.no_gain + active.idle + active.throttled, int)
     assert_type(stats.waiting_bytes, float | None)
     assert_type(stats.in_flight_bytes, float | None)
     assert_type(stats.handlers, tuple[HandlerStats, ...])

@@ -32,6 +32,7 @@ class AdaptiveCount:
         "_changes",
         "_direction",
         "_is_backed_off",
+        "_is_starting",
         "_least",
         "_most",
         "_pause",
@@ -53,6 +54,8 @@ class AdaptiveCount:
         self._direction = 1
         # Rounds until the next try, and after the next one in vain.
         self._wait, self._pause = 0, 1
+        # Whether it may double: until a try was in vain, as TCP's slow start.
+        self._is_starting = True
         self._is_backed_off = False
 
     def stats(self) -> DrainTaskLimit:
@@ -81,7 +84,8 @@ class AdaptiveCount:
             return
         self._is_backed_off = False
         if use < IDLE:
-            self._tried_from = None
+            self._tried_from, self._is_starting = None, True
+            self._wait, self._pause = 0, 1
             self._change(self.count - 1, "idle")
         elif self._tried_from is not None:
             self._judge(rate, *self._tried_from)
@@ -99,7 +103,8 @@ class AdaptiveCount:
             self._change(self.count // 2, "throttled")
 
     def _try(self, rate: float) -> None:
-        before, step = self.count, max(1, self.count // 2)
+        before = self.count
+        step = before if self._is_starting else max(1, before // 4)
         for direction in (self._direction, -self._direction):
             count = before + (step if direction > 0 else -1)
             if self._least <= before + direction <= self._most:
@@ -114,7 +119,10 @@ class AdaptiveCount:
         if _worth(rate, tried) > worth:
             self._wait, self._pause = 0, 1
             self._change(tried, "faster" if tried > before else "no_gain")
+            # What is known now is what the next try is compared with.
+            self._try(rate)
             return
+        self._is_starting = False
         # Next time the other way.
         self._direction = -self._direction
         self._wait = self._pause = min(2 * self._pause, LONGEST_PAUSE)
