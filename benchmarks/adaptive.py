@@ -234,8 +234,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="adaptive", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one turn of 1 s each")
     quick = parser.parse_args(arguments).quick
-    # A line for each batch that is tried again would hide the tables.
-    logging.getLogger("batchqueue_async").setLevel(logging.ERROR)
+    # Retries, and calls that a sweep's end cuts off, would hide the tables.
+    logging.getLogger("batchqueue_async").setLevel(logging.CRITICAL)
     show(run_virtual(throttling()))
     turns, seconds = (1, 1.0) if quick else (TURNS, SECONDS)
     show(asyncio.run(sizes(turns, seconds)))

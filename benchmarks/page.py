@@ -50,8 +50,9 @@ These programs are not part of one run of all; what they show stands where it be
 | --- | --- | --- |
 | `plan_vs_postgres` | a simulation beside a real PostgreSQL: ratios of 0.90 to 1.09 | \
 [planning](guides/planning.md#beside-reality) |
-| `adaptive` | `max_batch="auto"`: 95 % of the best fixed size, and under throttling | \
-[batches](guides/batching.md#a-size-that-is-found) |
+| `adaptive` | `max_batch="auto"`: 95 % of the best fixed size, and under throttling; \
+`DrainTaskPolicy.adaptive` | [batches](guides/batching.md#a-size-that-is-found), \
+[drain tasks](guides/rebalancing.md#as-many-as-help) |
 | `rebalancing`, `shared_drains` | drain tasks under skewed load | \
 [rebalancing](guides/rebalancing.md), [sharing](guides/manager.md#sharing-drain-tasks) |
 | `tenants` | quiet tenants beside one that floods | [fairness](guides/fairness.md) |
