@@ -48,7 +48,7 @@ class Cost:
     """
 
     def __init__(self, samples: Iterable[Sample]) -> None:
-        self.samples = tuple(samples)
+        self.samples: tuple[Sample, ...] = tuple(samples)
         if not self.samples:
             refuse("samples", "at least one", self.samples)
         levels = sorted({each.at_once for each in self.samples})
