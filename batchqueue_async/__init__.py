@@ -13,7 +13,9 @@ import typing as _typing
 from importlib import import_module as _import_module
 
 from batchqueue_async._engine.handler_stats import (
+    BatchLimit,
     Cuts,
+    DrainTaskLimit,
     HandlerStats,
     Histogram,
 )
@@ -89,6 +91,7 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "BatchFunction",
     "BatchHandler",
+    "BatchLimit",
     "BatchQueue",
     "BatchQueueConfig",
     "BatchQueueError",
@@ -99,6 +102,7 @@ __all__ = [
     "Cuts",
     "DeliveryError",
     "DrainBalancer",
+    "DrainTaskLimit",
     "DrainTaskPolicy",
     "DrainTaskStats",
     "DuplicateQueue",

@@ -41,6 +41,23 @@ with one of each and a buffer of 200,000. A plain `await` of nothing costs CPyth
 not.
 """
 
+PROGRAMS = """\
+## With figures of their own
+
+These programs are not part of one run of all; what they show stands where it belongs.
+
+| `python -m benchmarks.` | what | figures |
+| --- | --- | --- |
+| `plan_vs_postgres` | a simulation beside a real PostgreSQL: ratios of 0.90 to 1.09 | \
+[planning](guides/planning.md#beside-reality) |
+| `adaptive` | `max_batch="auto"`: 95 % of the best fixed size, and under throttling; \
+`DrainTaskPolicy.adaptive` | [batches](guides/batching.md#a-size-that-is-found), \
+[drain tasks](guides/rebalancing.md#as-many-as-help) |
+| `rebalancing`, `shared_drains` | drain tasks under skewed load | \
+[rebalancing](guides/rebalancing.md), [sharing](guides/manager.md#sharing-drain-tasks) |
+| `tenants` | quiet tenants beside one that floods | [fairness](guides/fairness.md) |
+"""
+
 HEADINGS = {
     "in loop": "In the loop",
     "small batches": "Small batches",
@@ -145,7 +162,7 @@ def written(report: Report, *, has_picture: bool) -> str:
             parts += [ABOUT[heading]] if heading in ABOUT else []
         if key != "goals":
             parts += [f"**{table.title}**\n", in_markdown(table)]
-    return "\n".join(parts)
+    return "\n".join([*parts, PROGRAMS])
 
 
 def about(report: Report) -> str:

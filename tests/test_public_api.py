@@ -12,6 +12,7 @@ import batchqueue_async
 PROMISED = {
     "BatchFunction",
     "BatchHandler",
+    "BatchLimit",
     "BatchQueue",
     "BatchQueueConfig",
     "BatchQueueError",
@@ -22,6 +23,7 @@ PROMISED = {
     "Cuts",
     "DeliveryError",
     "DrainBalancer",
+    "DrainTaskLimit",
     "DrainTaskPolicy",
     "DuplicateQueue",
     "ErrorHandler",

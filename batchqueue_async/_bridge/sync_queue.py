@@ -7,7 +7,7 @@ import time
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Generic, TypeVar, TypeVarTuple
+from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
 
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.thread_ingress import ThreadTally, ingress_of
@@ -263,7 +263,7 @@ class SyncBatchQueue(Generic[T]):
         handler: HandlerLike[S],
         weight: float = 1.0,
         *,
-        max_batch: int | None = None,
+        max_batch: int | Literal["auto"] | None = None,
         linger: float | None = None,
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from batchqueue_async._policies.value import Value, frozen
 
 
@@ -44,6 +46,64 @@ class Cuts(Value):
     """The queue was closing."""
 
 
+LimitReason: TypeAlias = Literal[
+    "start", "faster", "no_gain", "slower", "throttled", "failed"
+]
+"""Why a limit is what it is; see `BatchLimit`."""
+
+
+@frozen(kw_only=True)
+class BatchLimit(Value):
+    """What `max_batch="auto"` has come to, and why.
+
+    The last five count how often the limit was changed for that reason.
+    """
+
+    max_batch: int
+    """What it found the best size of a batch to be; sizes around it are tried."""
+    before: int
+    """What that was before the last change."""
+    reason: LimitReason
+    """Why it was changed last: one of the names below, or "start"."""
+    faster: int
+    """Raised: larger batches brought more items per second."""
+    no_gain: int
+    """Lowered: smaller batches brought nearly as many items per second, or more."""
+    slower: int
+    """Lowered: calls suddenly took twice as long, or longer, for each item."""
+    throttled: int
+    """Lowered: the handler raised `RetryAfter`, or a `PartialFailure` that has one."""
+    failed: int
+    """Lowered: the handler raised anything else."""
+
+
+CountReason: TypeAlias = Literal["start", "faster", "no_gain", "idle", "throttled"]
+"""Why there are so many drain tasks at work; see `DrainTaskLimit`."""
+
+
+@frozen(kw_only=True)
+class DrainTaskLimit(Value):
+    """What `DrainTaskPolicy.adaptive` has come to, and why.
+
+    The last four count how often it was changed for that reason.
+    """
+
+    drain_tasks: int
+    """How many own partitions; one that is tried is among them."""
+    before: int
+    """How many did before the last change."""
+    reason: CountReason
+    """Why it was changed last: one of the names below, or "start"."""
+    faster: int
+    """Raised: more of them handled more items per second."""
+    no_gain: int
+    """Lowered: fewer of them handled nearly as many, or more."""
+    idle: int
+    """Lowered: they were idle for half of the time."""
+    throttled: int
+    """Lowered: handlers raised, and items are tried again."""
+
+
 @frozen(kw_only=True)
 class HandlerStats(Value):
     """One handler of one type, or the consumer, up to one moment.
@@ -69,3 +129,5 @@ class HandlerStats(Value):
     inside_for: float = 0.0
     """For how many seconds the longest call that runs now has been inside of it, or of
     one of its hooks; 0.0 where none runs."""
+    limit: BatchLimit | None = None
+    """What its batches are limited to now, where `max_batch` is "auto"."""

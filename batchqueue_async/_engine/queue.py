@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import _get_running_loop
 from collections.abc import Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.attached import attached
@@ -106,7 +106,7 @@ class BatchQueue(Generic[T]):
         handler: HandlerLike[S],
         weight: float = 1.0,
         *,
-        max_batch: int | None = None,
+        max_batch: int | Literal["auto"] | None = None,
         linger: float | None = None,
         retry: Retry | None = None,
         on_error: ErrorHandler[S] | None = None,

@@ -7,7 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._engine.handler_stats import DrainTaskLimit, HandlerStats
 from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value, frozen
 
@@ -133,6 +133,9 @@ class BatchQueueStats(Totals):
     in_flight_bytes: float | None = None
     """The same of what handlers hold; what one cycle took from a partition counts until
     all of it has ended."""
+    drain_task_limit: DrainTaskLimit | None = None
+    """How many drain tasks own partitions, where `DrainTaskPolicy.adaptive` says it;
+    else None."""
     not_closed: tuple[str, ...] = ()
     """Handlers whose `on_close` was due and did not complete: what they had merged, and
     not written yet, is lost although it counts as handled."""
@@ -205,6 +208,7 @@ def queue_stats(
         last_round=None if rebalancer is None else rebalancer.last_round,
         handlers=tuple(each.stats(inside.get(each, 0.0)) for each in handlers),
         retried=parts.delivery.retried,
+        drain_task_limit=drain_task_limit(parts),
         waiting_bytes=None if room is None else plain(room.waiting),
         in_flight_bytes=None if room is None else plain(room.in_hands),
         not_closed=parts.hooks.not_closed,
@@ -226,6 +230,14 @@ def _guarded(partition: Partition[Any], owner: int | None) -> PartitionStats:
     # A thread that displaces items changes several counts.
     with partition.guard:
         return partition_stats(partition, owner)
+
+
+def drain_task_limit(parts: Parts[Any]) -> DrainTaskLimit | None:
+    """Return how many drain tasks are at work, where that changes."""
+    rebalancer = parts.tasks.rebalancer
+    if rebalancer is None or rebalancer.demand is None:
+        return None
+    return rebalancer.demand.count.stats()
 
 
 def waiting_producers(partition: Partition[Any]) -> int:

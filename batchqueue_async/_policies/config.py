@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic
+from typing import Generic, Literal
 
 from .backoff import IdleBackoff
 from .balancing import Rebalancing
@@ -41,7 +41,11 @@ class BatchQueueConfig(Value, Generic[T]):
         when_full: What happens to an item whose partition is full.
         selector: Which partition an item waits in.
         consumer: The one handler for everything; None for a handler per type.
-        max_batch: How many items a batch has at most; None for no limit of its own.
+        max_batch: How many items a batch has at most; None for no limit of its own;
+            "auto" for one that is found by trying, from 1 to `buffer_size`: the
+            smallest whose items per second are nearly the most that the handler does.
+            It is lowered while the handler raises, or gets slower; see
+            `stats().handlers`.
         size_of: What an item counts for in the next two, called once for each that is
             produced: bytes, or any other unit, such as rows or tokens. None for `len`,
             where items are bytes or str.
@@ -83,7 +87,7 @@ class BatchQueueConfig(Value, Generic[T]):
     when_full: WhenFull = WhenFull.WAIT
     selector: PartitionSelector[T] = by_type
     consumer: HandlerLike[T] | None = None
-    max_batch: int | None = None
+    max_batch: int | Literal["auto"] | None = None
     size_of: Callable[[T], float] | None = None
     max_batch_bytes: float | None = None
     buffer_bytes: float | None = None

@@ -40,6 +40,24 @@ class DrainTaskPolicy(ABC):
         """Run `base` drain tasks more than `cpu_cores(multiplier)` rounds to."""
         return _CpuCores(base, multiplier)
 
+    @staticmethod
+    def adaptive(least: int, most: int) -> DrainTaskPolicy:
+        """Run as many as help: from `least` to `most`, 65,536 at most.
+
+        The rebalancer, which it brings along with a round each second, gives all
+        partitions to so many of them. While these are busy it tries more, and keeps
+        them if items per second grow by it; one less if they are idle for half of the
+        time; half of them where items have to be tried again. `stats()` says it as
+        `drain_task_limit`. It helps where items spread over partitions, at least
+        `most`; partitions per drain task count for all `most` of them.
+        """
+        return _Adaptive(least, most)
+
+    @property
+    def least(self) -> int | None:
+        """With how many it starts, where their number changes; None if it does not."""
+        return None
+
     @abstractmethod
     def resolve(self) -> int:
         """Return the number of drain tasks on this machine: 1 or more."""
@@ -88,6 +106,31 @@ class _CpuCores(Value, DrainTaskPolicy):
 
 
 @frozen
+class _Adaptive(Value, DrainTaskPolicy):
+    """As many as help."""
+
+    # Not `least`: that is what all policies are asked for.
+    at_least: int
+    most: int
+
+    def __post_init__(self) -> None:
+        require_int("least", self.at_least, at_least=1)
+        require_int("most", self.most, at_least=1, at_most=MOST_PARTITIONS)
+        if self.most < self.at_least:
+            refuse("most", f">= least ({self.at_least})", self.most)
+
+    @property
+    def least(self) -> int:
+        return self.at_least
+
+    def resolve(self) -> int:
+        return self.most
+
+    def __repr__(self) -> str:
+        return f"DrainTaskPolicy.adaptive({self.at_least}, {self.most})"
+
+
+@frozen
 class SharedDrainTasks(Value):
     """Drain capacity that several queues of one manager share.
 
@@ -108,6 +151,8 @@ class SharedDrainTasks(Value):
         if not self.name:
             refuse("name", "a non-empty str", self.name)
         require_policy("policy", self.policy, DrainTaskPolicy)
+        if self.policy.least is not None:
+            refuse("policy", "of a number that stays, where it is shared", self.policy)
 
 
 def require_policy(field: str, value: object, kind: type, *others: type) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from typing import Final, Generic, Literal, TypeAlias
 
 from .handlers import ErrorHandler
 from .items import T
 from .retrying import Retry
 from .validation import (
+    refuse,
     require_at_least,
     require_callable,
     require_instance,
@@ -16,12 +17,16 @@ from .validation import (
 )
 from .value import Value, frozen
 
+AUTO: Final = "auto"
+"""A largest batch that is found by trying."""
+MaxBatch: TypeAlias = int | Literal["auto"] | None
+
 
 @frozen(kw_only=True)
 class HandlerOptions(Value, Generic[T]):
     """Settings of one handler; None stands for the queue's."""
 
-    max_batch: int | None = None
+    max_batch: MaxBatch = None
     linger: float | None = None
     retry: Retry | None = None
     on_error: ErrorHandler[T] | None = None
@@ -29,8 +34,11 @@ class HandlerOptions(Value, Generic[T]):
     max_batch_bytes: float | None = None
 
     def __post_init__(self) -> None:
-        if self.max_batch is not None:
-            require_int("max_batch", self.max_batch, at_least=1)
+        most: object = self.max_batch
+        if isinstance(most, str) and most != AUTO:
+            refuse("max_batch", 'an int, "auto" or None', most, TypeError)
+        if most is not None and most != AUTO:
+            require_int("max_batch", most, at_least=1)
         if self.linger is not None:
             require_at_least("linger", self.linger, 0)
         if self.retry is not None:

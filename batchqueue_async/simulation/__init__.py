@@ -2,10 +2,22 @@
 
 * `simulate`: one setting under one load.
 * `plan`: the cheapest of many settings that holds a service level.
+* `measure`: what calls of a real handler take, to be given to either.
 """
 
+from batchqueue_async.simulation._cost import Cost, Sample, measure
 from batchqueue_async.simulation._plan import Level, Plan, Trial, plan
 from batchqueue_async.simulation._result import Simulation
 from batchqueue_async.simulation._simulate import simulate
 
-__all__ = ["Level", "Plan", "Simulation", "Trial", "plan", "simulate"]
+__all__ = [
+    "Cost",
+    "Level",
+    "Plan",
+    "Sample",
+    "Simulation",
+    "Trial",
+    "measure",
+    "plan",
+    "simulate",
+]

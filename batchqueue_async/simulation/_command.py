@@ -6,7 +6,8 @@ import argparse
 import csv
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from heapq import merge
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 from batchqueue_async import BatchQueueConfig, Retry, round_robin
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async.simulation._plan import Level, Plan, Trial, plan
+from batchqueue_async.simulation._simulate import HandlerCost
 
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SEED: Final = 20
@@ -24,15 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--rate", type=_seconds, default=100.0, help="items per second, at random")
     add("--seconds", type=_seconds, default=60.0, help="how long they come")
-    add("--burst", type=int, default=0, help="items that come at once, in the middle")
-    add("--load", type=Path, help="a CSV file instead: one column, when each item came")
+    add("--burst", type=int, default=0, help="items more, in the middle")
     add(
-        "--call",
+        "--burst-seconds",
         type=_seconds,
-        required=True,
-        help="seconds of a call, whatever it has",
+        default=0.0,
+        help="seconds that the burst takes to come, instead of at once",
     )
+    add("--load", type=Path, help="a CSV file instead: one column, when each item came")
+    add("--call", type=_seconds, help="seconds of a call, whatever it has")
     add("--item", type=_seconds, default=0.0, help="seconds more for each of its items")
+    add(
+        "--calls",
+        type=Path,
+        help="a CSV file instead: items and seconds of each call that was measured",
+    )
     add(
         "--outage", type=_seconds, default=0.0, help="seconds that the sink is down for"
     )
@@ -47,7 +55,8 @@ def run(chosen: argparse.Namespace) -> int:
     waiting = None if chosen.memory is None else chosen.memory // chosen.item_bytes
     level = Level(p99=chosen.p99, may_lose=chosen.may_lose, waiting=waiting)
     times = _recorded(chosen.load) if chosen.load else None
-    found = plan(_config(level), lambda: _load(chosen, times), _cost(chosen), level)
+    cost = _with_outage(chosen, _cost(chosen))
+    found = plan(_config(level), lambda: _load(chosen, times), cost, level)
     print(_table(found))  # noqa: T201 - a command
     if found.best is None:
         print("none of these holds it")  # noqa: T201
@@ -76,34 +85,53 @@ def _load(
         return
     # The same each time, so that trials can be compared.
     rng = random.Random(_SEED)
-    now, middle = 0.0, chosen.seconds / 2
-    left = chosen.burst
-    while True:
+    yield from ((at, None) for at in merge(_steady(chosen, rng), _burst(chosen)))
+
+
+def _steady(chosen: argparse.Namespace, rng: random.Random) -> Iterator[float]:
+    now = rng.expovariate(chosen.rate) if chosen.rate else chosen.seconds
+    while now < chosen.seconds:
+        yield now
         now += rng.expovariate(chosen.rate)
-        if now >= middle:
-            yield from ((middle, None) for _ in range(left))
-            left = 0
-        if now >= chosen.seconds:
-            return
-        yield now, None
 
 
-def _cost(chosen: argparse.Namespace) -> Callable[[list[Any]], float]:
-    if not chosen.outage:
+def _burst(chosen: argparse.Namespace) -> Iterator[float]:
+    """Return when the items of the burst come: at the same distance."""
+    begins = max(0.0, (chosen.seconds - chosen.burst_seconds) / 2)
+    for place in range(chosen.burst):
+        yield begins + chosen.burst_seconds * place / chosen.burst
+
+
+def _cost(chosen: argparse.Namespace) -> HandlerCost:
+    if (chosen.call is None) == (chosen.calls is None):
+        msg = "say what a call takes: either --call (and --item), or --calls FILE"
+        raise BatchQueueError(msg)
+    if chosen.calls is None:
         return lambda batch: chosen.call + chosen.item * len(batch)
+    from batchqueue_async.simulation._cost import (  # noqa: PLC0415 - for who measured
+        Cost,
+        Sample,
+    )
+
+    rows = _rows(chosen.calls, 2, "--calls must name a file of items,seconds per line")
+    return Cost(Sample(int(size), seconds) for size, seconds in rows)
+
+
+def _with_outage(chosen: argparse.Namespace, cost: HandlerCost) -> HandlerCost:
+    if not chosen.outage:
+        return cost
     import asyncio  # noqa: PLC0415 - for who has an outage
 
     begins = chosen.seconds / 3
 
-    def cost(batch: list[Any]) -> float:
+    def failing(batch: list[Any]) -> float:
         now = asyncio.get_running_loop().time()
         if begins <= now < begins + chosen.outage:
             message = "the sink is down"
             raise OSError(message)
-        seconds: float = chosen.call + chosen.item * len(batch)
-        return seconds
+        return cost(batch)
 
-    return cost
+    return failing
 
 
 def _table(found: Plan) -> str:
@@ -138,14 +166,20 @@ def _as_code(best: Trial) -> str:
 
 
 def _recorded(path: Path) -> list[float]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            times = sorted(float(row[0]) for row in csv.reader(file) if row)
-    except (OSError, ValueError) as error:
-        msg = f"--load must name a file with a number per line: {error}"
-        raise BatchQueueError(msg) from error
+    rows = _rows(path, 1, "--load must name a file with a number per line")
+    times = sorted(row[0] for row in rows)
     first = times[0] if times else 0.0
     return [at - first for at in times]
+
+
+def _rows(path: Path, columns: int, rule: str) -> list[list[float]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+        return [[float(row[place]) for place in range(columns)] for row in rows]
+    except (OSError, ValueError, IndexError) as error:
+        msg = f"{rule}: {error}"
+        raise BatchQueueError(msg) from error
 
 
 def _seconds(text: str) -> float:

@@ -127,8 +127,25 @@ class Feed:
         last, known = stats.last_round, before.last_round
         if last is not None and last.moved and last != known:
             self._note(stats.name, "rebalanced", _moves(last))
+        self._note_limits(stats, before)
+        active, was = stats.drain_task_limit, before.drain_task_limit
+        if active and was and active.throttled > was.throttled:
+            says = f"{active.drain_tasks} drain tasks are at work: throttled"
+            self._note(stats.name, "limit", says)
         for name in stats.not_closed[len(before.not_closed) :]:
             self._note(stats.name, "not closed", name)
+
+    def _note_limits(self, stats: BatchQueueStats, before: BatchQueueStats) -> None:
+        """Tell of limits that were lowered by what a server did."""
+        known = {each.name: each.limit for each in before.handlers}
+        for each in stats.handlers:
+            now, then = each.limit, known.get(each.name)
+            if now is None or then is None:
+                continue
+            for reason in ("slower", "throttled", "failed"):
+                if getattr(now, reason) > getattr(then, reason):
+                    says = f"{each.name} gets {now.max_batch} at a time: {reason}"
+                    self._note(stats.name, "limit", says)
 
     def _note(self, queue: str, kind: str, text: str) -> None:
         self._event_count += 1
@@ -192,12 +209,13 @@ def _drain_task(stats: DrainTaskStats) -> Sample:
 
 
 def _handler(stats: HandlerStats) -> Sample:
-    cuts = stats.cuts
+    cuts, limit = stats.cuts, stats.limit
     return {
         "name": stats.name,
         "batches": stats.batches,
         "items": stats.items,
         "retried": stats.retried,
+        "limit": limit and {"max_batch": limit.max_batch, "reason": limit.reason},
         "mean_seconds": None if stats.seconds is None else stats.seconds.mean,
         "cuts": cuts
         and {

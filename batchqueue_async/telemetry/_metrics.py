@@ -7,7 +7,11 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Final, Literal
 
-from batchqueue_async._engine.handler_stats import Cuts, HandlerStats, Histogram
+from batchqueue_async._engine.handler_stats import (
+    Cuts,
+    HandlerStats,
+    Histogram,
+)
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async.telemetry._source import Reading
 
@@ -17,6 +21,7 @@ Kind = Literal["counter", "sum", "gauge"]
 Values = Iterable[tuple[tuple[str, ...], float]]
 """Values with those of their labels, without the queue's."""
 
+_LIMIT_REASONS: Final = ("faster", "no_gain", "slower", "throttled", "failed")
 OUTCOMES: Final = ("handled", "failed", "dropped", "unhandled", "returned")
 
 
@@ -80,8 +85,28 @@ def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
                 yield (handler.name, field.name), getattr(handler.cuts, field.name)
 
 
+def _limits(reading: Reading) -> Values:
+    return [
+        ((each.name,), each.limit.max_batch)
+        for each in reading.stats.handlers
+        if each.limit is not None
+    ]
+
+
+def _limit_changes(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
+    for handler in reading.stats.handlers:
+        if handler.limit is not None:
+            for reason in _LIMIT_REASONS:
+                yield (handler.name, reason), getattr(handler.limit, reason)
+
+
 def _fullest(reading: Reading) -> Values:
     return [((), max(reading.overview.used_fractions))]
+
+
+def _active(reading: Reading) -> Values:
+    limit = reading.stats.drain_task_limit
+    return [] if limit is None else [((), limit.drain_tasks)]
 
 
 def _rounds(reading: Reading) -> Values:
@@ -194,6 +219,13 @@ METRICS: Final = (
         ("drain_task",),
     ),
     Metric(
+        "batchqueue.drain_task.active",
+        "sum",
+        "{drain_task}",
+        "Drain tasks that own partitions, where their number is adaptive.",
+        _active,
+    ),
+    Metric(
         "batchqueue.rebalancing.rounds",
         "counter",
         "{round}",
@@ -238,6 +270,22 @@ METRICS: Final = (
         "{batch}",
         "Batches by why they were cut, with `measure_handlers=True`.",
         _cuts,
+        ("handler", "reason"),
+    ),
+    Metric(
+        "batchqueue.handler.max_batch",
+        "gauge",
+        "{item}",
+        'What `max_batch="auto"` has come to.',
+        _limits,
+        ("handler",),
+    ),
+    Metric(
+        "batchqueue.handler.limit_changes",
+        "counter",
+        "{change}",
+        "How often that was changed, by reason.",
+        _limit_changes,
         ("handler", "reason"),
     ),
     Metric(

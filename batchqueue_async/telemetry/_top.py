@@ -111,14 +111,15 @@ def _details(queue: Any) -> RenderableType:  # noqa: ANN401 - JSON
 def _handlers(queue: Any) -> RenderableType:  # noqa: ANN401 - JSON
     table = Table(expand=True, box=None, header_style="bold")
     table.add_column("handler", ratio=1, min_width=10, no_wrap=True)
-    for name in ("items", "s/call"):
+    for name in ("items", "s/call", "limit"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in queue["handlers"][:6]:
-        seconds = each["mean_seconds"]
+        seconds, limit = each["mean_seconds"], each.get("limit")
         table.add_row(
             Text(each["name"]),
             f"{each['items']:,}",
             "" if seconds is None else f"{seconds:.4f}",
+            "" if limit is None else f"{limit['max_batch']:,} {limit['reason']}",
         )
     return table
 

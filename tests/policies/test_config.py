@@ -141,7 +141,7 @@ def test_a_wrong_value_is_a_value_error(settings: dict[str, Any], message: str) 
         ({"selector": "by_type"}, r"^selector must be callable, got 'by_type'$"),
         ({"consumer": 3}, r"^consumer must be callable or have a consume method"),
         ({"consumer": Recorder}, r"^consumer must be a handler, not its class, got"),
-        ({"max_batch": "9"}, r"^max_batch must be an int, got '9'$"),
+        ({"max_batch": "9"}, r"^max_batch must be an int, \"auto\" or None, got '9'$"),
         ({"linger": None}, r"^linger must be a number, got None$"),
         ({"idle": 0.05}, r"^idle must be an IdleBackoff, got 0\.05$"),
         ({"rebalancing": True}, r"^rebalancing must be a Rebalancing or None, got"),

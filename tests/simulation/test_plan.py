@@ -84,6 +84,36 @@ def test_a_recorded_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--load must name a file with a number per line" in capsys.readouterr().err
 
 
+def test_a_burst_may_take_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "plan --rate 10 --seconds 30 --burst 2000 --call 0.01 --p99 1"
+    assert main(arguments.split()) == 0
+    at_once = capsys.readouterr().out.splitlines()[1]
+    assert main([*arguments.split(), "--burst-seconds", "10"]) == 0
+    spread = capsys.readouterr().out.splitlines()[1]
+    # The columns are drain tasks, linger, max_batch, p50, p99, waiting.
+    assert int(at_once.split()[5].replace(",", "")) > 1_500
+    assert int(spread.split()[5].replace(",", "")) < 20
+
+
+def test_measured_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured = tmp_path / "calls.csv"
+    measured.write_text("1,0.2\n50,0.2\n1,0.3\n50,0.4\n")
+    arguments = ["plan", "--rate", "5", "--seconds", "20", "--p99", "1"]
+    assert main([*arguments, "--calls", str(measured)]) == 0
+    p50 = float(capsys.readouterr().out.splitlines()[1].split()[3])
+    assert 0.2 < p50 < 0.7
+    measured.write_text("1\n")
+    assert main([*arguments, "--calls", str(measured)]) == 1
+    assert "--calls must name a file of items,seconds" in capsys.readouterr().err
+
+
+def test_a_plan_needs_to_know_what_a_call_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--rate", "5"]) == 1
+    assert "either --call (and --item), or --calls FILE" in capsys.readouterr().err
+
+
 def test_nothing_that_holds_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = "plan --rate 5 --seconds 2 --call 0.5 --p99 0.1"
     assert main(arguments.split()) == 1
@@ -94,3 +124,11 @@ def test_bytes_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--call", "1", "--memory", "much"])
     assert "must be a number of bytes above 0" in capsys.readouterr().err
+
+
+def test_the_guide_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "planning.md"
+    shown = guide.read_text("utf-8").partition("$ batchqueue ")[2].partition("```")[0]
+    command, _, printed = shown.replace("\\\n", "").partition("\n")
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out.strip() == printed.strip()

@@ -13,6 +13,8 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
     Rebalancing,
+    Retry,
+    RetryAfter,
     WhenFull,
 )
 from batchqueue_async.telemetry._feed import Feed
@@ -155,3 +157,28 @@ async def test_two_queues_of_one_name_are_told_apart(clock: Clock) -> None:
             sample = feed.sample()
             assert [each["rates"]["handled"] for each in sample["queues"]] == [0, 0]
             assert sample["events"] == []
+
+
+async def test_limits_that_were_found_are_shown_and_told(clock: Clock) -> None:
+    refuses = False
+
+    async def consume(batch: list[int]) -> None:
+        await asyncio.sleep(0.001)
+        if refuses:
+            raise RetryAfter(0.001)
+
+    config = BatchQueueConfig(
+        consumer=consume, max_batch="auto", retry=Retry(attempts=3)
+    )
+    async with BatchQueue("q", config) as queue:
+        feed = Feed(queue)
+        (shown,) = feed.sample()["queues"]
+        assert shown["handlers"][0]["limit"] == {"max_batch": 32, "reason": "start"}
+        refuses = True
+        queue.produce_nowait(1)
+        await asyncio.sleep(1.0)
+        clock.now += 2
+        sample = feed.sample()
+        (shown,) = sample["queues"]
+        assert shown["handlers"][0]["limit"]["reason"] == "throttled"
+        assert any("throttled" in each["text"] for each in sample["events"])

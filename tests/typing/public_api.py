@@ -11,6 +11,7 @@ from typing import Any, assert_type
 from batchqueue_async import (
     BatchFunction,
     BatchHandler,
+    BatchLimit,
     BatchQueue,
     BatchQueueConfig,
     BatchQueueError,
@@ -21,6 +22,7 @@ from batchqueue_async import (
     Cuts,
     DeliveryError,
     DrainBalancer,
+    DrainTaskLimit,
     DrainTaskPolicy,
     DrainTaskStats,
     DuplicateQueue,
@@ -243,6 +245,8 @@ def own_selector(item: Metric, partitions: int) -> int:
 
 def policies() -> None:
     assert_type(DrainTaskPolicy.fixed(2), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.adaptive(1, 8), DrainTaskPolicy)
+    assert_type(DrainTaskPolicy.adaptive(1, 8).least, int | None)
     assert_type(DrainTaskPolicy.cpu_cores(0.5), DrainTaskPolicy)
     assert_type(DrainTaskPolicy.cpu_cores_with_base(1, 0.25), DrainTaskPolicy)
     assert_type(DrainTaskPolicy.fixed(2).resolve(), int)
@@ -368,6 +372,10 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.drain_tasks[0].load, float)
     assert_type(stats.last_round, RebalancingRound | None)
     assert_type(stats.retried, int)
+    if active := stats.drain_task_limit:
+        assert_type(active, DrainTaskLimit)
+        assert_type(active.drain_tasks + active.before + active.faster, int)
+        assert_type(active.no_gain + active.idle + active.throttled, int)
     assert_type(stats.waiting_bytes, float | None)
     assert_type(stats.in_flight_bytes, float | None)
     assert_type(stats.handlers, tuple[HandlerStats, ...])
@@ -376,6 +384,12 @@ def numbers(stats: BatchQueueStats) -> None:
     assert_type(handler.name, str)
     assert_type(handler.batches + handler.items + handler.retried, int)
     assert_type(handler.cuts, Cuts | None)
+    assert_type(handler.limit, BatchLimit | None)
+    if handler.limit:
+        assert_type(handler.limit.max_batch + handler.limit.before, int)
+        told = handler.limit.faster + handler.limit.no_gain + handler.limit.slower
+        assert_type(told + handler.limit.throttled + handler.limit.failed, int)
+        assert_type(handler.limit.reason == "start", bool)
     assert_type(handler.sizes, Histogram | None)
     assert_type(handler.seconds, Histogram | None)
     if handler.sizes and handler.cuts:

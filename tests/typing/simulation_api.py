@@ -4,7 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import assert_type
 
 from batchqueue_async import BatchQueueConfig
-from batchqueue_async.simulation import Level, Plan, Simulation, Trial, plan, simulate
+from batchqueue_async.simulation import (
+    Cost,
+    Level,
+    Plan,
+    Sample,
+    Simulation,
+    Trial,
+    measure,
+    plan,
+    simulate,
+)
 
 
 def load() -> Iterator[tuple[float, object]]:
@@ -32,3 +42,14 @@ def many() -> None:
     assert_type(found, Plan)
     assert_type(found.best, Trial | None)
     assert_type(found.trials[0].misses, list[str])
+
+
+async def measured() -> None:
+    async def store(rows: list[str]) -> None: ...
+
+    found = await measure(store, ["row"], sizes=(1, 10), calls=5, at_once=2)
+    assert_type(found, Cost)
+    assert_type(found.samples, tuple[Sample, ...])
+    assert_type(found.call + found.item, float)
+    simulate(BatchQueueConfig[str](), load(), found)
+    Cost([Sample(size=10, seconds=0.1, at_once=2)])

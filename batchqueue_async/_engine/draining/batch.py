@@ -161,6 +161,25 @@ class Batch(Generic[T]):
             return [self]
         return self.cut(range(most, len(self.items), most))
 
+    def as_limited(self) -> list[Batch[T]]:
+        """Return this deferred batch in pieces of the size that its handler takes now.
+
+        That is, where the limit of its batches has fallen since it was made.
+        """
+        if self.registration is None or self.registration.limit is None:
+            return [self]
+        try:
+            pieces = self.pieces(self.registration.max_batch)
+        except MemoryError:
+            return [self]
+        if pieces != [self]:
+            for piece in pieces:
+                piece.attempts, piece.give_up_at = self.attempts, self.give_up_at
+                piece.due, piece.is_deferred = self.due, True
+                piece.pause_partitions()
+            self.resume_partitions()
+        return pieces
+
     def cut(self, places: Sequence[int]) -> list[Batch[T]]:
         """Return batches that begin at 0 and at these positions, in place of this."""
         shares = deque(self.shares)
@@ -310,7 +329,7 @@ class Grouping(Generic[T]):
         pieces: list[Batch[T]] = []
         for batch in whole:
             if have_own and batch.registration is not None:
-                most = batch.registration.settings.max_batch
+                most = batch.registration.max_batch
             try:
                 pieces.extend(batch.pieces(most))
             except MemoryError:

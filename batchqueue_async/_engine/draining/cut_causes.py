@@ -34,7 +34,7 @@ def note_cuts(batches: Iterable[Batch[Any]], causes: Causes) -> None:
     for batch in batches:
         if batch.registration is None or (meter := batch.registration.meter) is None:
             continue
-        most = batch.registration.settings.max_batch
+        most = batch.registration.max_batch
         # A piece of several partitions, each of which holds less.
         is_full = most is not None and len(batch) >= most
         why = max(causes[share.partition] for share in batch.shares)

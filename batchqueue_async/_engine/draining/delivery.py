@@ -13,6 +13,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     Stuck,
     in_steps,
 )
+from batchqueue_async._engine.handlers.take_limit import follow_change
 from batchqueue_async._engine.handlers.timed_call import (
     Stopwatch,
     finish,
@@ -20,6 +21,7 @@ from batchqueue_async._engine.handlers.timed_call import (
     own_error,
 )
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._policies.handler_options import AUTO
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.batch import Batch
@@ -50,6 +52,7 @@ class Delivery(Generic[T]):
         rebalancing = config.rebalancing
         is_weighed = rebalancing is not None and rebalancing.measure == "seconds"
         self._is_timed = is_weighed or config.measure_handlers
+        self._is_timed |= config.max_batch == AUTO
         # Items that were tried again, each time.
         self.retried = 0
         # By identity: a metaclass may refuse to be hashed.
@@ -81,12 +84,12 @@ class Delivery(Generic[T]):
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
-            left = left_behind(raised)
+            error, left = raised, left_behind(raised)
             error = self._own_error(raised, call, batch)
         finally:
             call.end()
             if watch:
-                _charge(batch, registration, watch.seconds())
+                self._charge(batch, registration, watch.seconds(), error)
             if left is None:
                 lock.release(mode)
             else:
@@ -95,6 +98,29 @@ class Delivery(Generic[T]):
             batch.settle("handled")
             return None
         return settle_handled(batch, error)
+
+    def time_calls(self) -> None:
+        """Time them from now on: a handler was registered that needs it."""
+        self._is_timed = True
+
+    def _charge(
+        self,
+        batch: Batch[Any],
+        registration: Registration,
+        seconds: float,
+        error: BaseException | None,
+    ) -> None:
+        """Book what a call took, with all who may ask for it."""
+        batch.charge(seconds)
+        if registration.meter is not None:
+            registration.meter.called(seconds)
+        if registration.limit is None or isinstance(error, asyncio.CancelledError):
+            return
+        registration.limit.called(len(batch), seconds, error)
+        if registration.limit.size != registration.max_batch:
+            registration.max_batch = registration.limit.size
+            follow_change(self._parts.handlers, registration)
+            self._parts.layout.terms.limit_changed(registration)
 
     def take_cut_off(self, batch: Batch[T]) -> BaseException | None:
         """Return the error of a batch whose handler was cancelled with its drain task.
@@ -181,10 +207,3 @@ class Delivery(Generic[T]):
         self._parts.detector.calls.outlives(call, left)
         stuck = Stuck(registration.mode, batch, call.drain_task)
         registration.lock.release_after(stuck, left, ended)
-
-
-def _charge(batch: Batch[Any], registration: Registration, seconds: float) -> None:
-    """Book the time that the handler took, with all who may ask for it."""
-    batch.charge(seconds)
-    if registration.meter is not None:
-        registration.meter.called(seconds)

@@ -260,7 +260,7 @@ class RetryQueue(Generic[T]):
             stays = stays or any(map(batch.follows, staying))
             (staying if stays else due).append(batch)
         self.batches = staying
-        return due
+        return [piece for each in due for piece in each.as_limited()]
 
     def dues(self) -> list[float]:
         """Return when to look again.

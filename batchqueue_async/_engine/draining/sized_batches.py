@@ -68,7 +68,7 @@ def _sizes_of(items: list[Any]) -> Sequence[Exact]:
 
 def _places_to_cut(batch: Batch[Any], registration: Registration) -> list[int]:
     """Return where a batch exceeds what its handler takes, by number or by size."""
-    most = registration.settings.max_batch
+    most = registration.max_batch
     bound = registration.settings.max_batch_bytes
     places: list[int] = []
     count, total = 0, 0

@@ -17,6 +17,7 @@ from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.opening import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
+from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.weights import Exact
@@ -38,7 +39,9 @@ class Registration:
         "is_trusted",
         "item_type",
         "items",
+        "limit",
         "lock",
+        "max_batch",
         "meter",
         "mode",
         "next_idle",
@@ -74,8 +77,7 @@ class Registration:
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
         # Which other calls of `consume` may be inside of the handler with one.
-        # Who takes one call at a time is waited for here, where no timeout runs yet and
-        # the graph of waits knows of it.
+        # Who takes one call at a time is waited for before any timeout runs.
         own = attached(handler)
         self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
         self.lock = HandlerLock() if own is None else own.new_lock()
@@ -94,12 +96,12 @@ class Registration:
         self.on_flush = _hook(handler, "on_flush")
         self.on_close = _hook(handler, "on_close")
         self.next_idle = 0.0
-        # Batches that were taken for it, those of them that are settled, and the items
-        # of these.
-        self.taken = self.settled = self.items = 0
-        # Items that were tried again, each time.
-        self.retried = 0
+        # Batches taken for it, those settled, the items of these; items tried again.
+        self.taken = self.settled = self.items = self.retried = 0
         self.settings = settings
+        # What its batches have at most: as declared, or as found by trying so far.
+        self.limit = settings.new_limit()
+        self.max_batch = self.limit.size if self.limit else settings.fixed_batch
         self.retry = settings.retry
         self.timeout = settings.timeout
         self.on_error = settings.on_error
@@ -151,6 +153,7 @@ class Registration:
             sizes=sizes,
             seconds=seconds,
             cuts=cuts,
+            limit=None if self.limit is None else self.limit.stats(),
         )
 
     @property
@@ -189,6 +192,7 @@ class HandlerRegistry:
         "resolved",
         "retired",
         "settings",
+        "take_limit",
         "version",
     )
 
@@ -198,11 +202,14 @@ class HandlerRegistry:
         # Those of the queue.
         self.settings = settings
         # How many items a take removes, and whether a batch may have to be smaller.
-        self.most_taken = settings.max_batch
+        self.most_taken = settings.fixed_batch
         self.have_limits = False
+        # Only where limits differ, or are found by trying.
+        self.take_limit: TakeLimit | None = None
         self.consumer = None
         if consumer is not None:
             self.consumer = Registration(consumer, settings=settings)
+            follow(self, self.consumer, None)
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
@@ -243,12 +250,8 @@ class HandlerRegistry:
         self._share_lock(registration)
         if registration.has_hooks:
             self.have_hooks = True
-        own = registration.settings.max_batch
-        if own != self.settings.max_batch:
-            self.have_limits = True
-            if own is not None and self.most_taken is not None:
-                self.most_taken = max(self.most_taken, own)
         replaced = self._by_type.get(registration.item_type)
+        follow(self, registration, replaced)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
         if self._queue is not None:
@@ -279,6 +282,7 @@ class HandlerRegistry:
 
     def remove(self, item_type: type) -> Registration | None:
         removed = self._by_type.pop(item_type, None)
+        follow(self, None, removed)
         self._changed(removed)
         return removed
 

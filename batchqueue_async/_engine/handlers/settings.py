@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from batchqueue_async._engine.handlers.meter import BatchListener
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.handler_options import HandlerOptions
+from batchqueue_async._policies.handler_options import (
+    AUTO,
+    HandlerOptions,
+    MaxBatch,
+)
 from batchqueue_async._policies.handlers import ErrorHandler
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._policies.sizing import Exact, exact
 from batchqueue_async._policies.value import Value, frozen
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.adaptive_limit import AdaptiveLimit
 
 
 @frozen
@@ -20,13 +27,30 @@ class HandlerSettings(Value):
 
     # One list per queue: whoever joins it later is told, too.
     listeners: list[BatchListener]
-    max_batch: int | None = None
+    max_batch: MaxBatch = None
     linger: float = 0.0
     retry: Retry = Retry()
     timeout: float | None = None
     on_error: ErrorHandler[Any] | None = None
     is_measured: bool = False
     max_batch_bytes: Exact | None = None
+    # What a limit that is found by trying goes up to.
+    most: int = 10_000
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """The largest batch, where that was declared."""
+        return None if isinstance(self.max_batch, str) else self.max_batch
+
+    def new_limit(self) -> AdaptiveLimit | None:
+        """Return what finds the largest batch by trying, where that is wanted."""
+        if self.max_batch != AUTO:
+            return None
+        from batchqueue_async._engine.handlers.adaptive_limit import (  # noqa: PLC0415
+            AdaptiveLimit,
+        )
+
+        return AdaptiveLimit(self.most)
 
     @classmethod
     def of(cls, config: BatchQueueConfig[Any]) -> Self:
@@ -40,6 +64,7 @@ class HandlerSettings(Value):
             config.on_error,
             config.measure_handlers,
             _exact(config.max_batch_bytes),
+            config.buffer_size,
         )
 
     def but(self, own: HandlerOptions[Any]) -> Self:

@@ -14,7 +14,7 @@ from batchqueue_async._engine.partitions.making import new_partition
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.drain_tasks import SharedDrainTasks
+from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import Exact, exact_weight
@@ -52,6 +52,8 @@ class Layout(Generic[T]):
                 count,
             )
         parts.ownership.drain_tasks = min(count, self._declared)
+        if isinstance(policy, DrainTaskPolicy) and policy.least is not None:
+            parts.ownership.active = min(count, policy.least)
         self._grow(count)
 
     def abandon(self) -> None:
@@ -95,6 +97,8 @@ class Layout(Generic[T]):
         # Nothing has changed before this, so that an error leaves all as it was.
         self._grow(count)
         parts.handlers.add(registration)
+        if registration.limit is not None:
+            parts.delivery.time_calls()
         if parts.room is not None:
             parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from batchqueue_async._engine.lifecycle.demand import Demand
 from batchqueue_async._engine.runtime.cancellation import (
     is_cancelled_for_good,
     uncancel,
@@ -33,13 +34,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Of queues that declare none, and whose number of drain tasks changes.
+_OF_ADAPTIVE = Rebalancing(interval=1.0)
+
 
 class Rebalancer(Generic[T]):
     """Measures, asks the balancer, and hands partitions over."""
 
-    def __init__(self, parts: Parts[T], rebalancing: Rebalancing) -> None:
+    def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
-        self._rebalancing = rebalancing
+        self._rebalancing = parts.config.rebalancing or _OF_ADAPTIVE
+        # Where their number changes, too.
+        self.demand: Demand | None = None
+        if parts.ownership.active is not None:
+            self.demand = Demand(parts, parts.ownership.active)
         self._handoffs = Handoffs(parts)
         self.rounds = 0
         self.last_round: RebalancingRound | None = None
@@ -68,6 +76,8 @@ class Rebalancer(Generic[T]):
     async def _round(self) -> None:
         loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
         self._parts.loads.reset()
+        if self.demand is not None:
+            self.demand.end_round()
         plan = self._plan(loads, owners)
         self.rounds += 1
         moves = [
@@ -79,6 +89,10 @@ class Rebalancer(Generic[T]):
             await self._handoffs.move(moves, self._rebalancing.interval)
             await self._undo_harm(loads, owners, moves)
         self._conclude(loads, owners)
+        if self.demand is not None:
+            # What a handoff takes says nothing of how many drain tasks there are.
+            is_as_planned = self._owners_now(loads) == plan
+            self.demand.begin_round(is_as_planned=is_as_planned)
 
     async def _undo_harm(
         self, loads: list[float], before: list[int], moves: list[Move[T]]
@@ -93,7 +107,7 @@ class Rebalancer(Generic[T]):
             await self._handoffs.move(back, self._rebalancing.interval)
 
     def _most(self, loads: list[float], owners: list[int]) -> float:
-        return max(load_sums(loads, owners, len(self._parts.tasks.drain_tasks)))
+        return max(load_sums(loads, owners, self._count_with(owners)))
 
     def _owners_now(self, loads: list[float]) -> list[int]:
         # Partitions may have been added since the loads were taken.
@@ -101,13 +115,13 @@ class Rebalancer(Generic[T]):
 
     def _conclude(self, loads: list[float], before: list[int]) -> None:
         """Keep the round for `stats`, and log it if it moved something."""
-        now, drain_tasks = self._owners_now(loads), len(self._parts.tasks.drain_tasks)
+        now = self._owners_now(loads)
         moved = sum(map(operator.ne, before, now))
         self.last_round = RebalancingRound(
             number=self.rounds,
             moved=moved,
-            ratio_before=_ratio(load_sums(loads, before, drain_tasks)),
-            ratio_after=_ratio(load_sums(loads, now, drain_tasks)),
+            ratio_before=_ratio(load_sums(loads, before, self._count_with(before))),
+            ratio_after=_ratio(load_sums(loads, now, self._count_with(now))),
         )
         if moved:
             logger.info(
@@ -119,9 +133,24 @@ class Rebalancer(Generic[T]):
                 self.last_round.ratio_after,
             )
 
+    def _count(self) -> int:
+        """Return how many drain tasks are to own partitions."""
+        ownership = self._parts.ownership
+        return ownership.active or len(self._parts.tasks.drain_tasks)
+
+    def _count_with(self, owners: list[int]) -> int:
+        """Return the same, with those that have not handed theirs over yet."""
+        return max(self._count(), 1 + max(owners, default=0))
+
     def _plan(self, loads: list[float], owners: list[int]) -> list[int]:
         """Ask the balancer; a plan that cannot be is logged and ignored."""
-        balancer, count = self._rebalancing.balancer, len(self._parts.tasks.drain_tasks)
+        balancer, count = self._rebalancing.balancer, self._count()
+        if self.demand is not None:
+            # What those own that are to own nothing goes on, whatever is planned.
+            owners = [
+                owner if owner < count else index % count
+                for index, owner in enumerate(owners)
+            ]
         try:
             plan = balancer.assign(tuple(loads), tuple(owners), count)
             if plan is None:

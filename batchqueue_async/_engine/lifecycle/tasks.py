@@ -40,13 +40,14 @@ class QueueTasks(Generic[T]):
         parts.ownership.bind([each.nap for each in self.drain_tasks])
         for drain_task in self.drain_tasks:
             self._run(drain_task)
-        if parts.config.rebalancing is not None and len(self.drain_tasks) > 1:
+        is_adaptive = parts.ownership.active is not None
+        if (is_adaptive or parts.config.rebalancing) and len(self.drain_tasks) > 1:
             # A module more at the start of a program, for who rebalances.
             from batchqueue_async._engine.lifecycle.rebalancer import (  # noqa: PLC0415
                 Rebalancer,
             )
 
-            self.rebalancer = Rebalancer(parts, parts.config.rebalancing)
+            self.rebalancer = Rebalancer(parts)
             self._rebalance(self.rebalancer)
 
     def expect(self, *, is_due: bool) -> None:

@@ -55,7 +55,7 @@ class Terms:
         queues = self._parts.handlers.settings
         terms = (
             config.linger,
-            config.max_batch or config.buffer_size,
+            self._most_of_queue(),
             queues.max_batch_bytes or math.inf,
         )
         if self._known is not None:
@@ -76,7 +76,7 @@ class Terms:
         own, queues = registration.settings, self._parts.handlers.settings
         has_own = (
             own.linger != queues.linger
-            or own.max_batch != queues.max_batch
+            or registration.max_batch != queues.max_batch
             or own.max_batch_bytes != queues.max_batch_bytes
         )
         if self._known is None and not has_own:
@@ -92,6 +92,23 @@ class Terms:
         for partition in changed:
             self.apply_to(partition)
 
+    def limit_changed(self, registration: Registration) -> None:
+        """It has found another limit; what lingers is due where that is reached."""
+        if not self.lingers:
+            return
+        if registration.item_type is not None:
+            self.changed(registration, is_new=False)
+            return
+        for partition in self._parts.partitions:
+            self.apply_to(partition)
+
+    def _most_of_queue(self) -> int:
+        """Return how many items a batch has at most, for all that is not known."""
+        consumer, config = self._parts.handlers.consumer, self._parts.config
+        declared = self._parts.handlers.settings.fixed_batch
+        most = declared if consumer is None else consumer.max_batch
+        return most or config.buffer_size
+
     def _note(self, registration: Registration) -> list[Partition[Any]]:
         """Add what one handler wants; returns the partitions that may hold its type."""
         own, size = registration.settings, self._parts.config.buffer_size
@@ -100,7 +117,8 @@ class Terms:
         placement, homes = self._parts.placement, self._parts.partitions
         if isinstance(placement, TypePlacement):
             homes = [placement.place(registration.item_type)]
-        terms = own.linger, own.max_batch or size, own.max_batch_bytes or math.inf
+        most = registration.max_batch or size
+        terms = own.linger, most, own.max_batch_bytes or math.inf
         for home in homes:
             known = self._known.get(home.index, terms)
             self._known[home.index] = (

@@ -12,6 +12,7 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.fairness import FairSelector
+from batchqueue_async._policies.handler_options import AUTO
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
@@ -41,7 +42,8 @@ def new_partition(
 ) -> Partition[T]:
     """Return a partition; `on_drop` gets what newer items displace."""
     size = config.buffer_size
-    due = config.max_batch or size
+    # Where it is found by trying, the handler's first limit follows.
+    due = size if config.max_batch == AUTO else config.max_batch or size
     is_rolling = config.when_full is WhenFull.DROP_OLDEST
     if isinstance(config.selector, FairSelector):
         return _fair(config, config.selector, index, on_drop if is_rolling else None)
@@ -87,7 +89,7 @@ def _fair(
     )
 
     size = config.buffer_size
-    due = config.max_batch or size
+    due = size if config.max_batch == AUTO else config.max_batch or size
     fair = FairPartition[T](index, size, due, selector, on_drop)
     fair.entered = 0 if config.audit else None
     return fair

@@ -2,8 +2,8 @@
 
 Invariant (promise E4): every partition has one owner or is in a handoff, and one in a
 handoff has the owner that it leaves. Partition p starts with drain task
-p % drain_tasks; growth keeps all owners. What each drain task owns is derived from
-this record; each partition is told who may take from it.
+p % drain_tasks, of those that are active; growth keeps all owners. What each drain
+task owns is derived from this record; each partition is told who may take from it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ class Ownership:
         "_owners",
         "_partitions",
         "_revoked",
+        "active",
         "drain_tasks",
         "version",
     )
 
     def __init__(self, partitions: Sequence[Partition[Any]]) -> None:
         self._partitions = partitions
-        # How many there are.
+        # How many there are, and how many of these, the first ones, are to own any.
         self.drain_tasks = 0
+        self.active: int | None = None
         # What is told of arrivals, once the drain tasks run.
         self._bound: Sequence[Nap] | None = None
         # Who owns it, or while it is in a handoff, who owned it.
@@ -45,7 +47,7 @@ class Ownership:
     def grow(self) -> None:
         """Give each new partition an owner; the others keep theirs."""
         for index in range(len(self._owners), len(self._partitions)):
-            self._owners.append(index % self.drain_tasks)
+            self._owners.append(index % (self.active or self.drain_tasks))
             self._changed(index)
 
     def bind(self, naps: Sequence[Nap]) -> None:

@@ -1,0 +1,284 @@
+"""How large a handler's batches should be, found by trying: `max_batch="auto"`.
+
+A call takes some seconds whatever it has, and some for each of its items. Larger
+batches spread the former, with less and less to gain, and make items wait. So what is
+climbed is items per second, discounted by size, ``rate / size ** PRICE``: at its top,
+a batch twice as large would bring 2 % more. That is Kleinrock's power with an exponent
+(Power and deterministic rules of thumb for probabilistic problems in computer
+communications, 1979).
+
+The limit is changed as others change a sending rate or a concurrency:
+
+* Two sizes are tried, one below the limit and one above it, and the limit goes up the
+  slope that they show (Dong and others, PCC Vivace, 2018). Where the slope's sign
+  changes, steps get smaller (Kesten, Accelerated stochastic approximation, 1958).
+* Batches that the limit did not cut tell nothing of it, so nothing grows without load;
+  calls that suddenly take twice as long lower it by as much, by half at most (Netflix's
+  concurrency-limits, Gradient2).
+* A handler that is told to wait, or fails, halves it, once per response: what was cut
+  before is not counted again (Vector's adaptive request concurrency; TCP). What failed
+  at a size keeps the limit below for a while, longer each time (CUBIC, RFC 9438).
+
+Halving a batch does not help where calls are what the server counts. So it is halved
+again only for failures without a success in between; else the time that failures and
+pauses cost counts as part of the price, and the slope says where to go.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+from typing import Final
+
+from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
+from batchqueue_async._policies.answers import PartialFailure, RetryAfter
+
+START: Final = 32
+"""The first limit."""
+PRICE: Final = 1 / 32
+"""What a batch twice as large has to bring at least: 2 % more items per second."""
+CALLS: Final = 5
+"""Calls of one size that are looked at together; their median counts."""
+SPREAD: Final = sqrt(2)
+"""The sizes that are tried are the limit divided by this, and times this."""
+GAIN: Final = 4.0
+"""Doublings of the limit by a slope of 1, before signs change; one at most."""
+MOST_FLIPS: Final = 7
+SLOWER: Final = 2.0
+"""A call that takes so many times as long for each item as it did is slower."""
+LONGEST_REST: Final = 64
+"""Calls without a trial where trials have changed little."""
+SHORTEST_CEILING: Final = 2
+LONGEST_CEILING: Final = 64
+"""Rounds of two trials for which the limit stays below what has failed."""
+
+_STEADY: Final = 0.1
+# Where a ceiling is, by what failed; and how much higher the next one is.
+_BELOW: Final = 0.9
+_ABOVE: Final = 1.25
+# What a batch costs the queue itself, in seconds: without it a handler that takes no
+# time but for its items would get them one by one.
+_OVERHEAD: Final = 50e-6
+
+
+class AdaptiveLimit:
+    """Says how many items a batch may have; told what came of each.
+
+    It reads no clock and waits for nothing: its caller tells it what calls took.
+    """
+
+    __slots__ = (
+        "_before",
+        "_ceiling",
+        "_ceiling_for",
+        "_changes",
+        "_debt",
+        "_first_rate",
+        "_flips",
+        "_in_a_row",
+        "_is_backed_off",
+        "_lift",
+        "_limit",
+        "_most",
+        "_patience",
+        "_reason",
+        "_rest",
+        "_rest_for",
+        "_seconds",
+        "_slope",
+        "_trial",
+        "_usual",
+        "size",
+    )
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # As a float: small steps add up.
+        self._limit = float(min(START, most))
+        # What a batch has at most now.
+        self.size = 0
+        self._before = round(self._limit)
+        self._reason: LimitReason = "start"
+        self._changes: dict[LimitReason, int] = {}
+        # Which of the two sizes is tried, 0 or 1; None at rest.
+        self._trial: int | None = None
+        self._first_rate = 0.0
+        # Of the calls of this size so far; and seconds that failures have cost.
+        self._seconds: list[float] = []
+        self._debt = 0.0
+        self._slope = 0.0
+        self._flips = 0
+        self._rest = self._rest_for = 0
+        # Seconds for each item, as of late.
+        self._usual: float | None = None
+        # Failures since the last success; whether one was answered in this round.
+        self._in_a_row = 0
+        self._is_backed_off = False
+        self._ceiling, self._ceiling_for = most, 0
+        self._patience, self._lift = SHORTEST_CEILING, _ABOVE
+        self._begin_round()
+
+    @property
+    def limit(self) -> int:
+        """What it has come to; sizes are tried around it."""
+        return round(self._limit)
+
+    def stats(self) -> BatchLimit:
+        """Return what it has come to, and why."""
+        changes = self._changes
+        return BatchLimit(
+            max_batch=self.limit,
+            before=self._before,
+            reason=self._reason,
+            faster=changes.get("faster", 0),
+            no_gain=changes.get("no_gain", 0),
+            slower=changes.get("slower", 0),
+            throttled=changes.get("throttled", 0),
+            failed=changes.get("failed", 0),
+        )
+
+    def called(self, size: int, seconds: float, error: BaseException | None) -> None:
+        """A call of the handler has ended.
+
+        Args:
+            size: The items of its batch.
+            seconds: What it took.
+            error: What it raised, if it did.
+        """
+        seconds += _OVERHEAD
+        trouble = _trouble(error)
+        if trouble is not None:
+            self._debt += seconds + _pause(error)
+            self._in_a_row += 1
+            if size <= self.size and (self._in_a_row > 1 or not self._is_backed_off):
+                self._fall_back(size, trouble)
+            return
+        self._in_a_row = 0
+        if size != self.size:
+            # It was cut by something else, or before the limit changed.
+            return
+        if self._trial is None:
+            self._rest -= 1
+            if self._rest <= 0:
+                self._begin_round()
+            return
+        self._seconds.append(seconds)
+        if len(self._seconds) >= CALLS:
+            self._end_trial()
+
+    def _begin_round(self) -> None:
+        self._try(0)
+
+    def _try(self, trial: int) -> None:
+        """Let calls have the lower (0) or the upper (1) of both sizes."""
+        self._trial = trial
+        self._seconds, self._debt = [], 0.0
+        below = max(1, round(self._limit / SPREAD))
+        above = min(self._highest, max(below + 1, round(self._limit * SPREAD)))
+        self.size = above if trial else min(below, above)
+
+    @property
+    def _highest(self) -> int:
+        return min(self._most, self._ceiling)
+
+    def _end_trial(self) -> None:
+        taken = sorted(self._seconds)[CALLS // 2] + self._debt / len(self._seconds)
+        rate = log(self.size / taken)
+        if self._trial == 0:
+            self._first_rate, lower = rate, self.size
+            self._try(1)
+            if self.size > lower:
+                return
+            # There is no choice: one size is all that is allowed.
+            self._trial = 1
+        self._end_round(rate)
+
+    def _end_round(self, rate: float) -> None:
+        below = max(1, round(self._limit / SPREAD))
+        doublings = log(self.size / below) / log(2) if self.size > below else 0.0
+        seconds = exp(-(rate + self._first_rate) / 2)
+        usual, self._usual = self._usual, seconds
+        if usual is not None and seconds > SLOWER * usual and self._rest_for:
+            self._change(self._limit * max(0.5, usual / seconds), "slower")
+            self._usual = None
+            self._settle(0)
+            return
+        if usual is not None and self._rest_for:
+            self._usual = usual * 0.8 + seconds * 0.2
+        self._is_backed_off = self._is_backed_off and self._debt > 0
+        self._lift_ceiling()
+        if not doublings:
+            self._settle(LONGEST_REST if self._most == self._ceiling else 0)
+            return
+        slope = (rate - self._first_rate) / (log(2) * doublings) - PRICE
+        self._climb(slope)
+
+    def _climb(self, slope: float) -> None:
+        if slope * self._slope < 0:
+            self._flips = min(self._flips + 1, MOST_FLIPS)
+        elif abs(slope) > 2 * PRICE:
+            # It leads somewhere again.
+            self._flips = max(self._flips - 1, 0)
+        self._slope = slope
+        step = min(1.0, max(-1.0, GAIN * slope / (1 + self._flips)))
+        before = self._limit
+        self._change(before * 2**step, "faster" if step > 0 else "no_gain")
+        is_steady = abs(log(self._limit / before)) < _STEADY
+        rest = max(2 * CALLS, 2 * self._rest_for)
+        self._settle(min(LONGEST_REST, rest) if is_steady else 0)
+
+    def _settle(self, calls: int) -> None:
+        """Go on with the limit itself for some calls, then try again."""
+        self._rest = self._rest_for = calls
+        if not calls:
+            self._begin_round()
+            return
+        self._trial = None
+        self._debt = 0.0
+        self.size = max(1, min(self._highest, round(self._limit)))
+
+    def _fall_back(self, size: int, why: LimitReason) -> None:
+        if self._in_a_row == 1:
+            self._patience = min(2 * self._patience, LONGEST_CEILING)
+        self._is_backed_off = True
+        self._ceiling = max(1, int(_BELOW * size))
+        self._ceiling_for, self._lift = self._patience, _ABOVE
+        self._change(size / 2, why)
+        self._usual = None
+        self._flips, self._slope = 0, 0.0
+        debt = self._debt
+        self._settle(0)
+        self._debt = debt
+
+    def _lift_ceiling(self) -> None:
+        """Let it grow again beyond what has failed: a little first, then quickly."""
+        if self._ceiling >= self._most:
+            return
+        self._ceiling_for -= 1
+        if self._ceiling_for <= 0:
+            self._ceiling = min(self._most, 1 + int(self._lift * self._ceiling))
+            self._lift *= self._lift
+            if self._ceiling == self._most:
+                self._patience = SHORTEST_CEILING
+
+    def _change(self, limit: float, why: LimitReason) -> None:
+        before = self.limit
+        self._limit = min(float(self._highest), max(1.0, limit))
+        if self.limit != before:
+            self._before, self._reason = before, why
+            self._changes[why] = self._changes.get(why, 0) + 1
+
+
+def _trouble(error: BaseException | None) -> LimitReason | None:
+    """Return what an error says of the batch's size; None if nothing."""
+    if error is None:
+        return None
+    if isinstance(error, PartialFailure):
+        return None if error.retry_after is None else "throttled"
+    return "throttled" if isinstance(error, RetryAfter) else "failed"
+
+
+def _pause(error: BaseException | None) -> float:
+    """Return the seconds that a handler asks to wait for."""
+    if isinstance(error, PartialFailure):
+        return error.retry_after or 0.0
+    return error.seconds if isinstance(error, RetryAfter) else 0.0

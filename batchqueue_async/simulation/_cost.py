@@ -1,0 +1,192 @@
+"""What calls of a real handler take, measured, as a cost for `simulate`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, linear_regression
+from typing import Any, cast
+
+from batchqueue_async import HandlerLike
+from batchqueue_async._policies.handler_checks import require_handler
+from batchqueue_async._policies.validation import refuse, require_int
+
+_SEED = 17
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One call that was measured."""
+
+    size: int
+    """The items of its batch."""
+    seconds: float
+    """What it took."""
+    at_once: int = 1
+    """How many calls ran at the same time, itself included."""
+
+
+class Cost:
+    """Seconds of a call as they were measured: a `handler_cost`.
+
+    Calls differ from each other as the measured ones did, at random but the same in
+    each simulation: a mean alone would foretell too short queues. Between the sizes
+    that were measured it goes straight, beyond the largest along the line through the
+    means. Where calls were measured together, one that begins while others run takes
+    as long as those did.
+
+    Args:
+        samples: Calls that were measured, of one size or several.
+
+    Raises:
+        ValueError: There is none.
+    """
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        self.samples: tuple[Sample, ...] = tuple(samples)
+        if not self.samples:
+            refuse("samples", "at least one", self.samples)
+        levels = sorted({each.at_once for each in self.samples})
+        self._levels = levels
+        self._measured = [
+            _Sizes(each for each in self.samples if each.at_once == level)
+            for level in levels
+        ]
+        self._random = random.Random(_SEED)
+        # When the calls end that run now, by the simulation's clock.
+        self._ends: list[float] = []
+        self._now = 0.0
+
+    @property
+    def call(self) -> float:
+        """Seconds of a call, whatever it has: the intercept of a straight line."""
+        return self._measured[0].straight()[0]
+
+    @property
+    def item(self) -> float:
+        """Seconds more for each item: the slope of a straight line."""
+        return self._measured[0].straight()[1]
+
+    def __call__(self, batch: Sequence[Any]) -> float:
+        """Return the seconds of a call for this batch, in a simulation."""
+        now = asyncio.get_running_loop().time()
+        if now < self._now:
+            # Another simulation has begun.
+            self._ends, self._random = [], random.Random(_SEED)
+        self._now = now
+        self._ends = [end for end in self._ends if end > now]
+        at_once = len(self._ends) + 1
+        place = min(bisect_left(self._levels, at_once), len(self._levels) - 1)
+        seconds = self._measured[place].seconds(len(batch), self._random.random())
+        self._ends.append(now + seconds)
+        return seconds
+
+
+class _Sizes:
+    """What calls of each size took, of those that ran so many at a time."""
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        by_size: dict[int, list[float]] = {}
+        for each in samples:
+            by_size.setdefault(each.size, []).append(each.seconds)
+        self._sizes = sorted(by_size)
+        self._seconds = [sorted(by_size[size]) for size in self._sizes]
+
+    def straight(self) -> tuple[float, float]:
+        """Return the line through the means: seconds of a call, and of an item."""
+        means = [fmean(each) for each in self._seconds]
+        if len(means) == 1:
+            return means[0], 0.0
+        found = linear_regression(self._sizes, means)
+        return max(0.0, found.intercept), max(0.0, found.slope)
+
+    def seconds(self, size: int, part: float) -> float:
+        """Return what this part, from 0 to 1, of calls of the size do not exceed."""
+        sizes = self._sizes
+        upper = bisect_left(sizes, size)
+        if upper < len(sizes) and (sizes[upper] == size or not upper):
+            return self._measured(upper, part)
+        upper = min(upper, len(sizes) - 1)
+        low = self._measured(max(0, upper - 1), part)
+        if not upper:
+            return low
+        if size > sizes[upper]:
+            per_item = self.straight()[1]
+            return self._measured(upper, part) + per_item * (size - sizes[upper])
+        way = (size - sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1])
+        return low + way * (self._measured(upper, part) - low)
+
+    def _measured(self, place: int, part: float) -> float:
+        seconds = self._seconds[place]
+        return seconds[int(part * len(seconds))]
+
+
+async def measure(
+    handler: HandlerLike[Any],
+    items: Sequence[Any],
+    *,
+    sizes: Iterable[int] = (1, 10, 100, 1_000),
+    calls: int = 20,
+    at_once: int = 1,
+) -> Cost:
+    """Call a handler with batches of several sizes, and time it.
+
+    It is called as in production, so what it writes is written: have it write to a
+    table, or a server, that is for this. Sizes take turns, after one call that is not
+    counted, which may connect.
+
+    Args:
+        handler: As a queue would have it.
+        items: What batches are made of; they are repeated as often as need be.
+        sizes: Items of a batch.
+        calls: Calls of each size.
+        at_once: As many as the drain tasks that there may be: so many calls are
+            measured at the same time, and each power of two below.
+
+    Returns:
+        The cost, to be given to `simulate` or `plan`.
+
+    Raises:
+        TypeError, ValueError: An argument is wrong. What the handler raises is raised.
+    """
+    require_handler("handler", handler)
+    require_int("calls", calls, at_least=1)
+    require_int("at_once", at_once, at_least=1)
+    chosen = sorted({*sizes})
+    if not chosen or not items:
+        refuse("items" if chosen else "sizes", "at least one", chosen and items)
+    for size in chosen:
+        require_int("sizes", size, at_least=1)
+    levels = [level for level in (1 << n for n in range(16)) if level < at_once]
+    samples: list[Sample] = []
+    await _timed(handler, _batch(items, chosen[0]))
+    for _ in range(calls):
+        for size in chosen:
+            for level in (*levels, at_once):
+                batches = [_batch(items, size) for _ in range(level)]
+                took = await asyncio.gather(
+                    *(_timed(handler, each) for each in batches)
+                )
+                samples += (Sample(size, seconds, level) for seconds in took)
+    return Cost(samples)
+
+
+async def _timed(handler: object, batch: list[Any]) -> float:
+    consume = cast(
+        "Callable[[list[Any]], object]", getattr(handler, "consume", handler)
+    )
+    began = time.perf_counter()
+    answer = consume(batch)
+    if inspect.isawaitable(answer):
+        await answer
+    return time.perf_counter() - began
+
+
+def _batch(items: Sequence[Any], size: int) -> list[Any]:
+    times = -(-size // len(items))
+    return [*items[:size]] if times == 1 else ([*items] * times)[:size]

@@ -1,0 +1,76 @@
+"""How many drain tasks are to be at work, found by trying: round by round, no clock."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchqueue_async._engine.lifecycle.adaptive_count import AdaptiveCount
+
+
+def run(count: AdaptiveCount, rate: Callable[[int], float], rounds: int) -> list[int]:
+    """Let busy rounds pass; returns the counts that were at work."""
+    counts = []
+    for _ in range(rounds):
+        counts.append(count.count)
+        count.round(rate(count.count), 1.0, is_throttled=False)
+    return counts
+
+
+def up_to(slots: int) -> Callable[[int], float]:
+    """Return the rate of a server that does so many calls at once, and no more."""
+    return lambda count: 100.0 * min(count, slots)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 5, 8, 16])
+def test_it_comes_to_what_the_server_does_at_once(slots: int) -> None:
+    count = AdaptiveCount(1, 16)
+    run(count, up_to(slots), 60)
+    counts = run(count, up_to(slots), 100)
+    reached = sum(map(up_to(slots), counts)) / len(counts)
+    assert reached > 0.9 * up_to(slots)(slots)
+    # Tries that are in vain are rare.
+    assert sum(counts) / len(counts) < slots + 1
+
+
+def test_more_that_make_it_slower_are_given_back() -> None:
+    count = AdaptiveCount(1, 32)
+    run(count, lambda now: 100.0 * now if now <= 4 else 300.0 / now, 60)
+    assert 3 <= count.count <= 5
+
+
+def test_idle_ones_are_given_back() -> None:
+    count = AdaptiveCount(2, 16)
+    run(count, up_to(16), 40)
+    assert count.count > 8
+    for _ in range(20):
+        count.round(10.0, 0.2, is_throttled=False)
+    assert count.count == 2
+    assert count.stats().reason == "idle"
+
+
+def test_a_throttled_server_gets_half_once_and_then_more_again() -> None:
+    count = AdaptiveCount(1, 16)
+    run(count, up_to(16), 60)
+    before = count.count
+    for _ in range(3):
+        count.round(500.0, 1.0, is_throttled=True)
+    assert count.count == before // 2
+    assert (count.stats().throttled, count.stats().reason) == (1, "throttled")
+    run(count, up_to(16), 100)
+    assert count.count > before // 2
+
+
+@given(
+    least=st.integers(1, 20),
+    more=st.integers(0, 50),
+    rounds=st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1), st.booleans())),
+)
+def test_it_stays_within_its_bounds(
+    least: int, more: int, rounds: list[tuple[float, float, bool]]
+) -> None:
+    count = AdaptiveCount(least, least + more)
+    for rate, use, is_throttled in rounds:
+        count.round(rate, use, is_throttled=is_throttled)
+        assert least <= count.count <= least + more

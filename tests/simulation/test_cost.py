@@ -1,0 +1,130 @@
+"""`measure` and `Cost`: what a handler's calls take, told to a simulation."""
+
+import asyncio
+from statistics import fmean
+
+import pytest
+
+from batchqueue_async import (
+    BatchQueueConfig,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    round_robin,
+)
+from batchqueue_async.simulation import Cost, Sample, measure, simulate
+from batchqueue_async.testing import run_virtual
+
+CONFIG = BatchQueueConfig[object](consumer=lambda _: None, max_batch=10)
+
+
+def seconds_of(cost: Cost, *sizes: int, times: int = 1) -> list[float]:
+    """Return the mean of what calls of these sizes take, each after the other."""
+
+    async def ask() -> list[float]:
+        means = []
+        for size in sizes:
+            took = []
+            for _ in range(times):
+                took.append(cost([None] * size))
+                await asyncio.sleep(took[-1])
+            means.append(fmean(took))
+        return means
+
+    return run_virtual(ask())
+
+
+def test_between_and_beyond_what_was_measured_it_goes_straight() -> None:
+    cost = Cost([Sample(10, 0.2), Sample(20, 0.3), Sample(40, 0.5)])
+    expected = [0.2, 0.25, 0.3, 0.5, 1.1]
+    assert seconds_of(cost, 10, 15, 20, 40, 100) == pytest.approx(expected)
+    assert cost.call == pytest.approx(0.1)
+    assert cost.item == pytest.approx(0.01)
+    # No call was smaller: it takes no less than the smallest.
+    assert seconds_of(cost, 1) == [0.2]
+
+
+def test_one_size_is_enough() -> None:
+    cost = Cost([Sample(10, 0.2)])
+    assert seconds_of(cost, 1, 10, 1_000) == [0.2, 0.2, 0.2]
+    assert (cost.call, cost.item) == (0.2, 0.0)
+
+
+def test_calls_differ_as_the_measured_ones_did() -> None:
+    cost = Cost([Sample(10, 0.1)] * 9 + [Sample(10, 1.1)])
+    (mean,) = seconds_of(cost, 10, times=2_000)
+    assert mean == pytest.approx(0.2, rel=0.15)
+    # A mean alone knows no call of a second, nor what waits behind it.
+    load = [(place * 0.03, "x") for place in range(1_000)]
+    seen = simulate(CONFIG, load, cost)
+    flat = simulate(CONFIG, load, lambda _: 0.2)
+    assert seen.p99 > 2 * flat.p99
+
+
+def test_each_simulation_has_the_same_calls() -> None:
+    cost = Cost([Sample(10, 0.1), Sample(10, 0.2), Sample(10, 0.4)])
+    load = [(place * 0.03, "x") for place in range(300)]
+    first, second = simulate(CONFIG, load, cost), simulate(CONFIG, load, cost)
+    assert list(first.ages) == list(second.ages)
+
+
+def test_calls_that_run_together_take_as_long_as_those_did() -> None:
+    samples = [Sample(10, 0.1), Sample(10, 0.3, at_once=2)]
+    two = BatchQueueConfig[object](
+        consumer=lambda _: None,
+        max_batch=10,
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=round_robin,
+    )
+    load = [(0.0, "x")] * 1_000
+    alone = simulate(two, load, Cost(samples[:1]))
+    together = simulate(two, load, Cost(samples))
+    assert together.seconds > 1.5 * alone.seconds
+
+
+async def test_a_handler_is_measured_as_it_is_called() -> None:
+    sizes, inside, most = [], 0, 0
+
+    async def consume(batch: list[str]) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        sizes.append(len(batch))
+        await asyncio.sleep(0)
+        inside -= 1
+
+    cost = await measure(consume, ["a", "b"], sizes=(5, 1), calls=3, at_once=4)
+    assert most == 4
+    # One that is not counted, and three times 1, 2 and 4 together of both sizes.
+    assert len(sizes) == 1 + 3 * (1 + 2 + 4) * 2
+    assert {each.size for each in cost.samples} == {1, 5}
+    assert {each.at_once for each in cost.samples} == {1, 2, 4}
+    assert min(each.seconds for each in cost.samples) > 0
+
+
+async def test_objects_and_sync_handlers_are_measured() -> None:
+    class Store:
+        def __init__(self) -> None:
+            self.got: list[object] = []
+
+        def consume(self, batch: list[object]) -> None:
+            self.got += batch
+
+    store = Store()
+    await measure(store, [7], sizes=[3], calls=2)
+    assert store.got == [7] * 9
+
+
+async def test_bad_input_is_told() -> None:
+    with pytest.raises(ValueError, match="samples must be at least one"):
+        Cost([])
+    with pytest.raises(ValueError, match="items must be at least one"):
+        await measure(print, [])
+    with pytest.raises(ValueError, match="sizes must be at least one"):
+        await measure(print, [1], sizes=[])
+    with pytest.raises(ValueError, match="sizes must be >= 1, got 0"):
+        await measure(print, [1], sizes=[0])
+    with pytest.raises(ValueError, match="calls must be >= 1, got 0"):
+        await measure(print, [1], calls=0)
+    with pytest.raises(TypeError, match="handler must be callable"):
+        await measure("store", [1])  # type: ignore[arg-type]
