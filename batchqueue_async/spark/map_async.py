@@ -39,6 +39,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     linger: float = 0.0,
     in_flight: int = 8,
     ordered: bool = True,
+    reorder_buffer: int = 0,
     timeout: float | None = None,
     retry: Retry = _ONCE,
     rate: float | None = None,
@@ -89,6 +90,10 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
             are finished before an earlier one, too.
         ordered: Whether rows keep their order within a partition. Without it one slow
             call holds nobody up.
+        reorder_buffer: How many finished calls may wait for an earlier one without
+            counting as in flight, where rows keep their order. So a slow call, or one
+            that is tried again, doesn't hold up those behind it until as many of them
+            are finished. Their results are in memory.
         timeout: Seconds for each attempt, after which it is cancelled; None for no
             limit. Waiting for `rate`, and opening the client, don't count.
         retry: How often a call is tried, as in `BatchQueueConfig`; `split` and
@@ -120,6 +125,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
         linger=linger,
         in_flight=in_flight,
         ordered=ordered,
+        reorder_buffer=reorder_buffer,
         timeout=timeout,
         retry=retry,
         rate=rate,

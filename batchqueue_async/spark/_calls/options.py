@@ -44,6 +44,7 @@ class CallOptions:
     linger: float
     in_flight: int
     ordered: bool
+    reorder_buffer: int
     timeout: float | None
     retry: Retry
     rate: float | None
@@ -61,6 +62,7 @@ class CallOptions:
         require_count("in_flight", self.in_flight, at_least=1)
         if self.in_flight > _MOST_IN_FLIGHT:
             refuse("in_flight", f"<= {_MOST_IN_FLIGHT}", self.in_flight)
+        require_count("reorder_buffer", self.reorder_buffer, at_least=0)
         if self.timeout is not None:
             require_seconds("timeout", self.timeout)
         if not isinstance(self.retry, Retry):
@@ -70,6 +72,8 @@ class CallOptions:
         for field in ("ordered", "flat"):
             if not isinstance(getattr(self, field), bool):
                 refuse(field, "a bool", getattr(self, field), TypeError)
+        if self.reorder_buffer and not self.ordered:
+            refuse("reorder_buffer", "0 with ordered=False", self.reorder_buffer)
         if self.on_error not in get_args(OnError):
             refuse("on_error", '"raise", "null" or "column"', self.on_error)
 
