@@ -14,6 +14,7 @@ from ._calls.counts import AddingCounts, CallCounts
 from ._calls.declared import declare
 from ._calls.options import Call, CallOptions, OnError, Open, require_error_column
 from ._calls.task import CallTask
+from .frames import require_frame
 from .items import to_dicts
 from .queries import is_connect
 
@@ -133,9 +134,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
         on_error=on_error,
     )
     require_error_column(error_column)
-    if not hasattr(df, "mapInArrow"):
-        msg = f"df must be a DataFrame, got {shown(df)}"
-        raise TypeError(msg)
+    require_frame(df)
     given = df.schema if on_error == "column" else None
     declared = declare(schema, given, on_error, error_column)
     counts = None
@@ -163,7 +162,10 @@ def call_counts(df: DataFrame) -> CallCounts:
     if is_connect(df):
         msg = "Spark Connect has no counts of calls: it has no accumulators"
         raise ValueError(msg)
-    counts = _counts.get(df)
+    try:
+        counts = _counts.get(df)
+    except TypeError:  # of what no weak reference may be to, such as an int
+        counts = None
     if counts is None:
         msg = f"df must be what map_async returned, got {shown(df)}"
         raise ValueError(msg)

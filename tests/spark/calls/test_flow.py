@@ -79,7 +79,7 @@ async def test_in_order_what_waits_for_earlier_rows_is_in_flight() -> None:
     assert [row["y"] for row in rows] == [0, 10, 20, 30, 40, 50]
 
 
-async def test_a_reorder_buffer_lets_so_many_finished_calls_wait_for_an_earlier_one() -> (
+async def test_with_a_reorder_buffer_finished_calls_wait_beside_those_in_flight() -> (
     None
 ):
     call = Recorder({0: 10.0})
