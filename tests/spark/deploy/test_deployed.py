@@ -87,23 +87,20 @@ def test_py_files_bring_both_packages(cluster: Cluster) -> None:
 
 def test_an_archive_brings_executors_their_python(cluster: Cluster) -> None:
     packed = packed_environment(cluster)
-    packages = packages_folder(cluster.wheel, cluster.home)
 
     answer = cluster.submitted(
         "--master=local-cluster[1,1,600]",
         "--conf=spark.executor.memory=500m",
         f"--archives={packed}#environment",
-        # The driver has an environment of its own.
-        PYSPARK_DRIVER_PYTHON=str(cluster.python),
+        # The job runs where the environment was made, which is there unpacked.
+        PYSPARK_DRIVER_PYTHON="./environment/bin/python",
         PYSPARK_PYTHON="./environment/bin/python",
-        PYTHONPATH=str(packages),
     )
 
     assert answer["rows"] == SUM
-    assert answer["driver"].startswith(str(packages))
-    (python,) = answer["pythons"]
-    assert python.endswith("/environment/bin/python")
+    assert answer["driver"].startswith(str(cluster.home / "environment"))
     (package,) = answer["executors"]
+    assert package.startswith(f"{cluster.environment['SPARK_HOME']}/work/")
     assert "/environment/lib/" in package
 
 
