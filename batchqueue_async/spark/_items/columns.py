@@ -62,6 +62,8 @@ def with_dicts(kind: pa.DataType) -> Convert | None:
 
     None if there are no maps in values of this type, however deep.
     """
+    if not kind.num_fields:
+        return None
     if pa.types.is_map(kind):
         inner = with_dicts(kind.item_type)
         return dict if inner is None else _map_of(inner)
