@@ -10,27 +10,31 @@ import argparse
 import asyncio
 import multiprocessing
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async import Retry
 from batchqueue_async.spark import map_async
 from benchmarks import machine
 from benchmarks.call_service import LATENCY, running_service
 from benchmarks.report import said
-from benchmarks.spark_calls_peers import (
-    ATTEMPTS,
-    Ask,
-    OpenSession,
-    by_gather,
-    in_threads,
-    pipelined,
-    post,
+from benchmarks.spark_calls_http import (
+    BATCH_ROWS,
+    GATHER,
+    OURS,
+    PROCESSES,
+    RESULT,
+    SIZE,
+    UNORDERED,
+    Frame,
+    HttpWays,
+    in_steady_state,
+    seconds,
+    summed,
+    whole_jobs,
 )
+from benchmarks.spark_calls_peers import by_gather
 from benchmarks.spark_setup import session
 from benchmarks.table import Column, Table, show
 from benchmarks.turns import Measure, Turns
@@ -38,23 +42,7 @@ from benchmarks.turns import Measure, Turns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PROCESSES = 2
-SIZE = 100
-IN_FLIGHT = 8
-RETRY = Retry(attempts=ATTEMPTS, wait_initial=0.02)
-RESULT = "y BIGINT"
 _MANY = 32
-BATCH_ROWS = 10_000
-"""Of Spark's record batches, unless it is told otherwise."""
-
-OURS = "map_async"
-UNORDERED = "map_async, ordered=False"
-FLOOR = "aiohttp, pipelined by hand, without Spark"
-GATHER = "asyncio.gather in mapInArrow"
-THREADS = "a thread pool in mapInArrow"
-UDF = "a UDF, one call for each row"
-
-Frame = Callable[[int], "DataFrame"]
 Make = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -90,84 +78,6 @@ async def memory(batch: list[dict[str, Any]]) -> list[tuple[int, int]]:
     pages = int(Path("/proc/self/statm").read_text().split()[1])  # noqa: ASYNC240
     kilobytes = pages * os.sysconf("SC_PAGE_SIZE") // 1024
     return [(item["id"], kilobytes) for item in batch]
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return what it takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def summed(frame: "DataFrame", column: str = "y") -> object:
-    """Compute all of it, and bring one number."""
-    return frame.selectExpr(f"sum({column})").collect()
-
-
-def over_http(
-    frame: Frame, port: int, rows: int, turns: Turns, processes: Pool
-) -> Table:
-    """Measure everybody, job start included, and the floor outside of Spark."""
-    few = rows // 200
-
-    def mapped(*, ordered: bool) -> object:
-        return summed(
-            map_async(
-                frame(rows),
-                Ask(),
-                RESULT,
-                open=OpenSession(port),
-                max_batch=SIZE,
-                in_flight=IN_FLIGHT,
-                ordered=ordered,
-                retry=RETRY,
-            )
-        )
-
-    ways: Mapping[str, tuple[int, Callable[[], object]]] = {
-        FLOOR: (rows, lambda: without_spark(port, rows, processes)),
-        OURS: (rows, lambda: mapped(ordered=True)),
-        UNORDERED: (rows, lambda: mapped(ordered=False)),
-        GATHER: (
-            rows,
-            lambda: summed(
-                frame(rows).mapInArrow(by_gather(SIZE, IN_FLIGHT, port=port), RESULT)
-            ),
-        ),
-        THREADS: (
-            rows,
-            lambda: summed(
-                frame(rows).mapInArrow(in_threads(port, SIZE, IN_FLIGHT), RESULT)
-            ),
-        ),
-        UDF: (few, lambda: summed(frame(few).select(_udf(port)("id").alias("y")))),
-    }
-    measures: Mapping[str, Measure] = {
-        name: _rate(count, work) for name, (count, work) in ways.items()
-    }
-    samples = turns.take(measures)
-    ideal = PROCESSES * IN_FLIGHT * SIZE / LATENCY
-    table = Table(
-        "http",
-        f"Over HTTP, {rows:,} rows, {SIZE} in a call, {IN_FLIGHT} calls at a time in"
-        f" each of {PROCESSES} processes",
-        [
-            Column("way"),
-            Column("rows/s", "count"),
-            Column("of the ideal", "percent"),
-            Column(f"of {FLOOR}", "percent"),
-            Column(f"{OURS} beside it", "times"),
-        ],
-    )
-    for name, sample in samples.items():
-        table.add(
-            name,
-            sample.median,
-            sample.median / ideal,
-            sample.beside(samples[FLOOR]),
-            samples[OURS].beside(sample),
-        )
-    return table
 
 
 def only_sleeping(frame: Frame, rows: int, turns: Turns) -> Table:
@@ -222,7 +132,7 @@ def with_slow_ones(frame: Frame, rows: int, turns: Turns) -> Table:
 
 def memory_of(frame: Frame, rows: int) -> Table:
     """Measure a worker process's memory while it goes through a million rows."""
-    made = map_async(frame(rows), memory, "id BIGINT, kb BIGINT", in_flight=IN_FLIGHT)
+    made = map_async(frame(rows), memory, "id BIGINT, kb BIGINT", in_flight=8)
     tenths = made.selectExpr(f"id % {rows // 2} DIV {rows // 20} AS tenth", "kb")
     found = tenths.groupBy("tenth").agg({"kb": "max"}).orderBy("tenth").collect()
     table = Table(
@@ -233,17 +143,6 @@ def memory_of(frame: Frame, rows: int) -> Table:
     for tenth, kilobytes in found:
         table.add(f"{tenth + 1}", kilobytes / 1024)
     return table
-
-
-def without_spark(port: int, rows: int, processes: Pool) -> None:
-    """Have as many processes make the same calls."""
-    share = rows // PROCESSES
-    parts = [(port, range(at, at + share)) for at in range(0, rows, share)]
-    processes.starmap(_pipelined, parts, chunksize=1)
-
-
-def _pipelined(port: int, numbers: range) -> int:
-    return asyncio.run(pipelined(port, numbers, SIZE, IN_FLIGHT))
 
 
 def _calls(
@@ -263,12 +162,6 @@ def _gathers(
 ) -> Make:
     run = by_gather(SIZE, at_once, work=work)
     return lambda frame: frame.mapInArrow(run, RESULT)
-
-
-def _udf(port: int) -> Any:  # noqa: ANN401 - Spark's own
-    from pyspark.sql.functions import udf  # noqa: PLC0415  # slow
-
-    return udf(lambda number: post(port, number), "BIGINT")
 
 
 def _all_of(make: Make, frame: Frame, rows: int) -> object:
@@ -308,10 +201,12 @@ def main() -> None:
         running_service() as port,
         session(f"local[{PROCESSES}]") as spark,
     ):
-        # They have started, and imported all of this.
-        without_spark(port, PROCESSES * SIZE, processes)
         frame = frames(spark)
-        show(over_http(frame, port, rows, turns, processes))
+        ways = HttpWays(frame, port, processes)
+        # They have started, and imported all of this.
+        ways.without_spark(PROCESSES * SIZE)
+        show(whole_jobs(ways, rows, turns))
+        show(in_steady_state(ways, rows, turns))
         show(only_sleeping(frame, rows, turns))
         show(with_slow_ones(frame, rows, turns))
         show(memory_of(frame, 1_000_000))

@@ -48,6 +48,7 @@ from .map_partitions import map_partitions_with_queue
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .progress_listener import QueryRecord, QueueProgressListener
 from .push import PushProgress, push
+from .registered_source import register_when_wanted
 from .write_partitions import write_partitions
 
 __all__ = [
@@ -88,3 +89,5 @@ __all__ = [
     "whole_frame",
     "write_partitions",
 ]
+
+register_when_wanted()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from .frames import require_frame
 from .queries import is_connect
 
 if TYPE_CHECKING:
@@ -29,8 +30,14 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     pyarrow (Spark insists), not this package.
 
     Raises:
+        TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
+    require_frame(df)
+    return _by_partition(df)
+
+
+def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     rows = df.mapInArrow(_packer(), "packed BINARY")
     # Not the frame's own iterator where there is another: in 4.3 the driver's JVM keeps
     # all that has gone through that, for good.
@@ -47,8 +54,14 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
     micro-batch, it is many times faster than a job for each.
 
     Raises:
+        TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
+    require_frame(df)
+    return _at_once(df)
+
+
+def _at_once(df: DataFrame) -> Iterator[pa.RecordBatch]:
     # Not `df.toArrow()`: in 4.3 that fails where a struct may be null and its field
     # may not.
     for row in df.mapInArrow(_packer(), "packed BINARY").collect():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
-
-import pyarrow as pa
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._wording import shown
+
+from ._items.annotated import Read, reader_for
+from ._items.columns import values_of
+from ._items.parameters import Parameters, parameters_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -16,7 +21,12 @@ def to_tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """Return a tuple for each row, made column by column.
 
     Timestamps become whole microseconds since 1970 (in UTC if they have a time zone):
-    making a `datetime` of each costs more than all the rest of a row.
+    making a `datetime` of each costs more than all the rest of a row. Maps and structs
+    become dicts, arrays lists; the Spark guide has a table of all types.
+
+    Raises:
+        ValueError: Python has no such value, such as a date before the year 1; the
+            message has the column's name.
     """
     return zip(*_columns(batch), strict=True)
 
@@ -43,19 +53,67 @@ def to_objects(
 ) -> Callable[[pa.RecordBatch], Iterable[T]]:
     """Return what makes typed items: `make(*row)` for each row, as in `to_tuples`.
 
+    Where `make` has annotations, values are as those say: a decimal is a `float` where
+    that is wanted, a timestamp a `datetime` (in UTC if it has a time zone), an array a
+    `tuple` or a `set`, a struct a dataclass or NamedTuple with its fields; and a column
+    that doesn't fit is refused with the first record batch. What is not annotated, or
+    with a class of your own, `Any` or a TypeVar, comes as in `to_tuples`.
+
     Args:
         make: A class, such as a dataclass or a NamedTuple, or any function. Its
             arguments are the columns, in their order.
 
     Raises:
-        TypeError: If it cannot be called.
+        TypeError: If it cannot be called. With the first record batch: it doesn't take
+            as many values as there are columns, or a column doesn't fit its annotation;
+            the message has the column's name.
     """
     require_callable("make", make)
+    return _Objects(make, parameters_of(make))
 
-    def objects(batch: pa.RecordBatch) -> Iterator[T]:
-        return map(make, *_columns(batch))
 
-    return objects
+class _Objects(Generic[T]):
+    """Makes the items; what it has to do for columns it finds out with the first batch.
+
+    Annotations are looked up where this is made: on an executor, a class that is
+    pickled by value lacks the names that they are written with.
+    """
+
+    def __init__(self, make: Callable[..., T], parameters: Parameters | None) -> None:
+        self._make = make
+        self._parameters = parameters
+        self._schema: pa.Schema | None = None
+        self._readers: Sequence[Read] = ()
+
+    def __call__(self, batch: pa.RecordBatch) -> Iterator[T]:
+        if batch.schema != self._schema:
+            self._readers = self._readers_for(batch.schema)
+            self._schema = batch.schema
+        columns = map(_read, self._readers, batch.schema, batch.columns)
+        return map(self._make, *columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._make, self._parameters)
+
+    def _readers_for(self, schema: pa.Schema) -> list[Read]:
+        if self._parameters is None:
+            return [values_of] * len(schema)
+        name = getattr(self._make, "__qualname__", type(self._make).__qualname__)
+        taken = self._parameters.for_values(len(schema))
+        if taken is None:
+            msg = (
+                f"{name} takes {self._parameters}, got the columns"
+                f" {', '.join(schema.names)}"
+            )
+            raise TypeError(msg)
+        return [
+            reader_for(field, parameter, name)
+            for field, parameter in zip(schema, taken, strict=True)
+        ]
+
+
+def _read(read: Read, field: pa.Field, column: pa.Array) -> list[Any]:
+    return read(field, column)
 
 
 def require_callable(field: str, value: object) -> None:
@@ -66,11 +124,4 @@ def require_callable(field: str, value: object) -> None:
 
 
 def _columns(batch: pa.RecordBatch) -> list[list[Any]]:
-    return [_plain(column).to_pylist() for column in batch.columns]
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(column.type):
-        microseconds = pa.timestamp("us", column.type.tz)
-        return column.cast(microseconds).cast(pa.int64())
-    return column
+    return [*map(values_of, batch.schema, batch.columns)]

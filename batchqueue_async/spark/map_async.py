@@ -14,6 +14,7 @@ from ._calls.counts import AddingCounts, CallCounts
 from ._calls.declared import declare
 from ._calls.options import Call, CallOptions, OnError, Open, require_error_column
 from ._calls.task import CallTask
+from .frames import require_frame
 from .items import to_dicts
 from .queries import is_connect
 
@@ -39,6 +40,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     linger: float = 0.0,
     in_flight: int = 8,
     ordered: bool = True,
+    reorder_buffer: int = 0,
     timeout: float | None = None,
     retry: Retry = _ONCE,
     rate: float | None = None,
@@ -89,6 +91,10 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
             are finished before an earlier one, too.
         ordered: Whether rows keep their order within a partition. Without it one slow
             call holds nobody up.
+        reorder_buffer: How many finished calls may wait for an earlier one without
+            counting as in flight, where rows keep their order. So a slow call, or one
+            that is tried again, doesn't hold up those behind it until as many of them
+            are finished. Their results are in memory.
         timeout: Seconds for each attempt, after which it is cancelled; None for no
             limit. Waiting for `rate`, and opening the client, don't count.
         retry: How often a call is tried, as in `BatchQueueConfig`; `split` and
@@ -120,6 +126,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
         linger=linger,
         in_flight=in_flight,
         ordered=ordered,
+        reorder_buffer=reorder_buffer,
         timeout=timeout,
         retry=retry,
         rate=rate,
@@ -127,9 +134,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
         on_error=on_error,
     )
     require_error_column(error_column)
-    if not hasattr(df, "mapInArrow"):
-        msg = f"df must be a DataFrame, got {shown(df)}"
-        raise TypeError(msg)
+    require_frame(df)
     given = df.schema if on_error == "column" else None
     declared = declare(schema, given, on_error, error_column)
     counts = None
@@ -157,7 +162,10 @@ def call_counts(df: DataFrame) -> CallCounts:
     if is_connect(df):
         msg = "Spark Connect has no counts of calls: it has no accumulators"
         raise ValueError(msg)
-    counts = _counts.get(df)
+    try:
+        counts = _counts.get(df)
+    except TypeError:  # of what no weak reference may be to, such as an int
+        counts = None
     if counts is None:
         msg = f"df must be what map_async returned, got {shown(df)}"
         raise ValueError(msg)

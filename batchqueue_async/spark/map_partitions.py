@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from batchqueue_async._wording import shown
-
 from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask
 from .executor_queue import require_open_queue
+from .frames import require_frame
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -70,8 +69,6 @@ def map_partitions_with_queue(
     """
     require_open_queue(open_queue)
     make = chosen(to_items)
-    if not hasattr(df, "mapInArrow"):
-        msg = f"df must be a DataFrame, got {shown(df)}"
-        raise TypeError(msg)
+    require_frame(df)
     declared = declare(schema, None, "raise", "error")
     return df.mapInArrow(QueueTask(open_queue, make, declared), declared.schema)

@@ -11,6 +11,7 @@ from batchqueue_async import BatchQueueError, SyncBatchQueue
 from batchqueue_async._wording import shown
 
 from .arrow_batches import arrow_batches
+from .frames import require_batch_frame
 from .items import require_callable, to_tuples
 
 if TYPE_CHECKING:
@@ -74,12 +75,14 @@ def push(
         BatchQueueError: The queue closed, or its loop is dead.
         PySparkException: Spark cannot compute the rows.
         TypeError: If an argument is of the wrong kind.
+        ValueError: It is a streaming frame, or `timeout` is negative.
     """
     require_queue("sync_queue", sync_queue)
     make = chosen(to_items)
     if on_progress is not None:
         require_callable("on_progress", on_progress)
     deadline = Deadline(timeout)
+    require_batch_frame(df, "ForeachBatchSink")
     return push_batches(arrow_batches(df), sync_queue, make, deadline, on_progress)
 
 
@@ -116,9 +119,7 @@ class Deadline:
     """The seconds that all steps of one call share; None for no limit."""
 
     def __init__(self, timeout: float | None) -> None:
-        if timeout is not None and not timeout >= 0:
-            msg = f"timeout must be >= 0, got {shown(timeout)}"
-            raise ValueError(msg)
+        require_timeout(timeout)
         self._timeout = timeout
         self._started = time.monotonic()
 
@@ -133,6 +134,18 @@ class Deadline:
     def __str__(self) -> str:
         """Return the seconds that there were."""
         return f"{self._timeout} s"
+
+
+def require_timeout(value: object) -> None:
+    """Refuse anything but a number of seconds, or None."""
+    if value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        msg = f"timeout must be a number or None, got {shown(value)}"
+        raise TypeError(msg)
+    if not value >= 0:
+        msg = f"timeout must be >= 0, got {shown(value)}"
+        raise ValueError(msg)
 
 
 def require_queue(field: str, value: object) -> None:

@@ -9,11 +9,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
-from batchqueue_async._wording import reason, shown
+from batchqueue_async._wording import reason
 
 from .executor_queue import OpenQueue, executor_queue, require_open_queue
+from .frames import require_batch_frame
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
-from .push import ToItems, chosen
+from .push import ToItems, chosen, require_timeout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,12 +83,8 @@ def write_partitions(
     """
     require_open_queue(open_queue)
     make = chosen(to_items)
-    if timeout is not None and not timeout >= 0:
-        msg = f"timeout must be >= 0, got {shown(timeout)}"
-        raise ValueError(msg)
-    if df.isStreaming:
-        msg = 'df must be a batch frame, got a stream; use format("batchqueue")'
-        raise ValueError(msg)
+    require_timeout(timeout)
+    require_batch_frame(df, 'format("batchqueue")')
     run = _task_function(open_queue, make, timeout)
     answers = df.mapInArrow(run, _COLUMNS).collect()
     result = WriteResult(tuple(sorted(map(_result_of, answers), key=_number)))

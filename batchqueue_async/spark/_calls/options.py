@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from batchqueue_async.sinks.checks import (
     require_name,
     require_seconds,
 )
+
+from .functions import require_call, require_callable, require_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ class CallOptions:
     linger: float
     in_flight: int
     ordered: bool
+    reorder_buffer: int
     timeout: float | None
     retry: Retry
     rate: float | None
@@ -51,16 +53,16 @@ class CallOptions:
     on_error: OnError
 
     def __post_init__(self) -> None:
-        _require_callable("call", self.call)
         if self.open is not None:
-            _require_callable("open", self.open)
-        _require_arguments(self.call, has_client=self.open is not None)
-        _require_callable("to_items", self.to_items)
+            require_open(self.open)
+        require_call(self.call, has_client=self.open is not None)
+        require_callable("to_items", self.to_items)
         require_count("max_batch", self.max_batch, at_least=1)
         require_seconds("linger", self.linger, above=None)
         require_count("in_flight", self.in_flight, at_least=1)
         if self.in_flight > _MOST_IN_FLIGHT:
             refuse("in_flight", f"<= {_MOST_IN_FLIGHT}", self.in_flight)
+        require_count("reorder_buffer", self.reorder_buffer, at_least=0)
         if self.timeout is not None:
             require_seconds("timeout", self.timeout)
         if not isinstance(self.retry, Retry):
@@ -70,6 +72,8 @@ class CallOptions:
         for field in ("ordered", "flat"):
             if not isinstance(getattr(self, field), bool):
                 refuse(field, "a bool", getattr(self, field), TypeError)
+        if self.reorder_buffer and not self.ordered:
+            refuse("reorder_buffer", "0 with ordered=False", self.reorder_buffer)
         if self.on_error not in get_args(OnError):
             refuse("on_error", '"raise", "null" or "column"', self.on_error)
 
@@ -82,23 +86,3 @@ class CallOptions:
 def require_error_column(value: object) -> None:
     """Refuse what cannot be the name of a column."""
     require_name("error_column", value)
-
-
-def _require_callable(field: str, value: object) -> None:
-    if not callable(value):
-        refuse(field, "callable", value, TypeError)
-
-
-def _require_arguments(call: Call, *, has_client: bool) -> None:
-    wanted = ("client", "batch") if has_client else ("batch",)
-    try:
-        signature = inspect.signature(call)
-    except (TypeError, ValueError):
-        # Written in C: it says so itself when it is called.
-        return
-    try:
-        signature.bind(*wanted)
-    except TypeError as error:
-        which = "with" if has_client else "without"
-        msg = f"call must take ({', '.join(wanted)}) {which} open: {error}"
-        raise TypeError(msg) from None

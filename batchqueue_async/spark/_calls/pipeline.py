@@ -46,8 +46,9 @@ class Step(NamedTuple):
 class CallPipeline:
     """One task's calls.
 
-    Invariant: a slot is free, or it has a call. Where the order is kept it has it until
-    the rows of all calls before are finished, so that those count as in flight, too.
+    Invariant: a slot is free, or it has a call that is not settled. Where the order is
+    kept those that are settled wait for the calls before them; they count as in flight,
+    too, but for as many as the reorder buffer takes.
 
     Args:
         options: How calls are made.
@@ -71,9 +72,10 @@ class CallPipeline:
         )
         self._is_ended = False
         self._free = deque(slots)
-        # In the order of their rows.
-        self._begun: deque[tuple[CallSlot, Call]] = deque()
-        self._in_flight = 0
+        # Of which not all rows are finished: in their order, where that is kept.
+        self._begun: deque[Call] = deque()
+        self._unfinished = 0
+        self._most_unfinished = options.in_flight + options.reorder_buffer
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -134,20 +136,20 @@ class CallPipeline:
 
     def settled(self, slot: CallSlot, call: Call) -> None:
         """The slot's call has all its results."""
+        self._free.append(slot)
         try:
             if not self._options.ordered:
-                self._finish(slot, call)
+                self._finish(call)
             else:
-                while self._begun and self._begun[0][1].is_settled:
-                    self._finish(*self._begun.popleft())
+                while self._begun and self._begun[0].is_settled:
+                    self._finish(self._begun.popleft())
         except Exception as error:  # noqa: BLE001 - it is not the attempt that failed
             self._fail(error)
         self._news.set()
         self._tell()
 
-    def _finish(self, slot: CallSlot, call: Call) -> None:
-        self._in_flight -= 1
-        self._free.append(slot)
+    def _finish(self, call: Call) -> None:
+        self._unfinished -= 1
         rows = call.rows()
         if rows.num_rows:
             if not self._finished:
@@ -173,10 +175,10 @@ class CallPipeline:
 
     async def _begin(self, call: Call) -> None:
         slot = self._free.popleft()
-        self._in_flight += 1
+        self._unfinished += 1
         self._items += len(call)
         if self._options.ordered:
-            self._begun.append((slot, call))
+            self._begun.append(call)
         positions = slot.take(call, self)
         if await self._queue.produce_many(positions) < len(positions):
             msg = f"queue {self._queue.name!r} accepts no more: it is closed"
@@ -187,7 +189,8 @@ class CallPipeline:
         linger = self._options.linger
         while self._error is None and (self._waiting or not self._is_ended):
             loop, timer = asyncio.get_running_loop(), None
-            if self._free and self._waiting:
+            has_place = self._unfinished < self._most_unfinished
+            if has_place and self._free and self._waiting:
                 since = self._waiting.oldest
                 is_old = loop.time() >= since + linger
                 if is_old or self._is_ended or self._waiting.is_enough:
@@ -216,7 +219,7 @@ class CallPipeline:
 
     @property
     def _has_ended(self) -> bool:
-        return self._is_ended and not self._waiting and not self._in_flight
+        return self._is_ended and not self._waiting and not self._unfinished
 
     def _step(self) -> Step:
         rows, self._finished, self._finished_rows = self._finished, [], 0

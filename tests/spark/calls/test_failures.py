@@ -1,6 +1,7 @@
 """Attempts, their time limits, and what becomes of items whose call failed for good."""
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -242,3 +243,41 @@ async def test_a_column_needs_an_item_per_row() -> None:
 
     with pytest.raises(ValueError, match="must make one item per row, got 2"):
         await rows_of(poisoned(), [batch_of(range(4))], to_items=odd, on_error="column")
+
+
+class SometimesFailing:
+    """20 ms; of a hundred calls one fails, and one is told to come again."""
+
+    def __init__(self) -> None:
+        self._calls = count()
+
+    async def __call__(self, batch: list[dict[str, int]]) -> list[tuple[int]]:
+        number = next(self._calls) % 100
+        await asyncio.sleep(0.02)
+        if number == 1:
+            raise OSError
+        if number == 33:
+            raise RetryAfter(0.02)
+        return [(item["id"],) for item in batch]
+
+
+async def seconds_for_1000_calls(**order: Any) -> float:  # noqa: ANN401 - either setting
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    retry = Retry(attempts=5, wait_initial=0.02)
+    rows = in_batches(10_000, 1000)
+    await rows_of(
+        SometimesFailing(), rows, max_batch=10, in_flight=8, retry=retry, **order
+    )
+    return loop.time() - began
+
+
+async def test_with_a_reorder_buffer_failures_cost_no_more_than_without_order() -> None:
+    ordered = await seconds_for_1000_calls()
+    reordered = await seconds_for_1000_calls(reorder_buffer=100)
+    unordered = await seconds_for_1000_calls(ordered=False)
+
+    ideal = 1000 * 0.02 / 8
+    assert ideal / reordered > 0.94
+    assert reordered == pytest.approx(unordered, rel=0.02)
+    assert ordered > 1.1 * reordered

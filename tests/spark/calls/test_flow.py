@@ -79,6 +79,22 @@ async def test_in_order_what_waits_for_earlier_rows_is_in_flight() -> None:
     assert [row["y"] for row in rows] == [0, 10, 20, 30, 40, 50]
 
 
+async def test_with_a_reorder_buffer_finished_calls_wait_beside_those_in_flight() -> (
+    None
+):
+    call = Recorder({0: 10.0})
+
+    rows = await rows_of(
+        call, in_batches(12, 4), max_batch=1, in_flight=3, reorder_buffer=5
+    )
+
+    # Beside the slow one there are two at a time, until five of them wait for it.
+    assert [when for when, _, _ in call.began[:8]] == [0, 0, 0, 1, 1, 2, 2, 3]
+    assert [when for when, _, _ in call.began[8:]] == [10, 10, 10, 11]
+    assert call.most == 3
+    assert [row["y"] for row in rows] == [n * 10 for n in range(12)]
+
+
 async def test_without_order_a_slow_call_holds_nobody_up() -> None:
     call = Recorder({0: 10.0})
 

@@ -1,9 +1,12 @@
 """Calls inside of frames: batch and streaming, by processes that are used again."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas
 import pytest
 
 from batchqueue_async import Retry
@@ -158,11 +161,54 @@ async def with_client(client: object, batch: list[Any]) -> list[Any]:
     return [client, batch]
 
 
+def at_once(batch: list[Any]) -> list[Any]:
+    return batch
+
+
+class AtOnce:
+    def __call__(self, batch: list[Any]) -> list[Any]:
+        return batch
+
+
+async def opened_late() -> None: ...
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    yield
+
+
+async def undecorated() -> AsyncIterator[None]:
+    yield
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"call": 5}, "call must be callable, got 5"),
+    (
+        {"call": at_once},
+        r"call must be an async function \(async def\), got the function at_once",
+    ),
+    ({"call": AtOnce()}, r"call must be an async function .* got an AtOnce"),
+    ({"call": partial(at_once)}, r"call must be an async function .* got a partial"),
     ({"call": with_client}, r"call must take \(batch\) without open: missing"),
     ({"open": Client("x")}, r"call must take \(client, batch\) with open: too many"),
     ({"open": 5}, "open must be callable, got 5"),
+    *(
+        (
+            {"call": with_client, "open": wrong},
+            f"open must be a function that returns an async context manager.* {name}",
+        )
+        for wrong, name in (
+            (opened_late, "opened_late"),
+            (plainly, "not a plain one, got the function plainly"),
+            (undecorated, r"\(as @asynccontextmanager makes it\)"),
+            (dict, "got <class 'dict'>"),
+        )
+    ),
+    (
+        {"call": with_client, "open": process_of},
+        r"open must be a function that returns",
+    ),
     ({"to_items": 5}, "to_items must be callable, got 5"),
     ({"max_batch": 0}, "max_batch must be >= 1, got 0"),
     ({"max_batch": 1.5}, "max_batch must be an int, got 1.5"),
@@ -170,6 +216,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"in_flight": 0}, "in_flight must be >= 1, got 0"),
     ({"in_flight": 65_537}, "in_flight must be <= 65536, got 65537"),
     ({"ordered": "yes"}, "ordered must be a bool, got 'yes'"),
+    ({"reorder_buffer": -1}, "reorder_buffer must be >= 0, got -1"),
+    (
+        {"reorder_buffer": 3, "ordered": False},
+        "reorder_buffer must be 0 with ordered=False, got 3",
+    ),
     ({"timeout": 0}, "timeout must be > 0, got 0"),
     ({"retry": 3}, "retry must be a Retry, got 3"),
     ({"rate": 0}, "rate must be > 0, got 0"),
@@ -191,6 +242,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "error_column must be a name that no other column has, got 'ID'",
     ),
     ({"df": 5}, "df must be a DataFrame, got 5"),
+    (
+        {"df": pandas.DataFrame({"id": [1]})},
+        "df must be a DataFrame of Spark's, got one of pandas",
+    ),
 ]
 
 
@@ -213,6 +268,8 @@ def test_wrong_options_are_one_sentence_before_anything_runs(
 def test_counts_are_those_of_a_frame_of_map_async(spark: "SparkSession") -> None:
     with pytest.raises(ValueError, match="df must be what map_async returned"):
         call_counts(spark.range(3))
+    with pytest.raises(ValueError, match="df must be what map_async returned, got 3"):
+        call_counts(3)  # type: ignore[arg-type]
 
 
 def test_record_batches_come_and_go_as_columns(spark: "SparkSession") -> None:

@@ -1,4 +1,4 @@
-"""The code of the guide runs, in the shared session."""
+"""The code of the guides runs, in the shared session."""
 
 import re
 from pathlib import Path
@@ -9,13 +9,15 @@ from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
+GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 
 
+@pytest.mark.parametrize("name", ["spark", "spark_types"])
 def test_the_code_of_the_guide_runs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    text = GUIDE.read_text("utf-8")
+    guide = GUIDES / f"{name}.md"
+    text = guide.read_text("utf-8")
     # Spark resolves relative paths in a JVM that doesn't follow `chdir`.
     text = re.sub(r'"(incoming|checkpoint)"', rf'"{tmp_path}/\1"', text)
     monkeypatch.chdir(tmp_path)
@@ -23,4 +25,4 @@ def test_the_code_of_the_guide_runs(
 
     for block in re.finditer(r"^```py\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         source = "\n" * text[: block.start(1)].count("\n") + block[1]
-        exec(compile(source, str(GUIDE), "exec"), namespace)
+        exec(compile(source, str(guide), "exec"), namespace)

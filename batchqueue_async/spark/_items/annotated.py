@@ -1,0 +1,200 @@
+"""Values as a field's annotation has them, or a refusal that names the column."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+
+import pyarrow as pa
+
+from .columns import Convert, converted, datetimes_of, values_of
+from .parameters import Parameter, parameters_of
+
+Read: TypeAlias = Callable[[pa.Field, pa.Array], list[Any]]
+"""Makes the values of a column."""
+
+# What there may be in a column. Another annotation says nothing about that: a class of
+# one's own, a TypeVar, a Protocol.
+_KNOWN: Final = frozenset(
+    (bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta)
+)
+_OF_LIST: Final[Mapping[Any, Convert | None]] = {
+    list: None,
+    tuple: tuple,
+    set: set,
+    frozenset: frozenset,
+}
+_KINDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], type]]] = (
+    (pa.types.is_boolean, bool),
+    (pa.types.is_integer, int),
+    (pa.types.is_floating, float),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_string, str),
+    (pa.types.is_large_string, str),
+    (pa.types.is_binary, bytes),
+    (pa.types.is_large_binary, bytes),
+    (pa.types.is_date, date),
+    (pa.types.is_timestamp, datetime),
+    (pa.types.is_time, time),
+    (pa.types.is_duration, timedelta),
+    (pa.types.is_map, dict),
+    (pa.types.is_struct, dict),
+    (pa.types.is_list, list),
+    (pa.types.is_large_list, list),
+)
+
+
+class _Unfit(Exception):
+    """A value of the type is none for the annotation."""
+
+
+def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
+    """Return what makes the column's values for this parameter.
+
+    Args:
+        column: What there is.
+        parameter: What takes the values.
+        whose: The name of what has the parameter, for the message.
+
+    Raises:
+        TypeError: Values of the column's type are none for the parameter.
+    """
+    choices = [*_choices(parameter.annotation)]
+    if pa.types.is_timestamp(column.type):
+        if datetime in choices and int not in choices:
+            return datetimes_of
+        kind = pa.int64()  # as `values_of` has it
+    else:
+        kind = column.type
+    try:
+        convert = _converter(kind, parameter.annotation)
+    except _Unfit:
+        made = getattr(_made_of(kind), "__name__", "None")
+        wanted = getattr(parameter.annotation, "__name__", str(parameter.annotation))
+        msg = (
+            f"column {column.name!r} of type {column.type} has values of type"
+            f" {made}, but {parameter.name!r} of {whose} is annotated"
+            f" {wanted}: cast the column in Spark, or annotate what it has"
+        )
+        raise TypeError(msg) from None
+    if convert is None:
+        return values_of
+    return lambda field, array: converted(values_of(field, array), convert)
+
+
+def _choices(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever was written
+    """Yield what the annotation allows, without names and remarks."""
+    if (alias := getattr(annotation, "__supertype__", None)) is not None:
+        yield from _choices(alias)  # a NewType
+    elif get_origin(annotation) is Annotated:
+        yield from _choices(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for each in get_args(annotation):
+            yield from _choices(each)
+    elif annotation is not type(None):
+        yield annotation
+
+
+def _converter(kind: pa.DataType, annotation: object) -> Convert | None:
+    """Return what makes of a value what is wanted; None if it is that already."""
+    found: list[Convert] = []
+    choices = [*_choices(annotation)]
+    for choice in choices:
+        try:
+            convert = _conversion(kind, choice)
+        except _Unfit:
+            continue
+        if convert is None:
+            return None
+        found.append(convert)
+    if choices and not found:
+        raise _Unfit
+    return found[0] if found else None
+
+
+def _conversion(kind: pa.DataType, choice: Any) -> Convert | None:  # noqa: ANN401
+    made, wanted = _made_of(kind), get_origin(choice) or choice
+    if made is list:
+        return _list_conversion(kind, wanted, get_args(choice))
+    if made is dict:
+        return _dict_conversion(kind, wanted, get_args(choice))
+    is_told = wanted in _KNOWN or wanted in _OF_LIST or wanted is dict
+    is_same = made is wanted or (made is bool and wanted is int)
+    if made is None or is_same or not is_told:
+        return None
+    if wanted is float and made in (int, Decimal):
+        return float
+    if wanted is Decimal and made is int:
+        return Decimal
+    if wanted is int and made is Decimal and kind.scale <= 0:
+        return int
+    raise _Unfit
+
+
+def _list_conversion(
+    kind: pa.DataType,
+    wanted: Any,  # noqa: ANN401 - whatever was written
+    arguments: tuple[Any, ...],
+) -> Convert | None:
+    if wanted in _KNOWN or wanted is dict:
+        raise _Unfit
+    inner = None
+    if len(arguments) == 1 or (wanted is tuple and arguments[1:] == (...,)):
+        inner = _converter(kind.value_type, arguments[0])
+    outer = _OF_LIST.get(wanted)
+    if inner is None:
+        return outer
+    collect = outer or list
+    return lambda values: collect(converted(values, inner))
+
+
+def _dict_conversion(
+    kind: pa.DataType,
+    wanted: Any,  # noqa: ANN401 - whatever was written
+    arguments: tuple[Any, ...],
+) -> Convert | None:
+    if wanted in _KNOWN or wanted in _OF_LIST:
+        raise _Unfit
+    if pa.types.is_map(kind) and len(arguments) == 2:  # noqa: PLR2004 - keys, values
+        key = _converter(kind.key_type, arguments[0])
+        value = _converter(kind.item_type, arguments[1])
+        if key is None and value is None:
+            return None
+        return lambda pairs: dict(
+            zip(
+                converted([*pairs], key),
+                converted([*pairs.values()], value),
+                strict=True,
+            )
+        )
+    if isinstance(wanted, type) and (is_dataclass(wanted) or hasattr(wanted, "_make")):
+        if not pa.types.is_struct(kind):
+            raise _Unfit
+        return _object_conversion(kind, wanted)
+    return None
+
+
+def _object_conversion(kind: pa.DataType, wanted: type) -> Convert:
+    """Return what makes an object of a struct, by the names of its fields."""
+    parameters = parameters_of(wanted)
+    names = [each.name for each in kind]
+    if parameters is None or names != [each.name for each in parameters.first]:
+        raise _Unfit
+    fields = [
+        (each.name, _converter(each.type, parameter.annotation))
+        for each, parameter in zip(kind, parameters.first, strict=True)
+    ]
+
+    def convert(struct: Mapping[str, Any]) -> object:
+        return wanted(*(converted([struct[name]], it)[0] for name, it in fields))
+
+    return convert
+
+
+def _made_of(kind: pa.DataType) -> type | None:
+    """Return what values of the type are in Python; None for what has no class."""
+    return next((made for is_it, made in _KINDS if is_it(kind)), None)

@@ -1,0 +1,77 @@
+"""Makes `format("batchqueue")` known where Spark doesn't find it by itself.
+
+Spark looks for modules named `pyspark_*` once, in a Python process that sees what is
+installed and what PYTHONPATH has, but neither `--py-files` nor a session's artifacts.
+Those are there when a source that is registered is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from pyspark.errors import PySparkException
+from pyspark.sql.readwriter import DataFrameWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from .data_source import FORMAT, BatchQueueSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECT = "pyspark.sql.connect"
+_registered: WeakSet[object] = WeakSet()
+
+
+def register_source(spark: SparkSession) -> None:
+    """Register the source in a session, unless Spark has found it; once.
+
+    `spark.dataSource.register(BatchQueueSource)` is the same, with an error where the
+    package is installed.
+    """
+    if spark in _registered:
+        return
+    try:
+        spark.dataSource.register(BatchQueueSource)
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+    _registered.add(spark)
+
+
+def register_when_wanted() -> None:
+    """Let `format("batchqueue")` of a frame's writer register the source first.
+
+    There is nothing of Spark's to hook into, neither before a session is made, when
+    most programs import this package, nor when one is. Connect's writers are not
+    imported for this, as that takes gRPC: it works if its session is made first.
+    """
+    writers: list[Any] = [DataFrameWriter, DataStreamWriter]
+    if f"{_CONNECT}.session" in sys.modules:
+        from pyspark.sql.connect.readwriter import (  # noqa: PLC0415  # needs grpcio
+            DataFrameWriter as ConnectWriter,
+        )
+        from pyspark.sql.connect.streaming.readwriter import (  # noqa: PLC0415
+            DataStreamWriter as ConnectStreamWriter,
+        )
+
+        writers += [ConnectWriter, ConnectStreamWriter]
+    for writer in writers:
+        if not hasattr(writer.format, "registers_batchqueue"):
+            writer.format = _registering(writer.format)
+
+
+def _registering(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    @functools.wraps(original)
+    def format(self: Any, source: str) -> Any:  # noqa: A001, ANN401 - Spark's names
+        if str(source).lower() == FORMAT:
+            session = getattr(self, "_spark", None)
+            # A stream's over Connect has it by another name.
+            register_source(self._session if session is None else session)
+        return original(self, source)
+
+    format.registers_batchqueue = True  # type: ignore[attr-defined]
+    return format

@@ -1,0 +1,186 @@
+"""Calls over HTTP: `map_async`, what people write today, and no Spark at all.
+
+All call the same service, 20 ms away, of whose answers one in a hundred is an error and
+one a 429, with as many calls at a time. Who keeps the order waits for what is tried
+again: `asyncio.gather` and a thread pool keep all results of a record batch meanwhile,
+`map_async` as many as its `reorder_buffer` says.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.pool import Pool
+from typing import TYPE_CHECKING, Any
+
+from batchqueue_async import Retry
+from batchqueue_async.spark import map_async
+from benchmarks.call_service import LATENCY
+from benchmarks.spark_calls_peers import (
+    ATTEMPTS,
+    Ask,
+    OpenSession,
+    by_gather,
+    in_threads,
+    pipelined,
+    post,
+)
+from benchmarks.spark_cpu import cpu_seconds
+from benchmarks.table import Column, Table
+from benchmarks.turns import Measure, Turns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Frame = Callable[[int], "DataFrame"]
+Work = Callable[[int], object]
+
+PROCESSES = 2
+SIZE = 100
+IN_FLIGHT = 8
+BATCH_ROWS = 10_000
+"""Of Spark's record batches, unless it is told otherwise."""
+REORDER_BUFFER = BATCH_ROWS // SIZE
+"""As many results as those have in memory that wait for the end of a record batch."""
+RETRY = Retry(attempts=ATTEMPTS, wait_initial=0.02)
+RESULT = "y BIGINT"
+
+OURS = "map_async"
+REORDERED = f"map_async, reorder_buffer={REORDER_BUFFER}"
+UNORDERED = "map_async, ordered=False"
+FLOOR = "aiohttp, pipelined by hand, without Spark"
+GATHER = "asyncio.gather in mapInArrow"
+THREADS = "a thread pool in mapInArrow"
+UDF = "a UDF, one call for each row"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return what it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def summed(frame: "DataFrame", column: str = "y") -> object:
+    """Compute all of it, and bring one number."""
+    return frame.selectExpr(f"sum({column})").collect()
+
+
+class HttpWays:
+    """Each way to make the calls for a number of rows."""
+
+    def __init__(self, frame: Frame, port: int, processes: Pool) -> None:
+        self._frame = frame
+        self._port = port
+        self._processes = processes
+        self.ways: Mapping[str, Work] = {
+            FLOOR: self.without_spark,
+            OURS: self._mapped(),
+            REORDERED: self._mapped(reorder_buffer=REORDER_BUFFER),
+            UNORDERED: self._mapped(ordered=False),
+            GATHER: self._in_arrow(by_gather(SIZE, IN_FLIGHT, port=port)),
+            THREADS: self._in_arrow(in_threads(port, SIZE, IN_FLIGHT)),
+        }
+
+    def without_spark(self, rows: int) -> None:
+        """Have as many processes make the same calls."""
+        share = rows // PROCESSES
+        parts = [(self._port, range(at, at + share)) for at in range(0, rows, share)]
+        self._processes.starmap(_pipelined, parts, chunksize=1)
+
+    def row_by_row(self, rows: int) -> object:
+        """Call for each row by itself."""
+        from pyspark.sql.functions import udf  # noqa: PLC0415  # slow
+
+        port = self._port
+        doubled = udf(lambda number: post(port, number), "BIGINT")
+        return summed(self._frame(rows).select(doubled("id").alias("y")))
+
+    def _mapped(self, **order: Any) -> Work:  # noqa: ANN401 - either setting
+        return lambda rows: summed(
+            map_async(
+                self._frame(rows),
+                Ask(),
+                RESULT,
+                open=OpenSession(self._port),
+                max_batch=SIZE,
+                in_flight=IN_FLIGHT,
+                retry=RETRY,
+                **order,
+            )
+        )
+
+    def _in_arrow(self, run: Any) -> Work:  # noqa: ANN401 - for `mapInArrow`
+        return lambda rows: summed(self._frame(rows).mapInArrow(run, RESULT))
+
+
+def whole_jobs(ways: HttpWays, rows: int, turns: Turns) -> Table:
+    """Measure everybody, job start included, and the floor outside of Spark."""
+    cpu: dict[str, list[float]] = {}
+    works = {name: (work, rows) for name, work in ways.ways.items()}
+    works[UDF] = (ways.row_by_row, rows // 200)
+    measures = {
+        name: _rate(count, work, cpu.setdefault(name, []))
+        for name, (work, count) in works.items()
+    }
+    samples = turns.take(measures)
+    ideal = PROCESSES * IN_FLIGHT * SIZE / LATENCY
+    table = Table(
+        "http",
+        f"Over HTTP, {rows:,} rows, {SIZE} in a call, {IN_FLIGHT} calls at a time in"
+        f" each of {PROCESSES} processes; job start and the service's CPU included",
+        [
+            Column("way"),
+            Column("rows/s", "count"),
+            Column("of the ideal", "percent"),
+            Column(f"of {FLOOR}", "percent"),
+            Column("CPU us per row", "bytes"),
+        ],
+    )
+    for name, sample in samples.items():
+        table.add(
+            name,
+            sample.median,
+            sample.median / ideal,
+            sample.beside(samples[FLOOR]),
+            # The first turn is the warm-up; the median is of no other.
+            sorted(cpu[name])[len(cpu[name]) // 2] * 1e6,
+        )
+    return table
+
+
+def in_steady_state(ways: HttpWays, rows: int, turns: Turns) -> Table:
+    """Measure what there is once everything runs: a large job less a small one."""
+    measures = {name: _slope(rows, work) for name, work in ways.ways.items()}
+    samples = turns.take(measures, warm_up=False)
+    table = Table(
+        "http steady",
+        f"The same in the steady state: {rows:,} rows less {rows // 4:,}",
+        [Column("way"), Column("rows/s", "count"), Column(f"of {FLOOR}", "percent")],
+    )
+    for name, sample in samples.items():
+        table.add(name, sample.median, sample.beside(samples[FLOOR]))
+    return table
+
+
+def _rate(rows: int, work: Work, cpu: list[float]) -> Measure:
+    def measure() -> float:
+        before = cpu_seconds()
+        taken = seconds(lambda: work(rows))
+        cpu.append((cpu_seconds() - before) / rows)
+        return rows / taken
+
+    return measure
+
+
+def _slope(rows: int, work: Work) -> Measure:
+    few = rows // 4
+
+    def measure() -> float:
+        small = seconds(lambda: work(few))
+        return (rows - few) / (seconds(lambda: work(rows)) - small)
+
+    return measure
+
+
+def _pipelined(port: int, numbers: range) -> int:
+    return asyncio.run(pipelined(port, numbers, SIZE, IN_FLIGHT))

@@ -1,0 +1,1 @@
+"""A job for clusters, and what brings it and the package there."""

@@ -1,0 +1,95 @@
+"""What is no frame, or one that Spark can't send, is refused before anything runs."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+import pytest
+
+from batchqueue_async import LoopThread
+from batchqueue_async.spark import (
+    arrow_batches,
+    map_async,
+    map_partitions_with_queue,
+    push,
+    whole_frame,
+    write_partitions,
+)
+from tests.spark.calls.in_spark import tenfold
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.real_time, pytest.mark.spark]
+
+_numbers = count()
+Use = Callable[[Any, LoopThread], object]
+
+
+def pushed(df: Any, loop_thread: LoopThread, **others: Any) -> object:  # noqa: ANN401
+    queue = loop_thread.open(f"{next(_numbers)}", handlers={tuple: _nothing})
+    return push(df, queue, **others)
+
+
+async def _nothing(_: list[Any]) -> None: ...
+
+
+def opened(*_: object) -> Any:  # noqa: ANN401 - never called
+    raise NotImplementedError
+
+
+WAYS: dict[str, Use] = {
+    "push": pushed,
+    "arrow_batches": lambda df, _: arrow_batches(df),
+    "whole_frame": lambda df, _: whole_frame(df),
+    "write_partitions": lambda df, _: write_partitions(df, opened),
+    "map_async": lambda df, _: map_async(df, tenfold, "y INT"),
+    "map_partitions": lambda df, _: map_partitions_with_queue(df, opened, "y INT"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_no_frame_of_spark_s_is_named(
+    spark: "SparkSession", loop_thread: LoopThread, way: str
+) -> None:
+    for wrong, sentence in (
+        ("sales", "df must be a DataFrame, got 'sales'"),
+        (pandas.DataFrame({"a": [1]}), "df must be a DataFrame of Spark's, got one of"),
+    ):
+        with pytest.raises(TypeError, match=sentence):
+            WAYS[way](wrong, loop_thread)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_months_which_arrow_in_python_lacks_are_named(
+    spark: "SparkSession", loop_thread: LoopThread, way: str
+) -> None:
+    frame = spark.sql("SELECT 1 AS id, ARRAY(INTERVAL '2-3' YEAR TO MONTH) AS spans")
+
+    with pytest.raises(TypeError, match="got column 'spans' of type ARRAY<INTERVAL YE"):
+        WAYS[way](frame, loop_thread)
+
+    # What the message proposes.
+    cast = frame.selectExpr("CAST(CAST(spans[0] AS INTERVAL MONTH) AS INT) AS months")
+    assert [batch.to_pylist() for batch in arrow_batches(cast)] == [[{"months": 27}]]
+
+
+@pytest.mark.parametrize("way", ["push", "write_partitions"])
+def test_a_stream_has_no_end_to_wait_for(
+    spark: "SparkSession", loop_thread: LoopThread, tmp_path: Path, way: str
+) -> None:
+    frame = spark.readStream.schema("id BIGINT").parquet(str(tmp_path))
+
+    with pytest.raises(ValueError, match="df must be a batch frame, got a stream; use"):
+        WAYS[way](frame, loop_thread)
+
+
+def test_a_timeout_is_a_number(spark: "SparkSession", loop_thread: LoopThread) -> None:
+    sentence = "timeout must be a number or None, got '60'"
+
+    with pytest.raises(TypeError, match=sentence):
+        pushed(spark.range(1), loop_thread, timeout="60")
+    with pytest.raises(TypeError, match=sentence):
+        write_partitions(spark.range(1), opened, timeout="60")  # type: ignore[arg-type]
