@@ -102,7 +102,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         "--master",
         default="local[*]",
         metavar="URL",
-        help="Spark's master; a stream may go on with another; default: %(default)s",
+        help="Spark's master, such as local[4], local-cluster[2,1,1024] or"
+        " spark://host:7077; a stream may go on with another; default: %(default)s",
     )
     add(
         "--view",
@@ -111,7 +112,19 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         help="a socket at which `batchqueue top PATH`, or `batchqueue top PATH --web`,"
         " shows the queues while they run",
     )
-    return Options(**vars(parser.parse_args(arguments)))
+    options = Options(**vars(parser.parse_args(arguments)))
+    if options.on_executors:
+        for option, value, why in (
+            ("--view", options.view, "the queues are in Spark's tasks"),
+            (
+                "--events-per-second",
+                options.events_per_second,
+                "each task reads as fast as its queues take it",
+            ),
+        ):
+            if value is not None:
+                parser.error(f"argument {option}: not with --on-executors: {why}")
+    return options
 
 
 def _positive_int(text: str) -> int:

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.logger import PySparkLogger
 
 from examples.spark_session import quiet_session
 
 from .data import InputFiles
+from .problems import Problem, first_line
 from .reading import open_tables
 
 if TYPE_CHECKING:
@@ -34,17 +36,30 @@ def spark_session(
     logging.getLogger().addFilter(_is_no_interrupt)
     # What executors run, they import; their working folders are others.
     paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    path = os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with console.status("Starting Spark ..."):
-        spark = quiet_session("flights", master)
+        try:
+            settings = {"spark.executorEnv.PYTHONPATH": path}
+            spark = quiet_session("flights", master, settings)
+        except Py4JJavaError as error:
+            cause = first_line(error.java_exception)
+            msg = f"Spark does not start with --master {master}: {cause}"
+            raise Problem(msg) from error
         spark.sparkContext.setLogLevel("OFF")
     try:
         open_tables(spark, files)
-        cores = spark.sparkContext.defaultParallelism
-        console.print(f"Spark {spark.version} on {cores} cores reads the files.\n")
+        console.print(f"Spark {spark.version} {_where(spark)} reads the files.\n")
         yield spark
     finally:
         spark.stop()
+
+
+def _where(spark: SparkSession) -> str:
+    context = spark.sparkContext
+    if context.master.startswith("local["):
+        return f"on {context.defaultParallelism} cores"
+    # How many cores there are turns out when executors have come.
+    return f"at {context.master}"
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
