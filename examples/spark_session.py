@@ -13,16 +13,14 @@ LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 # For jobs of seconds: half of what the JVM's optimizing compiler and its concurrent
 # garbage collector do at start would never pay off.
-JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
-)
+START_FAST = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+JAVA_OPTIONS = (*START_FAST, f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": " ".join(START_FAST),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",

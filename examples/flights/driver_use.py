@@ -1,4 +1,4 @@
-"""What the driver of a run on executors gets, and holds: the proof that it sees no row."""
+"""What the driver of a run on executors is sent, and holds: no rows, in numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import resource
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from .session import is_one_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +35,7 @@ class DriverUse:
     def of(cls, spark: SparkSession) -> DriverUse:
         """Look at it; collects the JVM's garbage."""
         tasks, received = _results(spark)
-        is_local = spark.sparkContext.master.startswith("local[")
-        heap = None if is_local else _live_heap(spark)
+        heap = None if is_one_process(spark) else _live_heap(spark)
         return cls(tasks, received, _python_peak(), heap)
 
     def told_since(self, before: DriverUse) -> str:
@@ -42,13 +43,13 @@ class DriverUse:
         received = (self.received - before.received) / _KIB
         grew = (self.python - before.python) / _MIB
         parts = [
-            f"{self.tasks - before.tasks:,} tasks sent the driver {received:,.0f} KiB",
-            f"its Python process grew by {grew:.1f} MiB",
+            f"{self.tasks - before.tasks:,} tasks have sent it {received:,.0f} KiB",
+            f"its Python process has grown by {grew:.1f} MiB",
         ]
         if self.heap is not None and before.heap is not None:
             heap = (self.heap - before.heap) / _MIB
             parts.append(f"what lives in its JVM's heap by {heap:.1f} MiB")
-        return f"No row came here: {', '.join(parts)}."
+        return f"The driver: {', '.join(parts)}."
 
 
 def _results(spark: SparkSession) -> tuple[int, int]:

@@ -12,12 +12,15 @@ from tests.spark.chaos.driver import Driver
 from tests.spark.chaos.faults import DEMO, WORKING, Fault
 from tests.spark.chaos.halts import Halts
 from tests.spark.chaos.killing import LONGEST_WAIT, Machines, Trap
-from tests.spark.chaos.stream import PATIENCE, Condition, Outcome, Stuck
+from tests.spark.chaos.stream import Condition, Outcome, Stuck
 from tests.spark.chaos.year import Year
 from tests.support.cluster import java_options
 
 CORES = (2, 4, 3, 1)
 """Of the drivers' starts, by turns."""
+
+PATIENCE = 300.0
+"""Seconds for getting to a point, and for a whole run after a kill."""
 
 _EQUAL = re.compile(r"Equal: all [\d,]+ rows are the same as Spark SQL's\.")
 
@@ -55,8 +58,9 @@ class Demo:
 
     @property
     def log(self) -> str:
-        """The end of what the last driver printed."""
-        return self._log(len(self._drivers)).read_text(errors="replace")[-4000:]
+        """The ends of what the drivers printed."""
+        logs = [self._log(number) for number in range(1, len(self._drivers) + 1)]
+        return "\n".join(log.read_text(errors="replace")[-1000:] for log in logs)
 
     def start(self) -> None:
         """Start it."""
@@ -93,7 +97,7 @@ class Demo:
 
     def _kill(self, fault: Fault, trap: Trap) -> None:
         trap.set()
-        self._wait_for(trap.is_sprung, trap, f"nobody came to {fault.point!r}")
+        self._wait_for(trap.is_sprung, f"nobody came to {fault.point!r}")
         if not self._machines.kill(fault.target, trap, self._drivers[-1]):
             msg = f"there was no {fault.target} to kill"
             raise Stuck(msg)
@@ -103,18 +107,18 @@ class Demo:
         proven, committed = self._proven, self._tables.committed()
 
         def is_over_it() -> bool:
+            trap.open_if_due()
             if self._proven > proven:
                 return True
             if is_last or self._mode == "batch":
                 return False
             return self._tables.committed() > committed
 
-        self._wait_for(is_over_it, trap, "it did not get on")
+        self._wait_for(is_over_it, "it did not get on")
 
-    def _wait_for(self, condition: Condition, trap: Trap, otherwise: str) -> None:
+    def _wait_for(self, condition: Condition, otherwise: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
-            trap.open_if_due()
             has_ended = self._drivers[-1].has_ended()
             if has_ended:
                 self._take_note()
@@ -150,7 +154,7 @@ class Demo:
         if self._mode == "stream":
             arguments.append("--stream")
         log = self._log(number)
-        environment = _small_jvms(self._cores, log.parent / "tmp")
+        environment = _small_jvms(self._cores, self._home / "tmp")
         self._drivers.append(Driver("examples.flights", arguments, environment, log))
 
     def _log(self, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""A small year of flights for the demo, and what its tables must hold, month by month."""
+"""A small year of flights for the demo, and what its tables must hold of it."""
 
 import csv
 import shutil
