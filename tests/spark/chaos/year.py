@@ -17,23 +17,25 @@ CANCELLATIONS = "cancellations"
 
 
 class Year:
-    """Files for the demo's `--data`, counted without Spark and without the demo."""
+    """Files for the demo's `--data`, counted without Spark and without the demo.
 
-    def __init__(self, folder: Path) -> None:
+    They have the first `months`: so many micro-batches are there.
+    """
+
+    def __init__(self, folder: Path, months: int = 12) -> None:
         self.folder = folder
+        self.months = months
         folder.mkdir()
         with input_files(None, None) as whole:
             shutil.copy(whole.airlines, folder)
-            _thin_out(whole.flights, folder / "flights.csv", EVERY_FLIGHT)
-            _thin_out(whole.weather, folder / "weather.csv", EVERY_OBSERVATION)
-        months = self._months()
-        sums = accumulate(months, Counter.__add__, initial=Counter[str]())
+            for source, every in (
+                (whole.flights, EVERY_FLIGHT),
+                (whole.weather, EVERY_OBSERVATION),
+            ):
+                _thin_out(source, folder / source.name, every, months)
+        counts = self._counts()
+        sums = accumulate(counts, Counter.__add__, initial=Counter[str]())
         self._first = list(sums)
-
-    @property
-    def months(self) -> int:
-        """How many months, and micro-batches, there are."""
-        return len(self._first) - 1
 
     def metrics(self, months: int) -> Counter[str]:
         """The events that each metric must have after so many months."""
@@ -45,10 +47,10 @@ class Year:
         """The rows that the table of cancellations must have after so many months."""
         return Counter({CANCELLATIONS: self._first[months][CANCELLATIONS]})
 
-    def _months(self) -> list[Counter[str]]:
+    def _counts(self) -> list[Counter[str]]:
         months: dict[str, Counter[str]] = {}
         for row in _rows(self.folder / "flights.csv"):
-            month = months.setdefault(f"{int(row['month']):02}", Counter())
+            month = months.setdefault(_month_of(row), Counter())
             left, came = row["dep_time"] != "NA", row["arr_time"] != "NA"
             month[CANCELLATIONS] += not left
             for event, happened in (
@@ -59,17 +61,25 @@ class Year:
                 for dimension in ("Carrier", "Origin", "Route"):
                     month[f"{dimension}{event}"] += happened
         for row in _rows(self.folder / "weather.csv"):
-            # As the demo divides them: by the hour in UTC.
-            month = months[row["time_hour"][5:7]]
+            month = months[_month_of(row)]
             for value in ("Temperature", "Precipitation", "Visibility"):
                 month[f"Origin{value}"] += 1
         return [months[number] for number in sorted(months)]
 
 
-def _thin_out(source: Path, target: Path, every: int) -> None:
-    with source.open() as lines, target.open("w") as kept:
-        kept.write(next(lines))
-        kept.writelines(islice(lines, 0, None, every))
+def _thin_out(source: Path, target: Path, every: int, months: int) -> None:
+    with source.open(newline="") as lines, target.open("w", newline="") as kept:
+        rows = csv.DictReader(lines)
+        writer = csv.DictWriter(kept, rows.fieldnames or ())
+        writer.writeheader()
+        few = islice(rows, 0, None, every)
+        writer.writerows(row for row in few if int(_month_of(row)) <= months)
+
+
+def _month_of(row: dict[str, str]) -> str:
+    """The month, as the demo divides them: a flight's own, an observation's in UTC."""
+    is_flight = "carrier" in row
+    return f"{int(row['month']):02}" if is_flight else row["time_hour"][5:7]
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
