@@ -28,7 +28,7 @@ from .producing import produce_all
 from .proof import Check, holds_all_of, prove
 from .reading import read_airlines, read_events
 from .session import spark_session
-from .sinks import sink_for, staged_tables
+from .sinks import sink_for, staged_tables, writers_for
 from .stages import TOP_SIZE
 from .streaming import Job
 from .summary import (
@@ -143,7 +143,9 @@ class _Demo:
     def _pump(self) -> tuple[Counter[type[Event]], str, LoadRecorder]:
         with (
             Interruption() as interruption,
-            open_pipeline(self.connect, self._export) as pipeline,
+            open_pipeline(
+                self.connect, self._export, writers=self._writers
+            ) as pipeline,
             LoadRecorder(pipeline.queues) as recorder,
             live_view(self.console, recorder),
             shown_at(self.options.view, pipeline.queues),
@@ -216,6 +218,10 @@ class _Demo:
         page = render_report(findings, run, recorder, checks, airlines)
         path.write_text(page, encoding="utf-8")
         self.console.print(f"The year in pictures: {path}")
+
+    @property
+    def _writers(self) -> int:
+        return writers_for(self.options.sink, self.options.out)
 
     @property
     def _export(self) -> Path:

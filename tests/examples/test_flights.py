@@ -274,6 +274,8 @@ def test_postgresql_holds_the_same(
     ended = demo("--sample", SAMPLE, "--out", tmp_path, "--sink", postgres_dsn)
 
     assert (ended.status, ended.err) == (0, "")
+    # Partitions and drain tasks: four writers, as the original has.
+    assert re.search(r"^JDBC_BATCH_PERSISTENCE +[\d,]+ +4 +4 ", ended.out, re.MULTILINE)
     assert not (tmp_path / "flights.db").exists()
     metrics, top_delays, _ = content(complete.folder)
     query = "SELECT * FROM flights_demo."
