@@ -100,6 +100,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     )
     add(
         "--master",
+        type=_master,
         default="local[*]",
         metavar="URL",
         help="Spark's master, such as local[4], local-cluster[2,1,1024] or"
@@ -131,6 +132,13 @@ def _positive_int(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     msg = f"must be a whole number above 0, got {text!r}"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _master(text: str) -> str:
+    if text.startswith(("local", "spark://", "yarn", "k8s://")):
+        return text
+    msg = f"must begin with local, spark://, yarn or k8s://, got {text!r}"
     raise argparse.ArgumentTypeError(msg)
 
 

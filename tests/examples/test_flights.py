@@ -470,6 +470,13 @@ def in_full(number: str) -> int:
     return int(number.replace(",", ""))
 
 
+def test_a_master_that_nobody_knows_is_refused(demo: Demo) -> None:
+    ended = demo("--master", "nowhere")
+
+    assert ended.status == 2
+    assert "argument --master: must begin with local, spark://" in ended.err
+
+
 @pytest.mark.parametrize(
     "option", [("--view", "here"), ("--events-per-second", "3000")]
 )
