@@ -45,7 +45,7 @@ budget: .venv/.dev-installed ## Compare the hot paths' instructions with their b
 soak: .venv/.dev-installed ## Ten minutes of mixed faults; SOAK_SECONDS=60 for less.
 	@$(BIN)/python -m tests.stress.soak
 
-chaos: .venv/.dev-installed ## Ten minutes of kills in a Spark cluster; KILLS=8 for less.
+chaos: .venv/.dev-installed ## A quarter of an hour of kills in a Spark cluster; KILLS=8 for less.
 	@$(BIN)/python -m tests.spark.chaos --kills $(or $(KILLS),36) $(ARGS)
 
 eager: .venv/.dev-installed ## Run the core's tests with eager tasks, on Python 3.12+.

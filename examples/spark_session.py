@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,16 +13,14 @@ LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 # For jobs of seconds: half of what the JVM's optimizing compiler and its concurrent
 # garbage collector do at start would never pay off.
-JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
-)
+START_FAST = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+JAVA_OPTIONS = (*START_FAST, f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": " ".join(START_FAST),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
@@ -29,8 +28,17 @@ SETTINGS = {
 }
 
 
-def quiet_session(app_name: str, master: str = "local[*]") -> SparkSession:
-    """Start a Spark session on this machine, or return the running one.
+def quiet_session(
+    app_name: str,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start a Spark session from this machine, or return the running one.
+
+    Args:
+        app_name: What Spark's pages call it.
+        master: Where the executors are.
+        settings: Spark's, on top of `SETTINGS`.
 
     Raises:
         JavaMissingError: There is no Java; the message says what to install.
@@ -39,6 +47,6 @@ def quiet_session(app_name: str, master: str = "local[*]") -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

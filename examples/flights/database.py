@@ -94,21 +94,26 @@ async def connected(connect: Connect) -> AsyncIterator[Database]:
 
 
 class DatabaseWriter:
-    """The consumer of the SQL queue; its connection lives on the queue's loop."""
+    """The consumer of the SQL queue; its connections live on the queue's loop.
+
+    There are as many as write at the same time: one for each of the drain tasks.
+    """
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._database: Database | None = None
+        self._idle: list[Database] = []
 
     async def consume(self, batch: list[Window | TopDelay]) -> None:
-        if self._database is None:
-            self._database = await self._connect()
-        await self._database.write(metric_rows(batch), top_rows(batch))
+        database = self._idle.pop() if self._idle else await self._connect()
+        try:
+            await database.write(metric_rows(batch), top_rows(batch))
+        finally:
+            self._idle.append(database)
 
     async def on_close(self) -> None:
-        """Close the connection."""
-        if self._database is not None:
-            await self._database.close()
+        """Close the connections."""
+        for database in self._idle:
+            await database.close()
 
 
 def metric_rows(batch: Iterable[Window | TopDelay]) -> list[Row]:

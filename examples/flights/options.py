@@ -100,9 +100,11 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     )
     add(
         "--master",
+        type=_master,
         default="local[*]",
         metavar="URL",
-        help="Spark's master; a stream may go on with another; default: %(default)s",
+        help="Spark's master, such as local[4], local-cluster[2,1,1024] or"
+        " spark://host:7077; a stream may go on with another; default: %(default)s",
     )
     add(
         "--view",
@@ -111,13 +113,32 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         help="a socket at which `batchqueue top PATH`, or `batchqueue top PATH --web`,"
         " shows the queues while they run",
     )
-    return Options(**vars(parser.parse_args(arguments)))
+    options = Options(**vars(parser.parse_args(arguments)))
+    if options.on_executors:
+        for option, value, why in (
+            ("--view", options.view, "the queues are in Spark's tasks"),
+            (
+                "--events-per-second",
+                options.events_per_second,
+                "each task reads as fast as its queues take it",
+            ),
+        ):
+            if value is not None:
+                parser.error(f"argument {option}: not with --on-executors: {why}")
+    return options
 
 
 def _positive_int(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     msg = f"must be a whole number above 0, got {text!r}"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _master(text: str) -> str:
+    if text.startswith(("local", "spark://", "yarn", "k8s://")):
+        return text
+    msg = f"must begin with local, spark://, yarn or k8s://, got {text!r}"
     raise argparse.ArgumentTypeError(msg)
 
 

@@ -76,24 +76,35 @@ class Pipeline:
 
 
 @contextmanager
-def open_pipeline(connect: Connect, export: Path) -> Iterator[Pipeline]:
-    """Run the queues on a loop of their own, on another thread."""
+def open_pipeline(
+    connect: Connect, export: Path, *, writers: int = 1
+) -> Iterator[Pipeline]:
+    """Run the queues on a loop of their own, on another thread.
+
+    Args:
+        connect: Connects to the database.
+        export: The file for cancellations.
+        writers: How many connections write at a time.
+    """
     with (
         LoopThread() as loop_thread,
         loop_thread.portal.wrap_async_context_manager(
-            _queues(connect, export)
+            _queues(connect, export, writers)
         ) as pipeline,
     ):
         yield pipeline
 
 
 @asynccontextmanager
-async def _queues(connect: Connect, export: Path) -> AsyncIterator[Pipeline]:
+async def _queues(
+    connect: Connect, export: Path, writers: int
+) -> AsyncIterator[Pipeline]:
     # Created from the database upwards: the last one created is closed first, so every
     # stage can still pass on what it holds while it closes.
     failure = FirstFailure()
     async with BatchQueueManager() as manager:
-        database = await open_database(manager, DatabaseWriter(connect), failure)
+        writer = DatabaseWriter(connect)
+        database = await open_database(manager, writer, failure, writers=writers)
         l2 = await open_l2(manager, database, failure)
         l1 = await open_l1(manager, l2, failure)
         topn = await open_topn(manager, database, failure)

@@ -14,7 +14,13 @@ from batchqueue_async.sinks import Epoch
 from .combining import KNOWN_TOP_DELAYS, days_of, ranked_anew
 from .database import Partials, Row, Run
 from .problems import Problem, first_line
-from .schema import TABLES, Dialect, combine_metrics, create_tables, replace_top_delays
+from .schema import (
+    Dialect,
+    combine_metrics,
+    create_tables,
+    drop_tables,
+    replace_top_delays,
+)
 
 # A schema of its own: `reset` drops tables, and must not drop anyone else's.
 SCHEMA = "flights_demo"
@@ -61,9 +67,7 @@ class PostgresDatabase:
         with _told_in_a_line():
             async with self._connection.transaction():
                 await self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-                for table in TABLES:
-                    await self._connection.execute(f"DROP TABLE IF EXISTS {table}")
-                for statement in create_tables(WORDS):
+                for statement in (*drop_tables(), *create_tables(WORDS)):
                     await self._connection.execute(statement)
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from batchqueue_async import DeliveryError
 from . import executor_run, stream_run
 from .data import InputFiles, input_files
 from .database import Connect, Run, connected
+from .driver_use import DriverUse
 from .events import Arrival, Cancellation, Departure, Event, Observation
 from .findings import find
 from .interruption import Interruption
@@ -26,7 +28,7 @@ from .producing import produce_all
 from .proof import Check, holds_all_of, prove
 from .reading import read_airlines, read_events
 from .session import spark_session
-from .sinks import sink_for, staged_tables
+from .sinks import sink_for, staged_tables, writers_for
 from .stages import TOP_SIZE
 from .streaming import Job
 from .summary import (
@@ -106,7 +108,11 @@ class _Demo:
                 job, self.spark, self.connect, self.console, self.options.view
             )
         # The queues are elsewhere: there is nothing to be seen of them here.
-        with Interruption() as interruption, LoadRecorder({}) as recorder:
+        with (
+            Interruption() as interruption,
+            LoadRecorder({}) as recorder,
+            self._driver_use(),
+        ):
             tables = staged_tables(self.options.sink, self.options.out)
             is_done = executor_run.stream(job, self.spark, tables, interruption)
         return is_done, recorder
@@ -115,7 +121,7 @@ class _Demo:
         run = Run(started=_now(), finished=None, state="running")
         Job(self.options).end()
         asyncio.run(_begin(self.connect, run))
-        with LoadRecorder({}) as recorder:
+        with self._failure_told(run), LoadRecorder({}) as recorder, self._driver_use():
             tables = staged_tables(self.options.sink, self.options.out)
             executor_run.process(self.spark, tables)
         ended = replace(run, state="complete", finished=_now())
@@ -128,14 +134,8 @@ class _Demo:
         # The tables will be this run's: a stream cannot go on with them.
         Job(self.options).end()
         asyncio.run(_begin(self.connect, run))
-        try:
+        with self._failure_told(run):
             produced, state, recorder = self._pump()
-        except BaseException:
-            failed = replace(run, state="failed", finished=_now())
-            # If it is the database that failed, this is not the news.
-            with suppress(Problem):
-                asyncio.run(_record(self.connect, failed))
-            raise
         ended = _with_counts(replace(run, state=state, finished=_now()), produced)
         asyncio.run(_record(self.connect, ended))
         return ended, recorder
@@ -143,7 +143,9 @@ class _Demo:
     def _pump(self) -> tuple[Counter[type[Event]], str, LoadRecorder]:
         with (
             Interruption() as interruption,
-            open_pipeline(self.connect, self._export) as pipeline,
+            open_pipeline(
+                self.connect, self._export, writers=self._writers
+            ) as pipeline,
             LoadRecorder(pipeline.queues) as recorder,
             live_view(self.console, recorder),
             shown_at(self.options.view, pipeline.queues),
@@ -157,6 +159,25 @@ class _Demo:
                 raise ItemsLost(first_line(error)) from error
         state = "interrupted" if interruption.is_requested else "complete"
         return produced, state, recorder
+
+    @contextmanager
+    def _failure_told(self, run: Run) -> Iterator[None]:
+        """Let the database say that the run has failed."""
+        try:
+            yield
+        except BaseException:
+            failed = replace(run, state="failed", finished=_now())
+            # If it is the database that failed, this is not the news.
+            with suppress(Problem):
+                asyncio.run(_record(self.connect, failed))
+            raise
+
+    @contextmanager
+    def _driver_use(self) -> Iterator[None]:
+        """Say what came of it to the driver."""
+        before = DriverUse.of(self.spark)
+        yield
+        self.console.print(DriverUse.of(self.spark).told_since(before), "")
 
     def _account_for(self, run: Run) -> int:
         is_whole = asyncio.run(holds_all_of(run, self.connect))
@@ -197,6 +218,10 @@ class _Demo:
         page = render_report(findings, run, recorder, checks, airlines)
         path.write_text(page, encoding="utf-8")
         self.console.print(f"The year in pictures: {path}")
+
+    @property
+    def _writers(self) -> int:
+        return writers_for(self.options.sink, self.options.out)
 
     @property
     def _export(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 TABLES = ("metrics", "top_delays", "cancellations", "epochs", "runs")
@@ -48,6 +49,18 @@ class Dialect:
     least: str
     greatest: str
     options: str = ""
+
+
+def drop_tables() -> Iterator[str]:
+    """Return the statements that remove the tables of an earlier run.
+
+    With those where executors stage rows: the driver of an earlier run may be dead, and
+    its JVM, or the database's server, not know it yet. What they publish later must not
+    get into the tables of this run.
+    """
+    for table in TABLES:
+        yield f"DROP TABLE IF EXISTS {table}"
+        yield f"DROP TABLE IF EXISTS {table}_staged"
 
 
 def create_tables(words: Dialect) -> tuple[str, ...]:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import (  # type: ignore[import-untyped]
+    Py4JError,
+    Py4JJavaError,
+    Py4JNetworkError,
+)
 from pyspark.logger import PySparkLogger
 
 from examples.spark_session import quiet_session
 
 from .data import InputFiles
+from .problems import Problem
 from .reading import open_tables
 
 if TYPE_CHECKING:
@@ -31,20 +37,45 @@ def spark_session(
     """Run Spark, with the files as tables, while the `with` block runs."""
     # What goes wrong in Spark, and Ctrl-C, is told in one line by whoever catches it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interrupt)
     # What executors run, they import; their working folders are others.
     paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    path = os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with console.status("Starting Spark ..."):
-        spark = quiet_session("flights", master)
+        try:
+            settings = {"spark.executorEnv.PYTHONPATH": path}
+            spark = quiet_session("flights", master, settings)
+        except Py4JJavaError as error:
+            cause = error.java_exception.getMessage()
+            msg = f"Spark does not start with --master {master}: {cause}"
+            raise Problem(msg) from error
         spark.sparkContext.setLogLevel("OFF")
     try:
         open_tables(spark, files)
-        cores = spark.sparkContext.defaultParallelism
-        console.print(f"Spark {spark.version} on {cores} cores reads the files.\n")
+        console.print(f"Spark {spark.version} {_where(spark)} reads the files.\n")
         yield spark
+    except (Py4JNetworkError, ConnectionError) as error:
+        msg = "Spark's Java process has ended: start the same command again"
+        raise Problem(msg) from error
     finally:
-        spark.stop()
+        # Where that has happened there is nothing to stop.
+        with suppress(Py4JError, ConnectionError):
+            spark.stop()
+
+
+def is_one_process(spark: SparkSession) -> bool:
+    """Tell whether executors live in the driver's JVM."""
+    master = spark.sparkContext.master or ""
+    return master == "local" or master.startswith("local[")
+
+
+def _where(spark: SparkSession) -> str:
+    context = spark.sparkContext
+    if is_one_process(spark):
+        return f"on {context.defaultParallelism} cores"
+    # How many cores there are turns out when executors have come.
+    return f"at {context.master}"
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -25,6 +25,12 @@ def sink_for(url: str | None, out: Path) -> Connect:
     raise Problem(msg)
 
 
+def writers_for(url: str | None, out: Path) -> int:
+    """Return how many connections may write at a time."""
+    # The original's number; SQLite has one writer.
+    return 1 if _sqlite_file(url, out) is not None else 4
+
+
 def staged_tables(url: str | None, out: Path) -> StagedTables:
     """Return what `format("batchqueue")` has to know of the sink."""
     if (path := _sqlite_file(url, out)) is not None:

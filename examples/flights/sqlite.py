@@ -18,11 +18,11 @@ from .database import Partials, Row, Run
 from .problems import Problem, first_line
 from .schema import (
     METRIC_COLUMNS,
-    TABLES,
     TOP_COLUMNS,
     Dialect,
     combine_metrics,
     create_tables,
+    drop_tables,
     replace_top_delays,
 )
 
@@ -65,9 +65,7 @@ class SqliteDatabase:
 
     async def reset(self) -> None:
         async with self._transaction():
-            for table in TABLES:
-                await self._connection.execute(f"DROP TABLE IF EXISTS {table}")
-            for statement in create_tables(WORDS):
+            for statement in (*drop_tables(), *create_tables(WORDS)):
                 await self._connection.execute(statement)
 
     async def write(self, windows: list[Row], top_delays: list[Row]) -> None:

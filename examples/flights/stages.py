@@ -5,9 +5,10 @@ What differs, and why:
 * L1 waits when it is full, where the original drops: only so can the totals be proven.
   It takes 1,000 items at a time, where the original takes all: merging 20,000 at once
   would hold up the event loop, which the original's threads don't share.
-* The database has one writer, where the original has four over a pool of connections:
-  SQLite has one at a time, and of two reports of a day's delays the later one has to
-  win.
+* The database has four writers with a connection each, as the original, where it is
+  PostgreSQL. A type keeps to one of them, so that of two reports of a day's delays the
+  later one wins. SQLite lets one write at a time, and a stream has one transaction for
+  an epoch: those have one. On executors tasks write, as many as run.
 * L2 passes on after 2 s and TopN reports after 1 s, where the original waits for 25 s
   and 10 minutes: a run takes seconds. On executors both do so at the end of their task.
 * The exporter has a name of its own, as each of the original's has; what it exports
@@ -61,12 +62,12 @@ class FirstFailure:
 
 
 def database_config(
-    writer: BatchHandler[Any], on_error: OnError
+    writer: BatchHandler[Any], on_error: OnError, writers: int
 ) -> BatchQueueConfig[Any]:
     """Return how the queue is set that writes rows in batches."""
     return BatchQueueConfig[Any](
-        drain_tasks=DrainTaskPolicy.fixed(1),
-        partitions=PartitionPolicy.fixed(1),
+        drain_tasks=DrainTaskPolicy.fixed(writers),
+        partitions=PartitionPolicy.fixed(writers),
         buffer_size=10_000,
         when_full=WhenFull.WAIT,
         consumer=writer,
@@ -151,10 +152,14 @@ def ranking(
 
 
 async def open_database(
-    manager: BatchQueueManager, writer: BatchHandler[Any], failure: FirstFailure
+    manager: BatchQueueManager,
+    writer: BatchHandler[Any],
+    failure: FirstFailure,
+    *,
+    writers: int = 1,
 ) -> BatchQueue[Any]:
-    """Return the queue that writes rows in batches."""
-    return await manager.create(DATABASE, database_config(writer, failure))
+    """Return the queue that writes rows in batches, so many at a time."""
+    return await manager.create(DATABASE, database_config(writer, failure, writers))
 
 
 async def open_l2(

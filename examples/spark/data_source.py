@@ -3,7 +3,8 @@
 The write has a name, so that it may be repeated when nobody knows what came of it: the
 second one changes nothing.
 
-Run: python -m examples.spark.data_source
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.data_source
 """
 
 import sqlite3

@@ -3,7 +3,8 @@
 Each micro-batch becomes a folder, by one rename. The second run has nothing to do: the
 checkpoint says that all was read.
 
-Run: python -m examples.spark.data_source_stream
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.data_source_stream
 """
 
 from pathlib import Path

@@ -4,7 +4,8 @@ The handler merges views by page and hands the sums on, at the flush at the late
 which ends each task's `with` block. It is at least once: what a task that dies has
 handed on comes again; `map_partitions` has the same with each row once.
 
-Run: python -m examples.spark.executor_queue
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.executor_queue
 """
 
 import sqlite3

@@ -4,7 +4,8 @@ The second run has nothing to do: the checkpoint says that all was read, and the
 of fences that all was written. Kill the program between the two and start it again: it
 ends with the same rows.
 
-Run: python -m examples.spark.foreach_batch
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.foreach_batch
 """
 
 import sqlite3

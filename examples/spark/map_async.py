@@ -5,7 +5,8 @@ more are refused with 429. Spark runs two Python worker processes here. Each may
 calls a second: less than half of 40, since calls arrive less evenly than they leave.
 The flights are New York's of the first week of 2013.
 
-Run: python -m examples.spark.map_async
+Run, in a clone: pip install -e . --group demo --group programs
+python -m examples.spark.map_async
 """
 
 import time

@@ -3,7 +3,8 @@
 `every` is longer than any task: L2 hands on at the end of its task, when it is flushed.
 With less L1 holds less, and L2 has more to merge.
 
-Run: python -m examples.spark.map_partitions
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.map_partitions
 """
 
 from batchqueue_async import LoopThread, Merging, SyncBatchQueue

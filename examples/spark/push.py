@@ -1,6 +1,7 @@
 """A frame's rows through a queue in the driver, where one handler sees them all.
 
-Run: python -m examples.spark.push
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.push
 """
 
 from collections import Counter

@@ -3,7 +3,8 @@
 Each Python worker process has one queue with one connection, and keeps both for later
 partitions. It is at least once: a task that dies is run again, from its first row.
 
-Run: python -m examples.spark.write_partitions
+Run, in a clone: pip install -e . --group demo
+python -m examples.spark.write_partitions
 """
 
 import sqlite3

@@ -274,6 +274,8 @@ def test_postgresql_holds_the_same(
     ended = demo("--sample", SAMPLE, "--out", tmp_path, "--sink", postgres_dsn)
 
     assert (ended.status, ended.err) == (0, "")
+    # Partitions and drain tasks: four writers, as the original has.
+    assert re.search(r"^JDBC_BATCH_PERSISTENCE +[\d,]+ +4 +4 ", ended.out, re.MULTILINE)
     assert not (tmp_path / "flights.db").exists()
     metrics, top_delays, _ = content(complete.folder)
     query = "SELECT * FROM flights_demo."
@@ -299,7 +301,14 @@ def test_the_pipeline_on_executors_leaves_the_same(
     ended = demo("--on-executors", "--sample", SAMPLE, *place)
 
     assert (ended.status, ended.err) == (0, "")
-    assert re.search(r"^Equal: all [\d,]+ rows are the same", ended.out, re.MULTILINE)
+    equal = re.search(r"^Equal: all ([\d,]+) rows are", ended.out, re.MULTILINE)
+    sent = re.search(r"([\d,]+) tasks have sent it ([\d,]+) KiB", ended.out)
+    assert equal
+    assert sent
+    rows, tasks, kibibytes = map(in_full, (*equal.groups(), *sent.groups()))
+    # Metrics and commit messages, for each task; less than a byte for each row.
+    assert 1_000 < 1024 * kibibytes / tasks < 10_000
+    assert 1024 * kibibytes < rows
     if database == "sqlite":
         assert content(tmp_path) == content(complete.folder)
         return
@@ -455,6 +464,31 @@ def test_a_wrong_number_is_refused(demo: Demo, arguments: tuple[str, str]) -> No
 
     assert ended.status == 2
     assert f"argument {arguments[0]}: must be a" in ended.err
+
+
+def in_full(number: str) -> int:
+    return int(number.replace(",", ""))
+
+
+def test_a_master_that_nobody_knows_is_refused(demo: Demo) -> None:
+    ended = demo("--master", "nowhere")
+
+    assert ended.status == 2
+    assert "argument --master: must begin with local, spark://" in ended.err
+
+
+@pytest.mark.parametrize(
+    "option", [("--view", "here"), ("--events-per-second", "3000")]
+)
+def test_what_has_no_meaning_on_executors_is_refused(
+    demo: Demo, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    ended = demo("--on-executors", *option, "--out", tmp_path)
+
+    assert ended.status == 2
+    *_, told = ended.err.splitlines()
+    assert f"argument {option[0]}: not with --on-executors: " in told
+    assert not [*tmp_path.iterdir()]
 
 
 def rows(folder: Path, query: str, *, dict_rows: bool = False) -> list[Any]:

@@ -1,15 +1,21 @@
 """The main demo's epochs: combined with what is there, each once, without Spark."""
 
 from pathlib import Path
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from batchqueue_async.sinks import Epoch, EpochSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.sqlite_staged import SqliteStagedSink
+from batchqueue_async.sinks.staged import Attempt
 from examples.flights.database import Connect, Row, connected
 from examples.flights.epochs import FlightEpochs, Result
 from examples.flights.events import Cancellation
 from examples.flights.metrics import CarrierDeparture
-from examples.flights.sinks import sink_for
+from examples.flights.schema import CANCELLATION_COLUMNS
+from examples.flights.sinks import sink_for, staged_tables
 from examples.flights.topn import TopDelay
 
 pytestmark = pytest.mark.real_time
@@ -87,3 +93,26 @@ async def test_what_is_aborted_or_dies_leaves_nothing(connect: Connect) -> None:
 
     assert await rows(connect, "SELECT * FROM top_delays") == []
     assert await rows(connect, "SELECT * FROM epochs") == []
+
+
+async def test_what_a_dead_run_has_staged_never_comes_into_the_next_one(
+    request: pytest.FixtureRequest, connect: Connect, tmp_path: Path
+) -> None:
+    is_sqlite = request.node.callspec.params["connect"] == "sqlite"
+    url = None if is_sqlite else request.getfixturevalue("postgres_dsn")
+    options = staged_tables(url, tmp_path).options_of("cancellations")
+    del options["sink"]
+    kind = SqliteStagedSink if is_sqlite else PostgresStagedSink
+    sink = kind.from_options(options)
+    attempt = Attempt(Epoch("dead", 0), "run", 0, uuid4().hex)
+    cancelled = dict(zip(CANCELLATION_COLUMNS, (*WHERE, 7, 100), strict=True))
+    await sink.stage(attempt, [pa.RecordBatch.from_pylist([cancelled])])
+    token = await sink.seal(attempt)
+
+    async with connected(connect) as database:
+        await database.reset()
+    with pytest.raises(Exception, match=r"staged|no such table|missing"):
+        await sink.publish(attempt.epoch, [token])
+    await sink.close()
+
+    assert await rows(connect, "SELECT * FROM cancellations") == []

@@ -118,7 +118,7 @@ def test_a_job_is_begun_as_a_whole_and_belongs_to_its_options(tmp_path: Path) ->
     assert order == [False]
     assert job.is_unfinished()
     # The master, and how fast, may change; what is read may not.
-    assert Job(options(tmp_path, "--sample", "5", "--master", "m")).is_unfinished()
+    assert Job(options(tmp_path, "--sample", "5", "--master", "local")).is_unfinished()
     assert not Job(options(tmp_path, "--sample", "6")).is_unfinished()
 
     months = tmp_path / "stream" / "flights"

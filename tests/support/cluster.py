@@ -77,6 +77,18 @@ class Cluster:
         self._daemons[name].wait(10)
         return name
 
+    def kill_machine(self, chance: random.Random) -> str:
+        """SIGKILL a worker daemon with its executors and their Python workers."""
+        name = chance.choice(self._workers)
+        daemon = self._daemons[name]
+        # The daemon first: it would start another executor.
+        members = [pid for pid in self.family.pids() if daemon.pid in _above(pid)]
+        daemon.kill()
+        for pid in members:
+            kill(pid)
+        daemon.wait(10)
+        return name
+
     def executors(self) -> list[int]:
         """The pids of the executors' JVMs."""
         return self.family.pids("java", EXECUTOR)
@@ -88,13 +100,9 @@ class Cluster:
 
     def executor_of(self, python_worker: int) -> int | None:
         """The executor over a Python worker, through the daemon between them."""
-        pid: int | None = python_worker
         executors = self.executors()
-        while pid is not None and pid > 1:
-            if pid in executors:
-                return pid
-            pid = parent_of(pid)
-        return None
+        above = _above(python_worker)
+        return next((pid for pid in above if pid in executors), None)
 
     def kill_executor(self, chance: random.Random) -> int | None:
         """SIGKILL an executor's JVM; None if there is none at the moment."""
@@ -159,6 +167,14 @@ class Cluster:
 def java_options(scratch: Path) -> list[str]:
     """What makes a JVM start fast, and keep its temporary files in a folder."""
     return [*JAVA_OPTIONS, f"-Djava.io.tmpdir={scratch}", "-XX:-UsePerfData"]
+
+
+def _above(pid: int) -> list[int]:
+    """The process and those over it, up to one that is gone, or the system's first."""
+    family = [pid]
+    while (parent := parent_of(family[-1])) is not None and parent > 1:
+        family.append(parent)
+    return family
 
 
 def _kill_one_of(pids: list[int], chance: random.Random) -> int | None:

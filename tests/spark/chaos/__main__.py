@@ -17,6 +17,7 @@ from contextlib import closing
 
 from tests.spark.chaos.campaign import divide, run
 from tests.spark.chaos.checkpoint import SOURCES
+from tests.spark.chaos.faults import DEMO
 from tests.spark.chaos.report import HEAD, line, summary
 from tests.spark.chaos.stream import Outcome
 from tests.spark.chaos.ways import WAYS
@@ -27,7 +28,7 @@ def main() -> int:
     options = parse()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, tidy_up_and_end)
-    ways = options.way or [way for way in WAYS if way != "naive"]
+    ways = options.way or [*(way for way in WAYS if way != "naive"), DEMO]
     sources = options.source or list(SOURCES)
     parts = divide(ways, sources, options.kills, random.Random(options.seed))
     print(f"{options.kills} kills, seed {options.seed}\n{HEAD}", flush=True)
@@ -56,7 +57,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=32)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--way", action="append", choices=sorted(WAYS))
+    parser.add_argument("--way", action="append", choices=sorted((*WAYS, DEMO)))
     parser.add_argument("--source", action="append", choices=SOURCES)
     return parser.parse_args()
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.spark.chaos.database import Database
-from tests.spark.chaos.faults import Fault, plan
+from tests.spark.chaos.demo import Demo
+from tests.spark.chaos.faults import DEMO, MODES, Fault, plan
 from tests.spark.chaos.feeder import Feeder
 from tests.spark.chaos.job import Job
 from tests.spark.chaos.killing import Machines
@@ -36,12 +37,13 @@ class Part:
 def divide(
     ways: Sequence[str], sources: Sequence[str], kills: int, chance: random.Random
 ) -> list[Part]:
-    """Deal out the kills to a stream for each way and source."""
+    """Deal out the kills to a stream for each way and source, and to the demo."""
     parts = []
     for number, way in enumerate(ways):
         faults = plan(way, len(range(number, kills, len(ways))), chance)
-        for n, source in enumerate(sources):
-            if mine := faults[n :: len(sources)]:
+        theirs = MODES if way == DEMO else sources
+        for n, source in enumerate(theirs):
+            if mine := faults[n :: len(theirs)]:
                 parts.append(Part(way, source, mine))
     return parts
 
@@ -59,8 +61,28 @@ def run(parts: Sequence[Part], seed: int, tell: Tell) -> Generator[Outcome]:
 def run_part(
     running: Machines, part: Part, home: Path, tell: Tell
 ) -> Iterator[Outcome]:
-    """Run one stream through its faults."""
+    """Run one stream, or the demo, through its faults."""
     home.mkdir()
+    with victim_of(running, part, home) as victim:
+        try:
+            victim.start()
+            for number, fault in enumerate(part.faults, 1):
+                is_last = number == len(part.faults)
+                yield (outcome := victim.suffer(fault, is_last=is_last))
+                if not outcome.is_clean:
+                    tell(victim.log)
+        except Exception:
+            tell(victim.log)
+            raise
+
+
+@contextlib.contextmanager
+def victim_of(running: Machines, part: Part, home: Path) -> Iterator[Stream | Demo]:
+    """What suffers a part's faults; not started."""
+    if part.way == DEMO:
+        with Demo(running, part.source, home) as demo:
+            yield demo
+        return
     job = Job(
         way=part.way,
         source=part.source,
@@ -73,16 +95,7 @@ def run_part(
     )
     running.database.create_table(job.table)
     with Feeder(Path(job.files)), Stream(running, job, part.starts) as stream:
-        try:
-            stream.start()
-            for number, fault in enumerate(part.faults, 1):
-                is_last = number == len(part.faults)
-                yield (outcome := stream.suffer(fault, is_last=is_last))
-                if not outcome.is_clean:
-                    tell(stream.log)
-        except Exception:
-            tell(stream.log)
-            raise
+        yield stream
 
 
 @contextlib.contextmanager
@@ -97,6 +110,7 @@ def machines(chance: random.Random) -> Iterator[Machines]:
         running_cluster() as used,
         Database(database_server.dsn) as database,
     ):
+        database.create_gates()
         yield Machines(used, database_server, database, chance)
 
 

@@ -11,12 +11,15 @@ T = TypeVar("T")
 GATES = {"while publishing": 1, "while committing": 2}
 """Points within the transaction that makes rows visible, and their locks."""
 
-_CREATE = """
+_GATE = """
 CREATE OR REPLACE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(TG_ARGV[0]::bigint);
     RETURN NULL;
 END $$;
+"""
+
+_CREATE = """
 CREATE TABLE {table} (id BIGINT NOT NULL);
 CREATE TRIGGER publishing AFTER INSERT ON {table}
     FOR EACH STATEMENT EXECUTE FUNCTION pass_gate(1);
@@ -41,14 +44,25 @@ class Database:
         self.disconnect()
         self._runner.close()
 
+    def create_gates(self) -> None:
+        """Make the function that triggers at `GATES` call: `public.pass_gate`."""
+        self.execute(_GATE)
+
     def create_table(self, table: str) -> None:
         """Make a table with one column `id` that takes everything, also twice."""
-        self._run(self._execute(_CREATE.format(table=table)))
+        self.execute(_CREATE.format(table=table))
 
     def ids(self, table: str) -> list[int]:
         """What is in the table."""
-        rows = self._run(self._fetch(f"SELECT id FROM {table}"))
-        return [row[0] for row in rows]
+        return [row[0] for row in self.rows(f"SELECT id FROM {table}")]
+
+    def execute(self, script: str) -> None:
+        """Run statements."""
+        self._run(self._execute(script))
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        return [tuple(row) for row in self._run(self._fetch(query))]
 
     def close_gate(self, point: str) -> None:
         """From now on transactions stop at this point."""

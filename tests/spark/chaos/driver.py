@@ -2,34 +2,43 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.spark.chaos.halts import FOLDER
-from tests.spark.chaos.job import Job
 from tests.support.cluster import HOST, ROOT
 from tests.support.process_family import ProcessFamily, kill, parent_of
 
-PARTS = {"driver": (), "driver's Python": ("chaos.job",), "driver's JVM": ("java",)}
-"""Words in the command lines of what is killed."""
+PARTS = ("driver", "driver's Python", "driver's JVM")
+"""What of a driver is killed."""
 
 
 class Driver:
-    """One driver process, with the JVM and the Python workers that it starts."""
+    """One driver process, with the JVM and the Python workers that it starts.
 
-    def __init__(self, job: Job, log: Path) -> None:
+    `module` is its program, `environment` what is in it besides the harness's own.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+    ) -> None:
         self._family = ProcessFamily()
+        self._parts = dict(zip(PARTS, ((), (module,), ("java",)), strict=True))
         scratch = log.parent / "tmp"
         scratch.mkdir(exist_ok=True)
-        environment = self._family.environment() | {
-            FOLDER: job.halts,
+        whole = self._family.environment() | {
+            **environment,
             "SPARK_LOCAL_DIRS": str(scratch),
             "TMPDIR": str(scratch),
             "SPARK_LOCAL_IP": HOST,
         }
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.chaos.job", job.to_json()],
-                env=environment,
+                [sys.executable, "-m", module, *arguments],
+                env=whole,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -39,7 +48,12 @@ class Driver:
 
     def has_ended(self) -> bool:
         """Whether the driver needs to be started again."""
-        return self._process.poll() is not None
+        return self.status is not None
+
+    @property
+    def status(self) -> int | None:
+        """How it has ended, or None."""
+        return self._process.poll()
 
     def kill(self, part: str) -> None:
         """SIGKILL one of `PARTS`.
@@ -47,7 +61,7 @@ class Driver:
         What outlives it is not waited for: whoever restarts a driver doesn't see a JVM
         that still runs.
         """
-        self._family.kill(*PARTS[part])
+        self._family.kill(*self._parts[part])
 
     def kill_commit_worker(self, caught: int | None) -> bool:
         """SIGKILL the process that commits for Python data sources; False if none.

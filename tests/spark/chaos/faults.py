@@ -6,10 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 RANDOM = "at random"
+WORKING = "at work"
+"""At random, but not before the executors have Python workers."""
+
+DEMO = "demo"
+"""The way of the flights demo on executors, whose sources are its modes."""
+
+MODES = ("batch", "stream")
 
 _IN_TASKS = ("Python worker", "executor", "worker daemon", "driver", "database")
 _IN_DRIVER = ("driver", "driver's Python", "driver's JVM", "database", "worker daemon")
 _ANYTIME = ("Python worker", "executor", *_IN_DRIVER)
+_OF_CLUSTER = ("Python worker", "executor", "machine")
 _WITHIN = ("while publishing", "while committing")
 
 _POINTS: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -32,6 +40,10 @@ _POINTS: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
         "after publishing": ("commit worker", *_IN_DRIVER),
         RANDOM: _ANYTIME,
+    },
+    DEMO: {
+        WORKING: (*_OF_CLUSTER, "driver", "driver's Python", "driver's JVM"),
+        **dict.fromkeys(_WITHIN, (*_IN_DRIVER, "machine")),
     },
 }
 

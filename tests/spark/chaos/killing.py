@@ -97,6 +97,7 @@ class Machines:
             "Python worker": self._kill_python_worker,
             "executor": self._kill_executor,
             "worker daemon": self._kill_worker_daemon,
+            "machine": self._kill_machine,
             "database": self._restart_database,
         }
         return kills[target](trap)
@@ -113,9 +114,14 @@ class Machines:
         return self.cluster.kill_executor(self.chance) is not None
 
     def _kill_worker_daemon(self, trap: Trap) -> bool:
-        name = self.cluster.kill_worker(self.chance)
+        return self._missing_for_a_while(self.cluster.kill_worker(self.chance), trap)
+
+    def _kill_machine(self, trap: Trap) -> bool:
+        return self._missing_for_a_while(self.cluster.kill_machine(self.chance), trap)
+
+    def _missing_for_a_while(self, worker: str, trap: Trap) -> bool:
         self._wait_out(trap)
-        self.cluster.start_worker(name)
+        self.cluster.start_worker(worker)
         return True
 
     def _restart_database(self, trap: Trap) -> bool:

@@ -10,7 +10,7 @@ from typing import Self
 from tests.spark.chaos.checkpoint import Checkpoint
 from tests.spark.chaos.driver import Driver
 from tests.spark.chaos.faults import Fault
-from tests.spark.chaos.halts import Halts
+from tests.spark.chaos.halts import FOLDER, Halts
 from tests.spark.chaos.job import Job
 from tests.spark.chaos.killing import Machines, Trap
 from tests.spark.chaos.oracle import Finding, look
@@ -157,7 +157,10 @@ class Stream:
         others = [start for start in self._starts if start != last]
         cores, parallelism = self._chance.choice(others or self._starts)
         self._job = replace(self._job, cores=cores, parallelism=parallelism)
-        self._drivers.append(Driver(self._job, self._log))
+        told = [self._job.to_json()]
+        halts = {FOLDER: self._job.halts}
+        driver = Driver("tests.spark.chaos.job", told, halts, self._log)
+        self._drivers.append(driver)
 
     def _parallelism(self) -> str:
         return f"{self._job.cores}/{self._job.parallelism}"
