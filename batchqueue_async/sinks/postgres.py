@@ -59,8 +59,9 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
 
     Fences that earlier versions wrote know no table, and count for every table of their
     schema; those of `PostgresStagedSink` count, too. A table that is filled anew from
-    epochs of before needs `fences` of its own. Whoever renames a table renames it in
-    the fences' column `target`, too.
+    epochs of before those needs `fences` of its own. Newer ones know it by its name and
+    oid: they count for a table that was renamed, and not for one that was dropped and
+    made again, of which a warning tells.
 
     Items are tuples, lists or mappings of what asyncpg takes, or record batches of
     pyarrow; anything else with `to_row`. It belongs to the loop that uses it first.

@@ -57,8 +57,11 @@ class PostgresStagedSink:
 
     The columns of the record batches are matched by name. The table must exist; the
     tables `<table>_staged`, `batchqueue_attempts` and `batchqueue_published` are made
-    beside it when they are missing, which takes the right to create tables there. After
-    adding a column to the table, drop `<table>_staged` while nobody writes.
+    beside it when they are missing, which takes the right to create tables there. If
+    the table's columns change, the next attempt makes `<table>_staged` anew. Fences
+    know a table by its name and oid: they count for one that was renamed, and not for
+    one that was dropped and made again, of which a warning tells. Those of earlier
+    versions count by name.
 
     Args:
         url: The server and the database: `postgresql://...`.

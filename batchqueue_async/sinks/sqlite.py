@@ -92,7 +92,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
 
         def has_fence(database: sqlite3.Connection) -> bool:
             table = find_table(database, self._table)
-            return self._file.has_fence(database, table, epoch)
+            return self._file.fences.has(database, table, epoch)
 
         return await self._file.run(has_fence)
 
@@ -143,8 +143,8 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         def publish(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             table = find_table(database, self._table)
-            if not self._file.has_fence(database, table, epoch):
-                self._file.add_fence(database, table, epoch, attempt.rows)
+            if not self._file.fences.has(database, table, epoch):
+                self._file.fences.add(database, table, epoch, attempt.rows)
                 database.execute(
                     f"INSERT INTO main.{quoted(table)} ({columns})"
                     f" SELECT {columns} FROM temp.{attempt.table}"

@@ -185,7 +185,7 @@ class SqliteStagedSink:
             with StagedRows.written(database, self._table) as staged:
                 is_new = not self._has_fence(database, epoch)
                 if is_new:
-                    self._file.add_fence(database, staged.table, epoch, rows)
+                    self._file.fences.add(database, staged.table, epoch, rows)
                 if is_new and full:
                     names = [token.attempt.name for token in full]
                     found = staged.count(names)
@@ -222,7 +222,7 @@ class SqliteStagedSink:
 
     def _has_fence(self, database: sqlite3.Connection, epoch: Epoch) -> bool:
         table = find_table(database, self._table)
-        return self._file.has_fence(database, table, epoch)
+        return self._file.fences.has(database, table, epoch)
 
     async def _strike_off(self, name: str) -> None:
         def strike_off(database: sqlite3.Connection) -> None:
