@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
@@ -13,10 +14,12 @@ from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
 from ._postgres.csv_rows import csv_rows
+from ._postgres.errors import rename_relation
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
 from .checks import refuse, require_name, require_options, seconds_of
+from .column_names import matched
 from .epochs import Epoch
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
@@ -55,7 +58,8 @@ class PostgresStagedSink:
     stages holds one connection. One small row per published epoch stays. Attempts whose
     driver died for good go after 7 days, with the next `publish` into the table.
 
-    The columns of the record batches are matched by name. The table must exist; the
+    The columns of the record batches are matched by name, in whatever case of letters
+    where that has one meaning. The table must exist; the
     tables `<table>_staged`, `batchqueue_attempts` and `batchqueue_published` are made
     beside it when they are missing, which takes the right to create tables there. If
     the table's columns change, the next attempt makes `<table>_staged` anew. Fences
@@ -95,6 +99,11 @@ class PostgresStagedSink:
         self._connections = Connections(url, timeout, statement_timeout, self._prepare)
         self._open: dict[str, _Open] = {}
 
+    @property
+    def target(self) -> str:
+        """The table, as messages name it."""
+        return f"table {self._table}"
+
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options, which have the arguments' names.
@@ -124,8 +133,9 @@ class PostgresStagedSink:
         Raises:
             BatchQueueError: The run was announced, and is over.
             TypeError: A column is of a type that can't be copied.
+            ValueError: The table has no such column.
         """
-        with self._connections.errors():
+        with self._connections.errors(), self._naming_the_table():
             current = self._open.get(attempt.name)
             if current is None:
                 current = await self._begin(attempt, items[0].schema.names)
@@ -216,9 +226,21 @@ class PostgresStagedSink:
         await tables.prepare(connection)
         self._tables = tables
 
-    async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:
+    @contextmanager
+    def _naming_the_table(self) -> Iterator[None]:
+        try:
+            yield
+        except asyncpg.PostgresError as error:
+            staging = self._tables.staging
+            rename_relation(error, staging.name, staging.target.name)
+            raise
+
+    async def _begin(self, attempt: Attempt, names: list[str]) -> _Open:
         connection = await self._connections.take()
         try:
+            known = await self._tables.columns(connection)
+            exact = attempt.is_case_sensitive
+            columns = matched(names, known, self.target, exact=exact)
             # Before the attempt's own transaction, so that a `discard` finds it.
             await self._tables.register(connection, attempt)
             transaction = connection.transaction(isolation="read_committed")

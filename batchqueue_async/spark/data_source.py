@@ -20,6 +20,7 @@ from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
 from .data_source_writers import BatchWriter, StreamWriter, announce
+from .frame_schema import arrow_schema
 from .sink_factory import find_factory
 from .staging import StagingQueue
 
@@ -88,8 +89,9 @@ class BatchQueueSource(DataSource):
             raise ValueError(msg)
         epoch = Epoch(settings.query or f"write-{uuid4()}", settings.batch)
         run = uuid4().hex
+        columns = arrow_schema(schema)
         announce(settings.open_queue, epoch, run)
-        return BatchWriter(settings.open_queue, epoch, run)
+        return BatchWriter(settings.open_queue, epoch, run, columns)
 
     def streamWriter(  # noqa: N802  # Spark's name
         self,
@@ -110,7 +112,7 @@ class BatchQueueSource(DataSource):
             )
             raise ValueError(msg)
         settings = Settings.of(self.options)
-        return StreamWriter(settings.open_queue, settings.query)
+        return StreamWriter(settings.open_queue, settings.query, arrow_schema(schema))
 
 
 def _refused() -> BatchQueueError:

@@ -23,6 +23,10 @@ _ATTEMPTS = "batchqueue_attempts"
 _HAS_COLUMN = """
     SELECT bool_or(attname = $2) FROM pg_attribute
     WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+_COLUMNS = """
+    SELECT attname::text FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
+    ORDER BY attnum"""
 _IS_ALIKE = """
     WITH
         target AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
@@ -153,6 +157,11 @@ class StagedTables:
         place = self.staging.place
         found: bool | None = await connection.fetchval(_HAS_COLUMN, place, _KEY)
         return found
+
+    async def columns(self, connection: Connection) -> list[str]:
+        """Return the names of the target's columns."""
+        place = self._target.place
+        return [row[0] for row in await connection.fetch(_COLUMNS, place)]
 
     async def _bring_up(self, connection: Connection) -> None:
         """Make the staging table anew if the target has other columns by now.
