@@ -74,6 +74,9 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         row_group: How many rows are written, and kept in memory, at a time.
         compression: As pyarrow's `ParquetWriter` takes it.
 
+    Attributes:
+        columns: The names of a row's values; None with `to_row`, or without a schema.
+
     Raises:
         TypeError: If an argument is of the wrong kind.
         ValueError: If an argument has a wrong value.
@@ -91,6 +94,9 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         require_count("row_group", row_group, at_least=1)
         super().__init__()
         self._reader = RecordBatchReader(schema, to_row)
+        self.columns: tuple[str, ...] | None = None
+        if schema is not None and to_row is None:
+            self.columns = tuple(schema.names)
         self._directory = ParquetDirectory(
             Path(directory), "_staging", row_group, compression
         )

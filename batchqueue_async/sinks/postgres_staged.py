@@ -13,7 +13,7 @@ import asyncpg
 from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
-from ._postgres.csv_rows import csv_rows
+from ._postgres.csv_rows import csv_rows, require_plain
 from ._postgres.errors import rename_relation
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
@@ -138,6 +138,7 @@ class PostgresStagedSink:
         with self._connections.errors(), self._naming_the_table():
             current = self._open.get(attempt.name)
             if current is None:
+                require_plain(items[0].schema)
                 current = await self._begin(attempt, items[0].schema.names)
             # Off the loop: a wide batch takes a while.
             mark = str(UUID(attempt.name))

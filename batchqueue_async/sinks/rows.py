@@ -58,7 +58,8 @@ class RowReader(Generic[T]):
             return
         for item in items:
             if isinstance(item, tuple | list):
-                yield item
+                names = getattr(item, "_fields", None)
+                yield item if names is None else self._row_of_named(item, names)
             elif isinstance(item, Mapping):
                 yield self._row_of_mapping(item)
             elif is_record_batch(item):
@@ -67,6 +68,21 @@ class RowReader(Generic[T]):
                 rule = "a tuple, a list, a mapping or a record batch without to_row"
                 msg = f"an item must be {rule}, got {kind_of(item)}"
                 raise TypeError(msg)
+
+    def _row_of_named(self, item: Row, names: tuple[str, ...]) -> Row:
+        """Return a NamedTuple's values in the columns' order.
+
+        Of other names than the columns', it is a row like any other.
+        """
+        columns = self._columns
+        if names == columns:
+            return item
+        if {*names} == {*columns}:
+            return [getattr(item, column) for column in columns]
+        if any(n in columns and columns.index(n) != at for at, n in enumerate(names)):
+            rule = f"a row of the columns {shown(columns)}, in their order"
+            refuse_item(rule, item, but=f" of {shown(names)}")
+        return item
 
     def _row_of_mapping(self, item: Mapping[str, Any]) -> Row:
         if item.keys() != set(self._columns):

@@ -19,6 +19,7 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
+from .active_session import FORMAT
 from .data_source_writers import BatchWriter, StreamWriter, announce
 from .frame_schema import arrow_schema
 from .sink_factory import find_factory
@@ -27,7 +28,6 @@ from .staging import StagingQueue
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-FORMAT = "batchqueue"
 # Ours and Spark's; the rest is the sink's.
 _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 
