@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
@@ -14,7 +13,6 @@ from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
 from ._postgres.csv_rows import csv_rows, require_plain
-from ._postgres.errors import rename_relation
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
@@ -34,10 +32,14 @@ _OPTIONS = ("url", "table", "on_conflict", "timeout", "statement_timeout")
 
 @dataclass
 class _Open:
-    """An attempt that has staged something, with the connection that it holds."""
+    """An attempt that has staged something, with the connection that it holds.
+
+    Its record batches' columns have names, those of the table that they mean others.
+    """
 
     connection: Connection
     transaction: Transaction
+    names: list[str]
     columns: list[str]
     rows: int = 0
 
@@ -135,14 +137,18 @@ class PostgresStagedSink:
             TypeError: A column is of a type that can't be copied.
             ValueError: The table has no such column.
         """
-        with self._connections.errors(), self._naming_the_table():
+        with self._connections.errors():
             current = self._open.get(attempt.name)
             if current is None:
                 require_plain(items[0].schema)
                 current = await self._begin(attempt, items[0].schema.names)
+            rows = [
+                batch.select(current.names).rename_columns(current.columns)
+                for batch in items
+            ]
             # Off the loop: a wide batch takes a while.
             mark = str(UUID(attempt.name))
-            source = await to_thread.run_sync(csv_rows, items, mark)
+            source = await to_thread.run_sync(csv_rows, rows, mark)
             staging = self._tables.staging
             async with self._connections.copying():
                 await current.connection.copy_to_table(
@@ -227,15 +233,6 @@ class PostgresStagedSink:
         await tables.prepare(connection)
         self._tables = tables
 
-    @contextmanager
-    def _naming_the_table(self) -> Iterator[None]:
-        try:
-            yield
-        except asyncpg.PostgresError as error:
-            staging = self._tables.staging
-            rename_relation(error, staging.name, staging.target.name)
-            raise
-
     async def _begin(self, attempt: Attempt, names: list[str]) -> _Open:
         connection = await self._connections.take()
         try:
@@ -249,8 +246,9 @@ class PostgresStagedSink:
         except BaseException:
             self._connections.end(connection)
             raise
-        self._open[attempt.name] = _Open(connection, transaction, columns)
-        return self._open[attempt.name]
+        made = _Open(connection, transaction, names, columns)
+        self._open[attempt.name] = made
+        return made
 
     async def _move(
         self, connection: Connection, epoch: Epoch, tokens: list[Token]

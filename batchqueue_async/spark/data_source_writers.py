@@ -180,8 +180,10 @@ def publish(
 
     async def run(sink: StagedSink[Any]) -> bool:
         all_tokens = tokens
-        is_empty = not any(token.rows for token in tokens)
-        if is_empty and getattr(sink, "wants_columns", False):
+        wants_columns = getattr(sink, "wants_columns", False)
+        if wants_columns and not any(token.rows for token in tokens):
+            if await sink.is_published(attempt.epoch):
+                return False
             await sink.stage(attempt, [pa.RecordBatch.from_pylist([], columns)])
             all_tokens = [*tokens, await sink.seal(attempt)]
         return await sink.publish(attempt.epoch, all_tokens)

@@ -37,7 +37,7 @@ class StagedFile:
     @property
     def has_columns(self) -> bool:
         """Whether there was a record batch: one without rows will do."""
-        return bool(self.rows or self._waiting)
+        return bool(self._waiting) or self._writer is not None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows; they are written when a row group is full.

@@ -30,14 +30,6 @@ def without_values() -> Iterator[None]:
         raise
 
 
-def rename_relation(error: Any, name: str, table: str) -> None:  # noqa: ANN401 - as below
-    """Let a server's error name the table that its user knows."""
-    if error.args:
-        told = str(error.args[0]).replace(f'"{name}"', f'"{table}"')
-        error.args = (told,)
-        error.message = told
-
-
 def refuse_row(
     columns: Sequence[str], row: Row, error: type[BaseException]
 ) -> NoReturn:

@@ -71,4 +71,5 @@ async def find_timestamps(
 ) -> Timestamps:
     """Ask the server which of the columns are of timestamps."""
     found = await connection.fetch(_TYPES, table)
-    return Timestamps(columns, dict(found))
+    types = {row["attname"]: row["atttypid"] for row in found}
+    return Timestamps(columns, types)
