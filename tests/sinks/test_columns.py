@@ -1,6 +1,9 @@
 """Columns are matched by their names, wherever names are known."""
 
+import sqlite3
 from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -130,3 +133,77 @@ async def test_columns_in_another_order_stay_what_they_are(
 
     rows = await database.run("SELECT id, name FROM a ORDER BY id")
     assert rows == [(1, "n1"), (2, "n2")]
+
+
+async def test_years_before_christ_reach_postgresql(postgres: Postgres) -> None:
+    """The server's words for the numbers are the proof."""
+    days = [-719_163, -735_519, -719_162, 0, None, -719_163 - 146_097 * 2]
+    times = [
+        None if day is None else day * 86_400_000_000 + 3_723_000_004 for day in days
+    ]
+    await postgres.run(
+        "CREATE TABLE t (id NUMERIC, d DATE, at TIMESTAMPTZ, local TIMESTAMP)"
+    )
+    sink, mine = staged_sink(postgres, "t"), attempt(epoch=FIRST)
+    rows = pa.record_batch(
+        {
+            "id": pa.array(
+                [Decimal(n) for n in range(len(days))]
+            ),  # has no binary form
+            "d": pa.array(days, pa.date32()),
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "local": pa.array(times, pa.timestamp("us")),
+        }
+    )
+    await sink.stage(mine, [rows])
+    assert await sink.publish(FIRST, [await sink.seal(mine)])
+    await sink.close()
+
+    seen = await postgres.run(
+        "SELECT d - DATE '1970-01-01', extract(epoch FROM at) * 1000000,"
+        " extract(epoch FROM local) * 1000000 FROM t ORDER BY id"
+    )
+    assert seen == list(zip(days, times, times, strict=True))
+    assert await postgres.run("SELECT d::text FROM t WHERE id = 0") == [
+        ("0001-12-31 BC",)
+    ]
+
+
+async def test_what_python_or_sqlite_has_not_names_its_column(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    await postgres.run("CREATE TABLE a (id BIGINT, name TEXT)")
+    file = Sqlite(tmp_path / "store.db")
+    await file.run("CREATE TABLE a (id BIGINT, name TEXT)")
+    for name, values, told in (
+        ("date", pa.array([-719_163], pa.date32()), "column name must be of dates"),
+        (
+            "parts",
+            pa.array([{"a": 1}]),
+            "column name must be a number, a text or bytes",
+        ),
+        ("list", pa.array([[1]]), "got a list, of which SQLite has none"),
+        ("duration", pa.array([1], pa.duration("us")), "got a timedelta, of which"),
+    ):
+        rows = pa.record_batch({"id": [1], "name": values})
+        with pytest.raises((ValueError, TypeError), match=told):
+            await write(file.sink("a"), rows)
+        with pytest.raises((ValueError, TypeError), match=told):
+            await stage(file, rows, exact=False)
+        if name == "date":
+            with pytest.raises(ValueError, match=told):
+                await write(postgres.sink("a"), rows)
+    with pytest.raises(Exception, match="refuses a text with a NUL"):
+        await write(postgres.sink("a"), (1, "a\0b"))
+
+
+async def test_values_that_a_user_has_adapted_are_sqlite_s(tmp_path: Path) -> None:
+    class Tags(dict[str, int]):
+        pass
+
+    file = Sqlite(tmp_path / "store.db")
+    await file.run("CREATE TABLE a (id BIGINT, name TEXT)")
+    sqlite3.register_adapter(Tags, lambda tags: "n" + ",".join(tags))
+    await write(file.sink("a"), (1, Tags(a=1)))
+
+    assert await file.run("SELECT name FROM a") == [("na",)]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ..checks import refuse
+from .before_christ import spelled
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _NESTED: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -47,4 +48,4 @@ def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = (None if v is None else "\\x" + v.hex() for v in column.to_pylist())
         return pa.array(values, pa.string())
-    return column
+    return spelled(column)
