@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from .map_in_arrow import map_in_arrow
 from .queries import is_connect
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     Raises:
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
-    rows = df.mapInArrow(_packer(), "packed BINARY")
+    rows = map_in_arrow(df, _packer(), "packed BINARY")
     # Not the frame's own iterator where there is another: in 4.3 the driver's JVM keeps
     # all that has gone through that, for good.
     source = rows if is_connect(df) else rows.rdd
@@ -51,7 +52,7 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
     """
     # Not `df.toArrow()`: in 4.3 that fails where a struct may be null and its field
     # may not.
-    for row in df.mapInArrow(_packer(), "packed BINARY").collect():
+    for row in map_in_arrow(df, _packer(), "packed BINARY").collect():
         yield from pa.ipc.open_stream(row.packed)
 
 

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+import pyarrow as pa
+
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
@@ -17,12 +19,11 @@ from batchqueue_async.sinks.epochs import require_sink
 
 from .arrow_batches import whole_frame
 from .frame_schema import arrow_schema, with_types
-from .items import require_callable, to_tuples
+from .items import require_callable, to_batches, to_tuples
 from .push import Deadline, ToItems, chosen, push_batches, require_queue
 from .queries import query_id, refuse_connect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 T = TypeVar("T")
@@ -164,8 +165,11 @@ class ForeachBatchSink(Generic[T]):
         batches = with_types(self._fetch(df), schema)
         columns: tuple[str, ...] | None = getattr(self._sink, "columns", None)
         consumer: object = self._sync_queue.queue.config.consumer
-        is_direct = consumer is self._sink and self._to_items is to_tuples
-        if columns is None or not is_direct:
+        if consumer is not self._sink:
+            return batches
+        if self._to_items is to_batches:
+            return _with_columns(batches, schema)
+        if columns is None or self._to_items is not to_tuples:
             return batches
         names = df.columns
         exact = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
@@ -200,6 +204,18 @@ class ForeachBatchSink(Generic[T]):
                 msg = f"{epoch} has to wait: a handler still holds what failed before"
                 raise BatchQueueError(msg) from error
         self._is_settled = True
+
+
+def _with_columns(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Return the record batches, or one without rows if there is none."""
+    first = next(batches, None)
+    if first is None:
+        yield pa.RecordBatch.from_pylist([], schema)
+    else:
+        yield first
+        yield from batches
 
 
 def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:

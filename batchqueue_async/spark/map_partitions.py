@@ -9,6 +9,7 @@ from batchqueue_async._wording import shown
 from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask
 from .executor_queue import require_open_queue
+from .map_in_arrow import map_in_arrow
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -74,4 +75,5 @@ def map_partitions_with_queue(
         msg = f"df must be a DataFrame, got {shown(df)}"
         raise TypeError(msg)
     declared = declare(schema, None, "raise", "error")
-    return df.mapInArrow(QueueTask(open_queue, make, declared), declared.schema)
+    task = QueueTask(open_queue, make, declared)
+    return map_in_arrow(df, task, declared.schema)

@@ -12,6 +12,7 @@ from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._wording import reason, shown
 
 from .executor_queue import OpenQueue, executor_queue, require_open_queue
+from .map_in_arrow import map_in_arrow
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .push import ToItems, chosen
 
@@ -89,7 +90,7 @@ def write_partitions(
         msg = 'df must be a batch frame, got a stream; use format("batchqueue")'
         raise ValueError(msg)
     run = _task_function(open_queue, make, timeout)
-    answers = df.mapInArrow(run, _COLUMNS).collect()
+    answers = map_in_arrow(df, run, _COLUMNS).collect()
     result = WriteResult(tuple(sorted(map(_result_of, answers), key=_number)))
     if result.failed:
         name = next(answer.queue for answer in answers if answer.failed)

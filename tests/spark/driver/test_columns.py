@@ -15,9 +15,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from batchqueue_async import BatchQueueConfig, LoopThread
 from batchqueue_async.sinks import EpochSink, EpochWriter
+from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
-from batchqueue_async.spark import ForeachBatchSink, to_tuples
+from batchqueue_async.spark import (
+    ForeachBatchSink,
+    arrow_batches,
+    to_batches,
+    to_dicts,
+    to_tuples,
+    whole_frame,
+    write_partitions,
+)
+from tests.spark.executor.probes import OpenFileQueue
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
@@ -82,3 +92,28 @@ def test_the_same_code_fills_postgresql(
     run(QUERY.format(micros), PostgresEpochSink(postgres_dsn, name, COLUMNS))
 
     assert asyncio.run(ask(f"SELECT id, v, at FROM {name}")) == [(1, "x", AT)]
+
+
+def test_a_name_may_have_a_dot_wherever_rows_travel(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark takes it for the way to a part."""
+    frame = spark.sql("SELECT 1L AS `a.b`, 2L AS `c``d`, 3L AS e")
+    (batch,) = arrow_batches(frame)
+    assert batch.schema.names == frame.columns
+    assert batch.to_pylist() == [{"a.b": 1, "c`d": 2, "e": 3}]
+    assert next(whole_frame(frame)).schema.names == frame.columns
+
+    files = OpenFileQueue(str(tmp_path))
+    assert write_partitions(frame, files, to_items=to_dicts).rows == 1
+    assert files.handled() == ["{'a.b': 1, 'c`d': 2, 'e': 3}"]
+
+
+def test_an_empty_epoch_has_columns_in_parquet(
+    spark: SparkSession, run: Callable[..., None], tmp_path: Path
+) -> None:
+    query = "SELECT id, 'x' AS s FROM range(0)"
+    run(query, ParquetEpochSink(tmp_path / "out"), to_items=to_batches)
+
+    seen = spark.read.parquet(str(tmp_path / "out")).drop("batchqueue_epoch")
+    assert seen.dtypes == [("id", "bigint"), ("s", "string")]
