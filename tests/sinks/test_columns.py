@@ -1,6 +1,7 @@
 """Columns are matched by their names, wherever names are known."""
 
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -86,8 +87,7 @@ async def test_whole_microseconds_are_timestamps_in_postgresql(
 
 async def stage(database: Database, rows: pa.RecordBatch, *, exact: bool) -> None:
     sink = staged_sink(database, "a")
-    mine = attempt(epoch=FIRST)
-    object.__setattr__(mine, "is_case_sensitive", exact)
+    mine = replace(attempt(epoch=FIRST), is_case_sensitive=exact)
     try:
         await sink.stage(mine, [rows])
         await sink.publish(FIRST, [await sink.seal(mine)])
