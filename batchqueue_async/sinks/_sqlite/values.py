@@ -40,7 +40,8 @@ class SqliteValues:
                 f"column {column} must be a number, a text or bytes, got {kind}, of"
                 " which SQLite has none (to_json, or a cast, makes a text of it)"
             )
-            raise TypeError(msg) from None
+            # What SQLite itself would raise, without the column.
+            raise sqlite3.ProgrammingError(msg) from None
         except _NotANumber:
             column = self._column_of(row, lambda value: _is_nan(_of_numpy(value)))
             msg = (
