@@ -42,6 +42,11 @@ class EpochWriter(Generic[T]):
         return self._epoch
 
     @property
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of a row's values, if the sink tells them in its `columns`."""
+        return getattr(self._sink, "columns", None)
+
+    @property
     def written(self) -> int:
         """How many items went into the epoch that is open, or was the last."""
         return self._written

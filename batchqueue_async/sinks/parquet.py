@@ -46,9 +46,10 @@ class _Attempt:
 class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     """Writes each epoch as a folder of Parquet files and a manifest.
 
-    The folder is `epoch=<query>-<batch>` in `directory`. What reads a directory of
-    Parquet files (Spark, pyarrow, DuckDB) sees all committed epochs and nothing else,
-    with a column `epoch` if it knows such names.
+    The folder is `batchqueue_epoch=<query>-<batch>` in `directory`. What reads a
+    directory of Parquet files (Spark, pyarrow, DuckDB) sees all committed epochs and
+    nothing else, with a column `batchqueue_epoch` if it knows such names; no column of
+    rows may be called so. In a directory that version 0.1 began it is `epoch`, still.
 
     Why it is exactly once: an attempt's files are written to a folder whose name starts
     with an underscore, which readers pass over. `commit` adds the manifest, forces all
@@ -73,6 +74,9 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         row_group: How many rows are written, and kept in memory, at a time.
         compression: As pyarrow's `ParquetWriter` takes it.
 
+    Attributes:
+        columns: The names of a row's values; None with `to_row`, or without a schema.
+
     Raises:
         TypeError: If an argument is of the wrong kind.
         ValueError: If an argument has a wrong value.
@@ -90,6 +94,9 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         require_count("row_group", row_group, at_least=1)
         super().__init__()
         self._reader = RecordBatchReader(schema, to_row)
+        self.columns: tuple[str, ...] | None = None
+        if schema is not None and to_row is None:
+            self.columns = tuple(schema.names)
         self._directory = ParquetDirectory(
             Path(directory), "_staging", row_group, compression
         )
@@ -114,8 +121,15 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
 
     async def _stage(self, attempt: _Attempt, items: list[T]) -> None:
         attempt.refuse_broken()
+
+        def write() -> None:
+            for batch in self._reader.batches(items):
+                if not attempt.file.has_columns:
+                    self._directory.require_names(batch.schema.names)
+                attempt.file.write([batch])
+
         try:
-            await to_thread.run_sync(attempt.file.write, self._reader.batches(items))
+            await to_thread.run_sync(write)
         except BaseException as error:
             attempt.failure = attempt.failure or error
             raise
@@ -125,9 +139,11 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
 
         def publish() -> None:
             file = attempt.file
+            if not file.has_columns:
+                file.write(self._reader.empty())
             file.seal()
-            parts = [Part("part-0.parquet", file.path, file.rows)] if file.rows else []
-            self._directory.publish(epoch, parts)
+            part = Part("part-0.parquet", file.path, file.rows)
+            self._directory.publish(epoch, [part] if file.has_columns else [])
 
         await to_thread.run_sync(publish)
 

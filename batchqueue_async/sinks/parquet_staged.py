@@ -23,9 +23,10 @@ _OPTIONS = ("directory", "row_group", "compression")
 class ParquetStagedSink:
     """Stages a file per attempt, and publishes an epoch by renaming one folder.
 
-    An epoch becomes the folder `epoch=<query>-<batch>` in `directory`, with a file per
-    partition that has rows, and a manifest: the same that `ParquetEpochSink` makes.
-    What reads a directory of Parquet files sees published epochs and nothing else.
+    An epoch becomes the folder `batchqueue_epoch=<query>-<batch>` in `directory`, with
+    a file per partition that has rows, and a manifest: the same that `ParquetEpochSink`
+    makes. What reads a directory of Parquet files sees published epochs and nothing
+    else. If no partition has rows there is a file that says which columns they have.
 
     Why it is exactly once: attempts write below a folder whose name starts with an
     underscore, which readers pass over. `publish` gathers the files that its tokens
@@ -52,6 +53,9 @@ class ParquetStagedSink:
         ValueError: An argument has a wrong value.
     """
 
+    # A directory of empty epochs can be read, too.
+    wants_columns = True
+
     def __init__(
         self,
         directory: str | Path,
@@ -64,6 +68,11 @@ class ParquetStagedSink:
             Path(directory), "_staged", row_group, compression
         )
         self._open: dict[str, StagedFile] = {}
+
+    @property
+    def target(self) -> str:
+        """The directory, as messages name it."""
+        return f"directory {self._directory.path}"
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -87,12 +96,15 @@ class ParquetStagedSink:
         Raises:
             OSError: The directory can't be written; for one, the run was announced,
                 and is over.
-            ValueError: The record batches' columns differ.
+            ValueError: The record batches' columns differ, or one has the name of the
+                folders' key.
         """
         file = self._open.get(attempt.name)
         if file is not None:
             await to_thread.run_sync(file.write, items)
             return
+        names = items[0].schema.names
+        await to_thread.run_sync(self._directory.require_names, names)
         epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
             await to_thread.run_sync(self._directory.begin_run, epoch, run)
@@ -109,8 +121,7 @@ class ParquetStagedSink:
             OSError: The file can't be written; for one, the run was discarded.
         """
         file = self._open.get(attempt.name)
-        if file is None or not file.rows:
-            await self.abandon(attempt)
+        if file is None:
             return Token(attempt, 0)
         await to_thread.run_sync(file.seal)
         await to_thread.run_sync(force_to_disk, file.path.parent)
@@ -129,7 +140,7 @@ class ParquetStagedSink:
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Make the epoch's folder appear in one rename."""
         rows_of(epoch, tokens)
-        parts = [self._part(token) for token in tokens if token.rows]
+        parts = [self._part(token) for token in tokens if token.place]
         return await to_thread.run_sync(self._directory.publish, epoch, parts)
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:

@@ -14,6 +14,7 @@ from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, find_target
+from ._postgres.timestamps import find_timestamps
 from .checks import RESERVED, refuse, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
@@ -59,12 +60,15 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
 
     Fences that earlier versions wrote know no table, and count for every table of their
     schema; those of `PostgresStagedSink` count, too. A table that is filled anew from
-    epochs of before needs `fences` of its own. Whoever renames a table renames it in
-    the fences' column `target`, too.
+    epochs of before those needs `fences` of its own. Newer ones know it by its name and
+    oid: they count for a table that was renamed, and not for one that was dropped and
+    made again, of which a warning tells.
 
     Items are tuples, lists or mappings of what asyncpg takes, or record batches of
-    pyarrow; anything else with `to_row`. It belongs to the loop that uses it first.
-    Close it with `close`; a queue whose handler is an `EpochWriter` does that.
+    pyarrow; anything else with `to_row`. A NamedTuple's fields are matched by name. For
+    a column of timestamps an int stands for microseconds since 1970 (UTC). It belongs
+    to the loop that uses it first. Close it with `close`; a queue whose handler is an
+    `EpochWriter` does that.
 
     Args:
         url: The server and the database: `postgresql://...`. It is told to nobody: no
@@ -81,6 +85,9 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         timeout: Seconds until a connection that is not made fails.
         statement_timeout: Seconds that a statement may take. A commit's longest is the
             INSERT of the whole epoch.
+
+    Attributes:
+        columns: The names of a row's values; None with `to_row`.
 
     Raises:
         TypeError: If an argument is of the wrong kind.
@@ -110,6 +117,7 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         self._table = table
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
+        self.columns = None if to_row else self._columns
         self._reader = RowReader(columns, to_row, python_rows)
         self._fence_table = fences
         self._fences = Fences(fences)
@@ -129,6 +137,8 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
     async def _prepare(self, connection: Connection) -> None:
         self._target: Target = await find_target(connection, self._table)
         await self._fences.prepare(connection, self._target)
+        place, names = self._target.place, self._columns
+        self._timestamps = await find_timestamps(connection, place, names)
         # Other tables' attempts at the same epoch lie beside this one's.
         self._scope = f"{self._target.place}\0{self._fence_table}"
 
@@ -149,6 +159,7 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         # Off the loop: of record batches that is work.
         rows = await to_thread.run_sync(self._reader.rows, items)
         async with self._connections.lent() as connection:
+            rows = await to_thread.run_sync(self._timestamps.rows, rows)
             for start in range(0, len(rows), _COPIED_AT_ONCE):
                 chunk = rows[start : start + _COPIED_AT_ONCE]
                 await self._copy(connection, attempt.table, number, chunk)

@@ -12,11 +12,12 @@ import asyncpg
 from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
-from ._postgres.csv_rows import csv_rows
+from ._postgres.csv_rows import csv_rows, require_plain
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
 from .checks import refuse, require_name, require_options, seconds_of
+from .column_names import matched
 from .epochs import Epoch
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
@@ -31,10 +32,14 @@ _OPTIONS = ("url", "table", "on_conflict", "timeout", "statement_timeout")
 
 @dataclass
 class _Open:
-    """An attempt that has staged something, with the connection that it holds."""
+    """An attempt that has staged something, with the connection that it holds.
+
+    Its record batches' columns have names, those of the table that they mean others.
+    """
 
     connection: Connection
     transaction: Transaction
+    names: list[str]
     columns: list[str]
     rows: int = 0
 
@@ -55,10 +60,14 @@ class PostgresStagedSink:
     stages holds one connection. One small row per published epoch stays. Attempts whose
     driver died for good go after 7 days, with the next `publish` into the table.
 
-    The columns of the record batches are matched by name. The table must exist; the
+    The columns of the record batches are matched by name, in whatever case of letters
+    where that has one meaning. The table must exist; the
     tables `<table>_staged`, `batchqueue_attempts` and `batchqueue_published` are made
-    beside it when they are missing, which takes the right to create tables there. After
-    adding a column to the table, drop `<table>_staged` while nobody writes.
+    beside it when they are missing, which takes the right to create tables there. If
+    the table's columns change, the next attempt makes `<table>_staged` anew. Fences
+    know a table by its name and oid: they count for one that was renamed, and not for
+    one that was dropped and made again, of which a warning tells. Those of earlier
+    versions count by name.
 
     Args:
         url: The server and the database: `postgresql://...`.
@@ -92,6 +101,11 @@ class PostgresStagedSink:
         self._connections = Connections(url, timeout, statement_timeout, self._prepare)
         self._open: dict[str, _Open] = {}
 
+    @property
+    def target(self) -> str:
+        """The table, as messages name it."""
+        return f"table {self._table}"
+
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options, which have the arguments' names.
@@ -121,14 +135,20 @@ class PostgresStagedSink:
         Raises:
             BatchQueueError: The run was announced, and is over.
             TypeError: A column is of a type that can't be copied.
+            ValueError: The table has no such column.
         """
         with self._connections.errors():
             current = self._open.get(attempt.name)
             if current is None:
+                require_plain(items[0].schema)
                 current = await self._begin(attempt, items[0].schema.names)
+            rows = [
+                batch.select(current.names).rename_columns(current.columns)
+                for batch in items
+            ]
             # Off the loop: a wide batch takes a while.
             mark = str(UUID(attempt.name))
-            source = await to_thread.run_sync(csv_rows, items, mark)
+            source = await to_thread.run_sync(csv_rows, rows, mark)
             staging = self._tables.staging
             async with self._connections.copying():
                 await current.connection.copy_to_table(
@@ -213,9 +233,12 @@ class PostgresStagedSink:
         await tables.prepare(connection)
         self._tables = tables
 
-    async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:
+    async def _begin(self, attempt: Attempt, names: list[str]) -> _Open:
         connection = await self._connections.take()
         try:
+            known = await self._tables.columns(connection)
+            exact = attempt.is_case_sensitive
+            columns = matched(names, known, self.target, exact=exact)
             # Before the attempt's own transaction, so that a `discard` finds it.
             await self._tables.register(connection, attempt)
             transaction = connection.transaction(isolation="read_committed")
@@ -223,8 +246,9 @@ class PostgresStagedSink:
         except BaseException:
             self._connections.end(connection)
             raise
-        self._open[attempt.name] = _Open(connection, transaction, columns)
-        return self._open[attempt.name]
+        made = _Open(connection, transaction, names, columns)
+        self._open[attempt.name] = made
+        return made
 
     async def _move(
         self, connection: Connection, epoch: Epoch, tokens: list[Token]

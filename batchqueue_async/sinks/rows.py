@@ -58,7 +58,8 @@ class RowReader(Generic[T]):
             return
         for item in items:
             if isinstance(item, tuple | list):
-                yield item
+                names = getattr(item, "_fields", None)
+                yield item if names is None else self._row_of_named(item, names)
             elif isinstance(item, Mapping):
                 yield self._row_of_mapping(item)
             elif is_record_batch(item):
@@ -67,6 +68,21 @@ class RowReader(Generic[T]):
                 rule = "a tuple, a list, a mapping or a record batch without to_row"
                 msg = f"an item must be {rule}, got {kind_of(item)}"
                 raise TypeError(msg)
+
+    def _row_of_named(self, item: Row, names: tuple[str, ...]) -> Row:
+        """Return a NamedTuple's values in the columns' order.
+
+        Of other names than the columns', it is a row like any other.
+        """
+        columns = self._columns
+        if names == columns:
+            return item
+        if {*names} == {*columns}:
+            return [getattr(item, column) for column in columns]
+        if any(n in columns and columns.index(n) != at for at, n in enumerate(names)):
+            rule = f"a row of the columns {shown(columns)}, in their order"
+            refuse_item(rule, item, but=f" of {shown(names)}")
+        return item
 
     def _row_of_mapping(self, item: Mapping[str, Any]) -> Row:
         if item.keys() != set(self._columns):
@@ -90,19 +106,39 @@ def is_record_batch(item: object) -> bool:
     return pyarrow is not None and isinstance(item, pyarrow.RecordBatch)
 
 
+def python_values(column: pa.Array, name: str) -> list[Any]:
+    """Return a column's values as objects of Python's.
+
+    Raises:
+        ValueError: One is a date or time before the year 1, of which Python has none.
+    """
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        pass
+    else:
+        return values
+    # Not in the `except`: the error may quote the value.
+    msg = (
+        f"column {name} must be of dates and times of the years 1 to 9999, as Python's"
+        f" are, got others of type {column.type}"
+    )
+    raise ValueError(msg)
+
+
 def python_rows(batch: pa.RecordBatch) -> Iterator[Row]:
     """Return rows with `datetime` objects for timestamps."""
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    columns = zip(batch.columns, batch.schema.names, strict=True)
+    return zip(*(python_values(*each) for each in columns), strict=True)
 
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[Row]:
     """Return rows with whole microseconds since 1970 (UTC) for timestamps."""
     import pyarrow as pa  # noqa: PLC0415  # a batch of it is here, so it is, too
 
-    def plain(column: pa.Array) -> list[Any]:
+    def plain(column: pa.Array, name: str) -> list[Any]:
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-        values: list[Any] = column.to_pylist()
-        return values
+        return python_values(column, name)
 
-    return zip(*map(plain, batch.columns), strict=True)
+    return zip(*map(plain, batch.columns, batch.schema.names), strict=True)

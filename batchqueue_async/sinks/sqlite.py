@@ -37,13 +37,14 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
     Fences that earlier versions wrote know no table, and count for every table that
     shares them. A table that is filled anew from epochs of before needs its own.
 
-    Items are tuples, lists or mappings; or record batches of pyarrow, whose timestamps
-    become whole microseconds since 1970 (UTC); anything else with `to_row`. Values are
-    what SQLite takes (int, float, str, bytes, None); a Decimal, and a date or time of
-    Python's, becomes its text, which sorts like it if it is a date. A row with a NaN,
-    of which SQLite would make NULL without a word, is refused, unless `nan_as_null`
-    says that this is wanted. Blocking calls run in threads, one at a time. Close it
-    with `close`; a queue whose handler is an `EpochWriter` does that.
+    Items are tuples (a NamedTuple's fields are matched by name), lists or mappings; or
+    record batches of pyarrow, whose timestamps become whole microseconds since 1970
+    (UTC); anything else with `to_row`. Values are what SQLite takes (int, float, str,
+    bytes, None); a Decimal, and a date or time of Python's, becomes its text, which
+    sorts like it if it is a date. A row with a NaN, of which SQLite would make NULL
+    without a word, is refused, unless `nan_as_null` says that this is wanted. Blocking
+    calls run in threads, one at a time. Close it with `close`; a queue whose handler is
+    an `EpochWriter` does that.
 
     Args:
         path: The file.
@@ -55,6 +56,9 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         fences: The table of fences, made when it is missing.
         timeout: Seconds to wait while others have the file locked.
         nan_as_null: Write NULL for a NaN, instead of refusing its row.
+
+    Attributes:
+        columns: The names of a row's values; None with `to_row`.
 
     Raises:
         TypeError: If an argument is of the wrong kind.
@@ -83,6 +87,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         self._table = table
         self._columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
+        self.columns = None if to_row else tuple(columns)
         self._reader = RowReader(columns, to_row, plain_rows)
         self._values = SqliteValues(columns, nan_as_null=nan_as_null)
         self._file = SqliteFile(Path(path), timeout, fences)
@@ -92,7 +97,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
 
         def has_fence(database: sqlite3.Connection) -> bool:
             table = find_table(database, self._table)
-            return self._file.has_fence(database, table, epoch)
+            return self._file.fences.has(database, table, epoch)
 
         return await self._file.run(has_fence)
 
@@ -143,8 +148,8 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         def publish(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             table = find_table(database, self._table)
-            if not self._file.has_fence(database, table, epoch):
-                self._file.add_fence(database, table, epoch, attempt.rows)
+            if not self._file.fences.has(database, table, epoch):
+                self._file.fences.add(database, table, epoch, attempt.rows)
                 database.execute(
                     f"INSERT INTO main.{quoted(table)} ({columns})"
                     f" SELECT {columns} FROM temp.{attempt.table}"

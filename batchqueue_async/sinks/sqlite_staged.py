@@ -18,6 +18,7 @@ from .checks import (
     require_seconds,
     seconds_of,
 )
+from .column_names import matched
 from .epochs import Epoch
 from .rows import plain_rows
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
@@ -30,8 +31,9 @@ _OPTIONS = ("file", "table", "on_conflict", "timeout", "nan_as_null", "fences")
 
 @dataclass
 class _Open:
-    """An attempt that has staged something; without columns none of it is kept."""
+    """An attempt that has staged something: the frame's columns, and the table's."""
 
+    names: list[str]
     columns: list[str]
     rows: int = 0
 
@@ -94,6 +96,11 @@ class SqliteStagedSink:
         self._file = SqliteFile(Path(file), timeout, fences)
         self._open: dict[str, _Open] = {}
 
+    @property
+    def target(self) -> str:
+        """The table, as messages name it."""
+        return f"table {self._table}"
+
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options, which have the arguments' names."""
@@ -127,19 +134,20 @@ class SqliteStagedSink:
 
         Raises:
             BatchQueueError: The attempt comes too late: its run is over.
-            ValueError: A value is a NaN, or the record batches' columns differ.
+            ValueError: A value is a NaN, the record batches' columns differ, or the
+                table has no such column.
             sqlite3.Error: SQLite refuses them, or is locked for `timeout` seconds.
         """
         known = self._open.get(attempt.name)
-        columns = known.columns if known else list(items[0].schema.names)
-        values = SqliteValues(columns, nan_as_null=self._nan_as_null)
+        names = known.names if known else list(items[0].schema.names)
+        values = SqliteValues(names, nan_as_null=self._nan_as_null)
 
-        def stage(database: sqlite3.Connection) -> int | None:
+        def stage(database: sqlite3.Connection) -> _Open | None:
             # Before the file is locked: making the values takes the longest.
             rows = [
                 row
                 for batch in items
-                for row in values.plain(0, plain_rows(batch.select(columns)))
+                for row in values.plain(0, plain_rows(batch.select(names)))
             ]
             with StagedRows.written(database, self._table) as staged:
                 # Of an announced run that is over its number tells, below.
@@ -147,14 +155,13 @@ class SqliteStagedSink:
                 if is_first and self._has_fence(database, attempt.epoch):
                     return None
                 number = staged.number_of(attempt, is_new=known is None)
+                columns = matched(names, staged.columns, self.target)
                 staged.add(number, columns, rows)
-            return len(rows)
+            before = known.rows if known else 0
+            return _Open(names, columns, before + len(rows))
 
-        added = await self._file.run(stage)
-        if known is None and added is not None:
-            known = self._open[attempt.name] = _Open(columns)
-        if known is not None:
-            known.rows += added or 0
+        if (made := await self._file.run(stage)) is not None:
+            self._open[attempt.name] = made
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Return the receipt: what was staged is on the disk already."""
@@ -185,7 +192,7 @@ class SqliteStagedSink:
             with StagedRows.written(database, self._table) as staged:
                 is_new = not self._has_fence(database, epoch)
                 if is_new:
-                    self._file.add_fence(database, staged.table, epoch, rows)
+                    self._file.fences.add(database, staged.table, epoch, rows)
                 if is_new and full:
                     names = [token.attempt.name for token in full]
                     found = staged.count(names)
@@ -222,7 +229,7 @@ class SqliteStagedSink:
 
     def _has_fence(self, database: sqlite3.Connection, epoch: Epoch) -> bool:
         table = find_table(database, self._table)
-        return self._file.has_fence(database, table, epoch)
+        return self._file.fences.has(database, table, epoch)
 
     async def _strike_off(self, name: str) -> None:
         def strike_off(database: sqlite3.Connection) -> None:

@@ -22,6 +22,8 @@ class Attempt:
         partition: The partition's number in this run; says nothing about its rows.
         name: Unique among all attempts there ever are, those of killed runs included.
         is_announced: The run was announced to the sink, if it has `announce`.
+        is_case_sensitive: Names of columns that differ in the case of their letters are
+            different, as with `spark.sql.caseSensitive`.
 
     Raises:
         TypeError: If a text is of the wrong kind.
@@ -33,6 +35,7 @@ class Attempt:
     partition: int
     name: str
     is_announced: bool = False
+    is_case_sensitive: bool = False
 
     def __post_init__(self) -> None:
         require_name("run", self.run)
@@ -86,6 +89,11 @@ class StagedSink(Protocol[T]):
     called there, and the attempts say so. Once such a run is published or discarded, an
     attempt that begins later is refused, so that what a failed job's last tasks do
     leaves nothing either.
+
+    A sink may say where it writes to, in an attribute `target` such as "table sales":
+    messages of what failed name it. With an attribute `wants_columns` that is true, it
+    gets a record batch without rows, staged and sealed beside the driver, before an
+    epoch is published that has none.
     """
 
     async def stage(self, attempt: Attempt, items: list[T], /) -> None:

@@ -1,4 +1,4 @@
-"""How a table is spelled by who names it, and what is said of fences without a name."""
+"""How a table is spelled by who names it, and what is said of fences."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ def warn_of_old_fence(epoch: Epoch, table: str) -> None:
         "%s counts as committed into %s: its fence was written by an earlier version, "
         "which didn't note the table, and so counts for all that share the fences. Give"
         " a table that is new fences of its own",
+        epoch,
+        table,
+    )
+
+
+def warn_of_new_table(epoch: Epoch, table: str) -> None:
+    """Log that an epoch is committed once more: its table was made anew."""
+    logger.warning(
+        "%s was committed into a table %s that was dropped since: it is committed into"
+        " the new one of that name, too",
         epoch,
         table,
     )

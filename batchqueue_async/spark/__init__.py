@@ -5,6 +5,7 @@ On the driver:
 * `arrow_batches`, `items`, `push`: a frame's rows as columns, as items, into a queue.
 * `foreach_batch`: a stream's micro-batches, each exactly once into an `EpochSink`.
 * `progress_listener`: a query's progress and the queue's statistics in one record.
+* `active_session`: threads that use a session which was made on another.
 * `java`: a Java runtime for machines that have none.
 
 On the executors:
@@ -31,6 +32,7 @@ from batchqueue_async.sinks.staged import (
 from ._calls.counts import CallCounts
 from ._emitting.emit import Emit
 from ._emitting.task import OpenEmittingQueue
+from .active_session import use_session
 from .arrow_batches import arrow_batches, whole_frame
 from .data_source import BatchQueueSource
 from .executor_queue import (
@@ -86,6 +88,7 @@ __all__ = [
     "to_dicts",
     "to_objects",
     "to_tuples",
+    "use_session",
     "whole_frame",
     "write_partitions",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from .frames import require_frame
+from .map_in_arrow import map_in_arrow
 from .queries import is_connect
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    rows = df.mapInArrow(_packer(), "packed BINARY")
+    rows = map_in_arrow(df, _packer(), "packed BINARY")
     # Not the frame's own iterator where there is another: in 4.3 the driver's JVM keeps
     # all that has gone through that, for good.
     source = rows if is_connect(df) else rows.rdd
@@ -64,7 +65,7 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
 def _at_once(df: DataFrame) -> Iterator[pa.RecordBatch]:
     # Not `df.toArrow()`: in 4.3 that fails where a struct may be null and its field
     # may not.
-    for row in df.mapInArrow(_packer(), "packed BINARY").collect():
+    for row in map_in_arrow(df, _packer(), "packed BINARY").collect():
         yield from pa.ipc.open_stream(row.packed)
 
 

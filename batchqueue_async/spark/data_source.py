@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from pyspark.sql.datasource import (
@@ -20,13 +20,15 @@ from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
 from .data_source_writers import BatchWriter, StreamWriter, announce
+from .frame_schema import arrow_schema
 from .sink_factory import find_factory
 from .staging import StagingQueue
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-FORMAT = "batchqueue"
+FORMAT: Final = "batchqueue"
+
 # Ours and Spark's; the rest is the sink's.
 _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 
@@ -88,8 +90,9 @@ class BatchQueueSource(DataSource):
             raise ValueError(msg)
         epoch = Epoch(settings.query or f"write-{uuid4()}", settings.batch)
         run = uuid4().hex
+        columns = arrow_schema(schema)
         announce(settings.open_queue, epoch, run)
-        return BatchWriter(settings.open_queue, epoch, run)
+        return BatchWriter(settings.open_queue, epoch, run, columns)
 
     def streamWriter(  # noqa: N802  # Spark's name
         self,
@@ -110,7 +113,7 @@ class BatchQueueSource(DataSource):
             )
             raise ValueError(msg)
         settings = Settings.of(self.options)
-        return StreamWriter(settings.open_queue, settings.query)
+        return StreamWriter(settings.open_queue, settings.query, arrow_schema(schema))
 
 
 def _refused() -> BatchQueueError:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -19,11 +21,14 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks.epochs import Epoch
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
+from .frame_schema import with_types
 from .sink_factory import make_sink
 from .staging import StagingQueue, stage_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 R = TypeVar("R")
 
@@ -47,21 +52,33 @@ class BatchWriter(DataSourceArrowWriter):
         open_queue: Names the sink.
         epoch: What the whole job is to the sink.
         run: This job's own name.
+        columns: The frame's.
     """
 
-    def __init__(self, open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
+    def __init__(
+        self, open_queue: StagingQueue, epoch: Epoch, run: str, columns: pa.Schema
+    ) -> None:
         self._open_queue = open_queue
         self._epoch = epoch
         self._run = run
+        self._columns = columns
 
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage one partition, on an executor."""
         attempt = _attempt(_task(), self._epoch, self._run, is_announced=True)
-        return Staged(stage_rows(self._open_queue, attempt, iterator))
+        rows = with_types(iterator, self._columns)
+        return Staged(stage_rows(self._open_queue, attempt, rows))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish all partitions, beside the driver."""
-        publish(self._open_queue, self._epoch, _all_tokens(messages))
+        """Publish all partitions, beside the driver; log if they were before."""
+        tokens = _all_tokens(messages)
+        nobody = Attempt(self._epoch, self._run, 0, uuid4().hex, is_announced=True)
+        if not publish(self._open_queue, nobody, tokens, self._columns):
+            logger.warning(
+                "%s is published already, so this write of it changes nothing: another"
+                " write takes another `query` or `batch`",
+                self._epoch,
+            )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove whatever the job has staged, beside the driver."""
@@ -76,11 +93,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
     Args:
         open_queue: Names the sink.
         query: Replaces the id of the checkpoint as the name of who delivers.
+        columns: The frame's.
     """
 
-    def __init__(self, open_queue: StagingQueue, query: str | None) -> None:
+    def __init__(
+        self, open_queue: StagingQueue, query: str | None, columns: pa.Schema
+    ) -> None:
         self._open_queue = open_queue
         self._query = query
+        self._columns = columns
 
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage one partition of a micro-batch, on an executor."""
@@ -93,7 +114,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
             raise BatchQueueError(msg)
         attempt = _attempt(task, Epoch(self._query or query, int(batch)), run)
-        return Staged(stage_rows(self._open_queue, attempt, iterator))
+        rows = with_types(iterator, self._columns)
+        return Staged(stage_rows(self._open_queue, attempt, rows))
 
     def commit(
         self,
@@ -112,11 +134,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """
         tokens = _all_tokens(messages)
         if tokens:
-            epoch = tokens[0].attempt.epoch
+            epoch, run = tokens[0].attempt.epoch, tokens[0].attempt.run
             if epoch.batch != batchId:
                 msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
                 raise BatchQueueError(msg)
-            publish(self._open_queue, epoch, tokens)
+            nobody = Attempt(epoch, run, 0, uuid4().hex)
+            publish(self._open_queue, nobody, tokens, self._columns)
 
     def abort(
         self,
@@ -143,9 +166,29 @@ def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
     _with_sink(open_queue, tell)
 
 
-def publish(open_queue: StagingQueue, epoch: Epoch, tokens: list[Token]) -> bool:
-    """Publish with a sink of its own, blocking."""
-    return _with_sink(open_queue, lambda sink: sink.publish(epoch, tokens))
+def publish(
+    open_queue: StagingQueue, attempt: Attempt, tokens: list[Token], columns: pa.Schema
+) -> bool:
+    """Publish with a sink of its own, blocking.
+
+    Args:
+        open_queue: Names the sink.
+        attempt: For a sink that wants to know the columns of an epoch without rows.
+        tokens: What tasks have staged.
+        columns: The frame's.
+    """
+
+    async def run(sink: StagedSink[Any]) -> bool:
+        all_tokens = tokens
+        wants_columns = getattr(sink, "wants_columns", False)
+        if wants_columns and not any(token.rows for token in tokens):
+            if await sink.is_published(attempt.epoch):
+                return False
+            await sink.stage(attempt, [pa.RecordBatch.from_pylist([], columns)])
+            all_tokens = [*tokens, await sink.seal(attempt)]
+        return await sink.publish(attempt.epoch, all_tokens)
+
+    return _with_sink(open_queue, run)
 
 
 def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
@@ -193,5 +236,9 @@ def _task() -> TaskContext:
 def _attempt(
     task: TaskContext, epoch: Epoch, run: str, *, is_announced: bool = False
 ) -> Attempt:
+    is_case_sensitive = task.getLocalProperty("spark.sql.caseSensitive") == "true"
     # Spark's numbers start again with every driver, so they can't tell attempts apart.
-    return Attempt(epoch, run, task.partitionId(), uuid4().hex, is_announced)
+    name = uuid4().hex
+    return Attempt(
+        epoch, run, task.partitionId(), name, is_announced, is_case_sensitive
+    )

@@ -9,17 +9,21 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+import pyarrow as pa
+
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
+from batchqueue_async.sinks.column_names import matched
 from batchqueue_async.sinks.epochs import require_sink
 
 from .arrow_batches import whole_frame
-from .items import require_callable
+from .frame_schema import arrow_schema, with_types
+from .items import require_callable, to_batches, to_tuples
 from .push import Deadline, ToItems, chosen, push_batches, require_queue
 from .queries import query_id, refuse_connect
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 T = TypeVar("T")
@@ -58,6 +62,10 @@ class ForeachBatchSink(Generic[T]):
     next attempt, so that it cannot mix with that one; as long as this fails, no
     micro-batch is accepted. A handler that keeps what it could not write keeps it until
     then.
+
+    Where rows go right into the sink, since the queue's consumer is its `EpochWriter`,
+    the frame's columns are matched with the sink's by name, and a frame that has others
+    is refused. A handler of yours gets them in the frame's order.
 
     One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
     Calls wait for each other, since a stopped query's last call may still be running.
@@ -141,12 +149,38 @@ class ForeachBatchSink(Generic[T]):
 
     def _attempt(self, df: DataFrame) -> int:
         deadline = Deadline(self._timeout)
+        batches = self._in_order(df)
         self._is_settled = False
-        items = push_batches(
-            self._fetch(df), self._sync_queue, self._to_items, deadline
-        )
+        items = push_batches(batches, self._sync_queue, self._to_items, deadline)
         self._is_settled = True
         return items
+
+    def _in_order(self, df: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Fetch the rows; as a sink wants them, where rows go right into one.
+
+        Raises:
+            ValueError: The sink has other columns.
+        """
+        schema = arrow_schema(df.schema)
+        batches = with_types(self._fetch(df), schema)
+        columns: tuple[str, ...] | None = getattr(self._sink, "columns", None)
+        consumer: object = self._sync_queue.queue.config.consumer
+        if consumer is not self._sink:
+            return batches
+        if self._to_items is to_batches:
+            return _with_columns(batches, schema)
+        if columns is None or self._to_items is not to_tuples:
+            return batches
+        names = df.columns
+        exact = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+        order = matched(columns, names, "the frame's columns", exact=exact)
+        if len(names) > len(columns):
+            msg = (
+                f"a frame must have the sink's columns {shown(columns)}, got"
+                f" {shown(tuple(names))}: select them"
+            )
+            raise ValueError(msg)
+        return (batch.select(order) for batch in batches)
 
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:
@@ -170,6 +204,18 @@ class ForeachBatchSink(Generic[T]):
                 msg = f"{epoch} has to wait: a handler still holds what failed before"
                 raise BatchQueueError(msg) from error
         self._is_settled = True
+
+
+def _with_columns(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Return the record batches, or one without rows if there is none."""
+    first = next(batches, None)
+    if first is None:
+        yield pa.RecordBatch.from_pylist([], schema)
+    else:
+        yield first
+        yield from batches
 
 
 def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:

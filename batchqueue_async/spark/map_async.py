@@ -16,6 +16,7 @@ from ._calls.options import Call, CallOptions, OnError, Open, require_error_colu
 from ._calls.task import CallTask
 from .frames import require_frame
 from .items import to_dicts
+from .map_in_arrow import map_in_arrow
 from .queries import is_connect
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     if not is_connect(df):
         context = df.sparkSession.sparkContext
         counts = context.accumulator(CallCounts(), AddingCounts())
-    made = df.mapInArrow(CallTask(options, declared, counts), declared.schema)
+    made = map_in_arrow(df, CallTask(options, declared, counts), declared.schema)
     if counts is not None:
         _counts[made] = counts
     return made

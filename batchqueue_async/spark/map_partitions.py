@@ -8,6 +8,7 @@ from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask
 from .executor_queue import require_open_queue
 from .frames import require_frame
+from .map_in_arrow import map_in_arrow
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -71,4 +72,5 @@ def map_partitions_with_queue(
     make = chosen(to_items)
     require_frame(df)
     declared = declare(schema, None, "raise", "error")
-    return df.mapInArrow(QueueTask(open_queue, make, declared), declared.schema)
+    task = QueueTask(open_queue, make, declared)
+    return map_in_arrow(df, task, declared.schema)

@@ -2,7 +2,8 @@
 
 Spark looks for modules named `pyspark_*` once, in a Python process that sees what is
 installed and what PYTHONPATH has, but neither `--py-files` nor a session's artifacts.
-Those are there when a source that is registered is used.
+Those are there when a source that is registered is used. And it looks sources up in the
+session that is active on the thread, which on most threads is none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from .active_session import use_session
 from .data_source import FORMAT, BatchQueueSource
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def register_source(spark: SparkSession) -> None:
 
 
 def register_when_wanted() -> None:
-    """Let `format("batchqueue")` of a frame's writer register the source first.
+    """Let `format("batchqueue")` of a frame's writer make the source known first.
 
     There is nothing of Spark's to hook into, neither before a session is made, when
     most programs import this package, nor when one is. Connect's writers are not
@@ -70,7 +72,9 @@ def _registering(original: Callable[[Any, str], Any]) -> Callable[[Any, str], An
         if str(source).lower() == FORMAT:
             session = getattr(self, "_spark", None)
             # A stream's over Connect has it by another name.
-            register_source(self._session if session is None else session)
+            session = self._session if session is None else session
+            use_session(session)
+            register_source(session)
         return original(self, source)
 
     format.registers_batchqueue = True  # type: ignore[attr-defined]

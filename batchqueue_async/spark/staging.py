@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -14,6 +15,7 @@ from batchqueue_async import (
     LoopThread,
     SyncBatchQueue,
 )
+from batchqueue_async._wording import without_secrets
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .executor_queue import executor_queue
@@ -21,6 +23,8 @@ from .sink_factory import make_sink
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 # Record batches, of 10,000 rows unless Spark is told otherwise: enough that reading and
 # writing overlap, and a bound for the memory of a worker process.
@@ -33,12 +37,14 @@ class Work:
 
     Attributes:
         attempt: Whose rows they are.
+        target: Where they go, for messages.
         is_published: The epoch was published before, so the rows aren't needed.
         error: Why no more can be staged; None while all is well.
         token: The receipt, once it is sealed.
     """
 
     attempt: Attempt
+    target: str = "the sink"
     is_published: bool = False
     error: BaseException | None = None
     token: Token | None = None
@@ -50,7 +56,7 @@ class Rows:
     """A record batch of a task."""
 
     work: Work
-    batch: RecordBatch
+    batch: RecordBatch = field(repr=False)  # somebody's data
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +83,11 @@ class Stager:
     async def consume(self, steps: list[Step]) -> None:
         """Stage and seal; the first error of an attempt ends it."""
         for work, group in groupby(steps, lambda step: step.work):
+            work.target = getattr(self._sink, "target", work.target)
             try:
                 await self._take(work, list(group))
             except BaseException as error:
-                work.error = error
+                work.error = work.error or error
                 raise
 
     async def on_close(self) -> None:
@@ -120,7 +127,9 @@ class StagingQueue:
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[Step]:
         """Open the queue whose consumer stages with a new sink."""
         stager = Stager(make_sink(self.sink, dict(self.options)))
-        config = BatchQueueConfig[Any](consumer=stager, buffer_size=_WAITING_BATCHES)
+        config = BatchQueueConfig[Any](
+            consumer=stager, buffer_size=_WAITING_BATCHES, on_error=_told_by_the_task
+        )
         return loop_thread.open("batchqueue data source", config)
 
 
@@ -130,7 +139,7 @@ def stage_rows(
     """Stage a partition; when this returns it is sealed, and nothing is waiting.
 
     Raises:
-        DeliveryError: The sink refused something; the attempt is undone.
+        BatchQueueError: The sink refused something; the attempt is undone.
         Exception: What reading the rows raised; the attempt is undone.
     """
     work = Work(attempt)
@@ -142,13 +151,30 @@ def stage_rows(
                 _put(queue, Rows(work, batch))
         _put(queue, Ending(work, is_good=True))
         queue.flush()
+    except DeliveryError:
+        _undo(queue, work)
     except BaseException:
         _undo(queue, work)
         raise
+    if work.error is not None:
+        # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
+        msg = f"{attempt} was not staged into {work.target}: {_cause(work.error)}"
+        logger.error("%s", msg)
+        raise BatchQueueError(msg)
     if work.token is None:
         msg = f"queue {queue.name!r} was shut down while it staged {attempt}"
         raise BatchQueueError(msg)
     return work.token
+
+
+def _told_by_the_task(steps: list[Step], error: BaseException) -> None:
+    """Log nothing: the task that waits for these steps raises, and says why."""
+
+
+def _cause(error: BaseException) -> str:
+    """Return an error in one line."""
+    text = " ".join(without_secrets(str(error)).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _put(queue: SyncBatchQueue[Step], step: Step) -> None:

@@ -13,6 +13,7 @@ from batchqueue_async._wording import reason
 
 from .executor_queue import OpenQueue, executor_queue, require_open_queue
 from .frames import require_batch_frame
+from .map_in_arrow import map_in_arrow
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .push import ToItems, chosen, require_timeout
 
@@ -86,7 +87,7 @@ def write_partitions(
     require_timeout(timeout)
     require_batch_frame(df, 'format("batchqueue")')
     run = _task_function(open_queue, make, timeout)
-    answers = df.mapInArrow(run, _COLUMNS).collect()
+    answers = map_in_arrow(df, run, _COLUMNS).collect()
     result = WriteResult(tuple(sorted(map(_result_of, answers), key=_number)))
     if result.failed:
         name = next(answer.queue for answer in answers if answer.failed)

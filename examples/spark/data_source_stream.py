@@ -22,7 +22,7 @@ def main() -> None:
         stream = page_view_files(spark, Path(home, "in"))
         for run in (1, 2):
             deliver(stream, Path(home))
-            epochs = len([*Path(home, "out").glob("epoch=*")])
+            epochs = len([*Path(home, "out").glob("batchqueue_epoch=*")])
             rows = spark.read.parquet(str(Path(home, "out"))).count()
             print(f"after run {run} there are {rows} rows of {epochs} micro-batches")
     spark.stop()

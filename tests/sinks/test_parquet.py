@@ -27,7 +27,9 @@ async def test_an_epoch_is_a_folder_with_a_manifest(tmp_path: Path) -> None:
     await sink.write(FIRST, [batch_of(1, 2), batch_of(3)])
     await sink.commit(FIRST)
 
-    folder = tmp_path / "new" / "epoch=query%2Fwith%20strange%3Dname-00000007"
+    folder = (
+        tmp_path / "new" / "batchqueue_epoch=query%2Fwith%20strange%3Dname-00000007"
+    )
     assert sink.folder(FIRST) == folder
     manifest = json.loads((folder / "_manifest.json").read_text())
     assert manifest == {

@@ -4,6 +4,7 @@ Every public signature; checked by mypy, never run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, assert_type
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from batchqueue_async.spark import (
     to_dicts,
     to_objects,
     to_tuples,
+    use_session,
     whole_frame,
 )
 
@@ -50,6 +52,12 @@ def java() -> None:
 
 
 # --- a frame
+
+
+def a_thread(df: DataFrame) -> None:
+    use_session(df.sparkSession)
+    ThreadPoolExecutor(initializer=use_session, initargs=(df.sparkSession,))
+    use_session(df)  # type: ignore[arg-type]
 
 
 def fetching(df: DataFrame) -> None:

@@ -47,19 +47,29 @@ class Flush(Generic[T]):
         Of the calling handler's own queue, what waits for that handler is left out.
         """
         require_own_loop(self._parts)
-        async with asyncio.timeout(timeout):
-            settling = _Settling()
-            call = current_call()
-            if call is None:
-                await self._run(settling)
-            else:
-                self._wait = FlushWait(call, self._parts.detector, settling)
-                async with self._wait:
-                    self._wait.note()
-                    await self._run(settling)
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                await self._run_for_caller()
+        except TimeoutError as error:
+            if limit.expired():
+                told = f"queue {self._parts.name!r} was not flushed within {timeout} s"
+                error.args = (told,)
+            raise
         count, failures = self._parts.failures.clear(self._log)
         if count:
             raise DeliveryError(self._parts.name, count, failures)
+
+    async def _run_for_caller(self) -> None:
+        settling = _Settling()
+        call = current_call()
+        if call is None:
+            await self._run(settling)
+        else:
+            self._wait = FlushWait(call, self._parts.detector, settling)
+            async with self._wait:
+                self._wait.note()
+                await self._run(settling)
 
     async def _run(self, settling: _Settling) -> None:
         await self._settle(settling)

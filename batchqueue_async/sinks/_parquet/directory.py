@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,11 @@ from ..staged import StagedRowsMissing
 from .file import StagedFile, force_to_disk
 
 _MANIFEST = "_manifest.json"
+# What the folders' names start with: readers make a column of it.
+KEY = "batchqueue_epoch"
+# What it was in version 0.1. Readers take folders of one key only, so that a directory
+# keeps the one that it began with.
+_OLD_KEY = "epoch"
 # Seconds after which what nobody has written to died with its driver.
 _KEPT = 7 * 24 * 3600.0
 # Of folders that are being deleted; who deletes them may die meanwhile.
@@ -26,7 +32,10 @@ _MOST_TRIES = 100
 
 
 class Part(NamedTuple):
-    """A file of an epoch: its name there, where it waits, and how many rows it has."""
+    """A file of an epoch: its name there, where it waits, and how many rows it has.
+
+    One without rows says which columns there are, if no other does.
+    """
 
     name: str
     path: Path
@@ -58,7 +67,24 @@ class ParquetDirectory:
     def folder(self, epoch: Epoch) -> Path:
         """Return the epoch's folder, which is there if the epoch is published."""
         query = quote(epoch.query, safe="")
-        return self.path / f"epoch={query}-{epoch.batch:08d}"
+        return self.path / f"{self._key()}={query}-{epoch.batch:08d}"
+
+    def require_names(self, columns: Sequence[str]) -> None:
+        """Refuse a column of the folders' key: readers would take that for its values.
+
+        Raises:
+            ValueError: There is one, in whatever case of letters.
+        """
+        key = self._key()
+        for column in columns:
+            if column.lower() == key:
+                msg = (
+                    f"column {column!r} must have another name: readers take"
+                    f" {key}=... in the names of the directory's folders for its values"
+                )
+                if key == _OLD_KEY:
+                    msg += " (those of a new directory have another key)"
+                raise ValueError(msg)
 
     def is_published(self, epoch: Epoch) -> bool:
         """Return whether the epoch's folder is there."""
@@ -82,6 +108,7 @@ class ParquetDirectory:
         """
         target = self.folder(epoch)
         is_new = not target.exists()
+        parts = [part for part in parts if part.rows] or parts[:1]
         if is_new:
             try:
                 self._gathered(epoch, parts).rename(target)
@@ -117,6 +144,13 @@ class ParquetDirectory:
                     changed < oldest for changed in _changes(folder)
                 ):
                     self._delete(folder)
+
+    def _key(self) -> str:
+        with suppress(FileNotFoundError), os.scandir(self.path) as found:
+            for each in found:
+                if (key := each.name.partition("=")[0]) in {KEY, _OLD_KEY}:
+                    return key
+        return KEY
 
     def _run_folder(self, epoch: Epoch, run: str) -> Path:
         return self._staging / prefix(epoch) / quote(run, safe="")

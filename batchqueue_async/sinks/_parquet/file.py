@@ -34,6 +34,11 @@ class StagedFile:
         self._is_made = False
         self._writer: pq.ParquetWriter | None = None
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether there was a record batch: one without rows will do."""
+        return bool(self._waiting) or self._writer is not None
+
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows; they are written when a row group is full.
 
@@ -52,7 +57,9 @@ class StagedFile:
                     self._write_out()
 
     def seal(self) -> None:
-        """Finish the file, force it to the disk, and give it its name, if it has rows.
+        """Finish the file, force it to the disk, and give it its name.
+
+        Without a record batch there is none, for want of columns.
 
         The name is on the disk once the folder's list of names is.
 
@@ -60,7 +67,7 @@ class StagedFile:
             FileNotFoundError: Somebody has removed it: the run is over.
         """
         with self._lock:
-            if not self.rows:
+            if not self.has_columns:
                 return
             self._write_out()
             if self._writer is not None:

@@ -46,6 +46,12 @@ class RecordBatchReader(Generic[T]):
                 rows.append(item)
         yield from self._of_rows(rows)
 
+    def empty(self) -> list[pa.RecordBatch]:
+        """Return one without rows, if its columns are known."""
+        if self._schema is None:
+            return []
+        return [pa.RecordBatch.from_pylist([], schema=self._schema)]
+
     def _of_rows(self, items: list[Any]) -> Iterator[pa.RecordBatch]:
         if not items:
             return

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ..checks import refuse
+from .before_christ import spelled
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _NESTED: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -34,12 +35,17 @@ def csv_rows(batches: list[pa.RecordBatch], key: str) -> io.BytesIO:
     return output
 
 
+def require_plain(schema: pa.Schema) -> None:
+    """Refuse columns of types that are no value of PostgreSQL's."""
+    for field in schema:
+        if any(is_it(field.type) for is_it in _NESTED):
+            rule = "of a type without parts (to_json makes texts of them)"
+            refuse(f"column {field.name!r}", rule, str(field.type), TypeError)
+
+
 def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
     kind = field.type
-    if any(is_it(kind) for is_it in _NESTED):
-        rule = "of a type without parts (to_json makes texts of them)"
-        refuse(f"column {field.name!r}", rule, str(kind), TypeError)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = (None if v is None else "\\x" + v.hex() for v in column.to_pylist())
         return pa.array(values, pa.string())
-    return column
+    return spelled(column)

@@ -17,6 +17,7 @@ from ..rows import Row
 # trigger raises. Their details are rows.
 _OF_ROWS = ("22", "23", "44", "P0")
 _DATA = "22"
+_ENCODING = "22021"
 _MOST_TOLD = 20
 
 
@@ -50,6 +51,12 @@ def _redact(error: Any) -> None:  # noqa: ANN401 - its fields come with the serv
         return
     error.detail = None
     message = str(error.args[0]) if error.args else ""
+    if state == _ENCODING:
+        error.message = (
+            f"the server refuses a text with a NUL, or not in UTF-8: SQLSTATE {state}"
+        )
+        error.args = (error.message,)
+        return
     # With a quotation mark or a colon comes a value, in whatever language.
     if state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message):
         found = re.search(r", column ([^:]+): ", context or "")

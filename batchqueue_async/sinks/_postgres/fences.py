@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
-from ..table_names import ANY_TABLE, quoted, warn_of_old_fence
+from ..table_names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
 from .target import Target, schema_on_path
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ PUBLISHED = "batchqueue_published"
 # What the other kind of sink notes counts, too: a query may go from one to the other.
 _OTHERS = {EPOCHS: PUBLISHED, PUBLISHED: EPOCHS}
 _OLD_COLUMNS = {"query", "batch", "rows"}
+_COLUMNS_TODAY = {"target", "target_oid", "fences_oid"}
+# Of a view there is none: it may be made anew any day, over the same table.
+_OID = """(SELECT oid FROM pg_class
+    WHERE oid = to_regclass({0}) AND relkind IN ('r', 'p', 'f'))"""
 _COLUMNS = """
     SELECT attname::text FROM pg_attribute
     WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
@@ -30,7 +34,11 @@ _PRIMARY_KEY = """
 class Fences:
     """A table beside the target, with a row for each epoch that is visible.
 
-    Any number of targets in one schema share it.
+    Any number of targets in one schema share it. A fence notes its target's name and
+    its oid, which is the same under another name, and another if a table is dropped and
+    made again. It notes the oid of the fences, too: if that has changed, the database
+    was restored from a dump, so that no oid in it means anything, and names count. They
+    also do in fences of versions that knew no oids.
 
     Args:
         name: The table's name: that of the epoch sinks, of the staged ones, or one of
@@ -39,7 +47,6 @@ class Fences:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._key = ""
         # Tables of fences, with what stands for the target in each. New ones go into
         # the first.
         self._places: list[tuple[str, list[str]]] = []
@@ -56,7 +63,13 @@ class Fences:
             key = target.name if self._name == PUBLISHED else ANY_TABLE
             places.append((place, [key]))
         columns = [await self._columns(connection, place) for place, _ in places]
-        if not all("target" in names for names in columns):
+        if self._name in _OTHERS:
+            other = target.beside(_OTHERS[self._name])
+            names = await self._columns(connection, other)
+            if "target" in names:
+                places.append((other, target.keys))
+                columns.append(names)
+        if not all(names >= _COLUMNS_TODAY for names in columns):
             async with connection.transaction():
                 # Two that make it at once would collide in the catalogue.
                 await connection.execute(
@@ -64,27 +77,27 @@ class Fences:
                 )
                 for place, _ in places:
                     await self._bring_up(connection, place)
-        if self._name in _OTHERS:
-            other = target.beside(_OTHERS[self._name])
-            if "target" in await self._columns(connection, other):
-                places.append((other, target.keys))
-        self._key, self._places = target.key, places
+        self._target, self._places = target, places
 
     async def has(self, connection: Connection, epoch: Epoch) -> bool:
         """Return whether the epoch's fence is there; log if it doesn't know its table.
 
-        Call `prepare` first.
+        Call `prepare` first. A table that was made anew since then is looked up anew.
         """
         for place, keys in self._places:
             found = await connection.fetchval(
-                f"SELECT max(target) FROM {place}"
-                " WHERE target = ANY($1::TEXT[]) AND query = $2 AND batch = $3",
+                f"SELECT max(target) FROM {place} WHERE query = $2 AND batch = $3 AND ("
+                f" target_oid = {_OID.format('$4')} AND fences_oid = to_regclass($5)"
+                " OR target = ANY($1::TEXT[])"
+                " AND (target_oid IS NULL OR fences_oid <> to_regclass($5)))",
                 keys,
                 *astuple(epoch),
+                self._target.place,
+                place,
             )
             if found is not None:
                 if found == ANY_TABLE:
-                    warn_of_old_fence(epoch, self._key)
+                    warn_of_old_fence(epoch, self._target.key)
                 return True
         return False
 
@@ -93,13 +106,25 @@ class Fences:
 
         Waits for a transaction that adds the same one.
         """
+        place = self._places[0][0]
+        which = (self._target.key, *astuple(epoch), self._target.place, place)
+        # The row stays, for a table that has only another name by now.
+        moved = await connection.execute(
+            f"UPDATE {place} SET target = target || ' (oid ' || target_oid || ')'"
+            " WHERE target = $1 AND query = $2 AND batch = $3"
+            f" AND target_oid <> {_OID.format('$4')} AND fences_oid = to_regclass($5)",
+            *which,
+        )
         added = await connection.execute(
-            f"INSERT INTO {self._places[0][0]} (target, query, batch, rows)"
-            " VALUES ($1, $2, $3, $4) ON CONFLICT (target, query, batch) DO NOTHING",
-            self._key,
-            *astuple(epoch),
+            f"INSERT INTO {place}"
+            " (target, query, batch, rows, target_oid, fences_oid) VALUES"
+            f" ($1, $2, $3, $6, {_OID.format('$4')}, to_regclass($5))"
+            " ON CONFLICT (target, query, batch) DO NOTHING",
+            *which,
             rows,
         )
+        if moved != "UPDATE 0":
+            warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
 
     async def _columns(self, connection: Connection, place: str) -> set[str]:
@@ -114,18 +139,28 @@ class Fences:
                 CREATE TABLE {place} (
                     target TEXT NOT NULL DEFAULT '{ANY_TABLE}',
                     query TEXT, batch BIGINT, rows BIGINT NOT NULL,
+                    target_oid OID, fences_oid OID,
                     {time} TIMESTAMPTZ NOT NULL DEFAULT now(),
                     PRIMARY KEY (target, query, batch))""")
-        elif "target" not in columns:
-            if not columns >= _OLD_COLUMNS:
-                msg = f"table {place} is none of fences: it has {sorted(columns)}"
-                raise BatchQueueError(msg)
-            key = await connection.fetchval(_PRIMARY_KEY, place)
-            drop = f"DROP CONSTRAINT {quoted(key)}, " if key else ""
-            await connection.execute(
-                f"ALTER TABLE {place}"
-                f" ADD COLUMN target TEXT NOT NULL DEFAULT '{ANY_TABLE}'"
-            )
-            await connection.execute(
-                f"ALTER TABLE {place} {drop}ADD PRIMARY KEY (target, query, batch)"
-            )
+            return
+        if "target" not in columns:
+            await self._add_target(connection, place, columns)
+        await connection.execute(
+            f"ALTER TABLE {place} ADD COLUMN IF NOT EXISTS target_oid OID,"
+            " ADD COLUMN IF NOT EXISTS fences_oid OID"
+        )
+
+    async def _add_target(
+        self, connection: Connection, place: str, columns: set[str]
+    ) -> None:
+        if not columns >= _OLD_COLUMNS:
+            msg = f"table {place} is none of fences: it has {sorted(columns)}"
+            raise BatchQueueError(msg)
+        key = await connection.fetchval(_PRIMARY_KEY, place)
+        drop = f"DROP CONSTRAINT {quoted(key)}, " if key else ""
+        await connection.execute(
+            f"ALTER TABLE {place} ADD COLUMN target TEXT NOT NULL DEFAULT '{ANY_TABLE}'"
+        )
+        await connection.execute(
+            f"ALTER TABLE {place} {drop}ADD PRIMARY KEY (target, query, batch)"
+        )

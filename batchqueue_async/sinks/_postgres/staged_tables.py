@@ -23,6 +23,19 @@ _ATTEMPTS = "batchqueue_attempts"
 _HAS_COLUMN = """
     SELECT bool_or(attname = $2) FROM pg_attribute
     WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+_COLUMNS = """
+    SELECT attname::text FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
+    ORDER BY attnum"""
+_IS_ALIKE = """
+    WITH
+        target AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
+            WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped),
+        staging AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
+            WHERE attrelid = to_regclass($2) AND attnum > 0 AND NOT attisdropped
+            AND attname <> $3)
+    SELECT NOT EXISTS (TABLE target EXCEPT TABLE staging)
+        AND NOT EXISTS (TABLE staging EXCEPT TABLE target)"""
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "INTERVAL '7 days'"
 
@@ -57,6 +70,8 @@ class StagedTables:
         elif not is_staging:
             msg = f"table {self.staging.place} is no staging table"
             raise BatchQueueError(msg)
+        else:
+            await self._bring_up(connection)
 
     async def lock(
         self, connection: Connection, epoch: Epoch, *, is_shared: bool = False
@@ -78,6 +93,7 @@ class StagedTables:
 
     async def register(self, connection: Connection, attempt: Attempt) -> None:
         """Register an attempt, in a transaction of its own."""
+        await self._bring_up(connection)
         epoch, run, name = attempt.epoch, attempt.run, UUID(attempt.name)
         if not attempt.is_announced:
             await self._add(connection, epoch, run, name)
@@ -142,6 +158,28 @@ class StagedTables:
         found: bool | None = await connection.fetchval(_HAS_COLUMN, place, _KEY)
         return found
 
+    async def columns(self, connection: Connection) -> list[str]:
+        """Return the names of the target's columns."""
+        place = self._target.place
+        return [row[0] for row in await connection.fetch(_COLUMNS, place)]
+
+    async def _bring_up(self, connection: Connection) -> None:
+        """Make the staging table anew if the target has other columns by now.
+
+        Rows in it are of attempts that died, or whose `publish` will miss them.
+        """
+        shape = (self._target.place, self.staging.place, _KEY)
+        if await connection.fetchval(_IS_ALIKE, *shape):
+            return
+        async with connection.transaction():
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
+            )
+            if not await connection.fetchval(_IS_ALIKE, *shape):
+                # Waits for attempts that are writing.
+                await self.staging.drop(connection)
+                await self._create_staging(connection)
+
     async def _create(self, connection: Connection) -> None:
         async with connection.transaction():
             # Two that make them at once would collide in the catalogue.
@@ -156,9 +194,12 @@ class StagedTables:
                 CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
                     ON {self._register} (target, query, batch)""")
             if await self._is_staging(connection) is None:
-                await self.staging.create(connection, "NULL::UUID", "*")
-                index = f"CREATE INDEX ON {self.staging.place} ({_KEY})"
-                await connection.execute(index)
+                await self._create_staging(connection)
+
+    async def _create_staging(self, connection: Connection) -> None:
+        await self.staging.create(connection, "NULL::UUID", "*")
+        index = f"CREATE INDEX ON {self.staging.place} ({_KEY})"
+        await connection.execute(index)
 
 
 def _name_of_run(epoch: Epoch, run: str) -> UUID:

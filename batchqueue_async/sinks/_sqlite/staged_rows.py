@@ -15,6 +15,7 @@ from ..epochs import Epoch
 from ..rows import Row
 from ..staged import Attempt
 from ..table_names import quoted
+from .affinity import ANY, affinity
 from .file import find_table
 
 _KEY = "batchqueue_attempt"
@@ -61,19 +62,21 @@ class StagedRows:
         database.execute("COMMIT")
 
     def prepare(self) -> None:
-        """Make what is missing; a staging table of another shape, if it is empty."""
+        """Make what is missing, and anew a staging table of another shape.
+
+        Rows in that are of attempts that died, or whose `publish` will miss them.
+        """
         columns = self._columns(self._name)
-        wanted = [_KEY, *self._columns(self.table)]
-        if columns != wanted:
-            if columns and (
-                _KEY not in columns
-                or self._one(f"SELECT 1 FROM {self._staging} LIMIT 1")
-            ):
-                msg = (
-                    f"table {self._name} must have the columns {', '.join(wanted)}, got"
-                    f" {', '.join(columns)}: drop it while nobody writes"
-                )
-                raise BatchQueueError(msg)
+        wanted = {_KEY: ANY, **self._columns(self.table)}
+        if columns and _KEY not in columns:
+            msg = (
+                f"table {self._name} must have the columns {', '.join(wanted)}, got"
+                f" {', '.join(columns)}: it is somebody else's"
+            )
+            raise BatchQueueError(msg)
+        if [*columns] != [*wanted] or any(
+            kind not in {ANY, columns[name]} for name, kind in wanted.items()
+        ):
             self._create()
         self._database.execute(
             f"CREATE TABLE IF NOT EXISTS {_ATTEMPTS} ("
@@ -81,6 +84,11 @@ class StagedRows:
             " query TEXT NOT NULL, batch INTEGER NOT NULL, run TEXT NOT NULL,"
             " name TEXT UNIQUE, started_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
         )
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the table's columns."""
+        return [*self._columns(self.table)]
 
     def announce(self, epoch: Epoch, run: str) -> None:
         """Register a run: a line without an attempt's name."""
@@ -190,10 +198,11 @@ class StagedRows:
         index = f"main.{quoted(f'{self._name}_attempt')}"
         self._database.execute(f"CREATE INDEX {index} ON {quoted(self._name)} ({_KEY})")
 
-    def _columns(self, table: str) -> list[str]:
-        query = "SELECT name FROM pragma_table_info(?, 'main')"
+    def _columns(self, table: str) -> dict[str, str]:
+        """Return the affinities of a table's columns by their names."""
+        query = "SELECT name, type FROM pragma_table_info(?, 'main')"
         with closing(self._database.execute(query, (table,))) as found:
-            return [str(name) for (name,) in found]
+            return {str(name): affinity(str(kind)) for name, kind in found}
 
     def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
         with closing(self._database.execute(query, values)) as found:

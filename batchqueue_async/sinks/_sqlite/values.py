@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import NoReturn, cast
+
+from batchqueue_async._wording import kind_of
 
 from ..rows import Row
 
@@ -30,6 +33,15 @@ class SqliteValues:
         try:
             for row in rows:
                 made.append((number, *map(plain, row)))
+        except _HasParts:
+            column = self._column_of(row, _has_parts)
+            kind = next(kind_of(value) for value in row if _has_parts(value))
+            msg = (
+                f"column {column} must be a number, a text or bytes, got {kind}, of"
+                " which SQLite has none (to_json, or a cast, makes a text of it)"
+            )
+            # What SQLite itself would raise, without the column.
+            raise sqlite3.ProgrammingError(msg) from None
         except _NotANumber:
             column = self._column_of(row, lambda value: _is_nan(_of_numpy(value)))
             msg = (
@@ -58,6 +70,10 @@ class _NotANumber(Exception):
     pass
 
 
+class _HasParts(Exception):
+    pass
+
+
 def _plain(value: object) -> object:
     if type(value) in _KEPT:
         return value
@@ -68,6 +84,8 @@ def _plain(value: object) -> object:
         return str(value)
     if isinstance(value, Decimal):
         return format(value, "f")
+    if _has_parts(value):
+        raise _HasParts
     return value
 
 
@@ -80,6 +98,12 @@ def _plain_or_null(value: object) -> object:
 
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and value != value  # noqa: PLR0124 - a NaN differs
+
+
+def _has_parts(value: object) -> bool:
+    # What Arrow makes of structs, lists, maps and durations; users may adapt them.
+    is_one = isinstance(value, dict | list | tuple | timedelta)
+    return is_one and (type(value), sqlite3.PrepareProtocol) not in sqlite3.adapters
 
 
 def _is_broken(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -62,6 +63,15 @@ def open_badly(loop_thread: LoopThread) -> SyncBatchQueue[Any]:
     """An `open_queue` that fails."""
     msg = f"no way to open on {loop_thread}"
     raise RuntimeError(msg)
+
+
+def open_slowly(loop_thread: LoopThread) -> SyncBatchQueue[Any]:
+    """An `open_queue` whose handler takes its time, and lets its loop go on."""
+
+    async def consume(_: list[Any]) -> None:
+        await asyncio.sleep(2)
+
+    return loop_thread.open("slow", BatchQueueConfig[Any](consumer=consume))
 
 
 class FaultySink(ParquetStagedSink):

@@ -23,7 +23,7 @@ def writer(frame: "DataFrame", sink: str, **options: object) -> "DataFrameWriter
 
 def ids(spark: "SparkSession", folder: Path) -> list[int]:
     """What anybody sees who reads the directory."""
-    if not list(folder.glob("epoch=*")):
+    if not list(folder.glob("batchqueue_epoch=*")):
         return []
     frame = spark.read.parquet(str(folder)).select("id")
     return sorted(row.id for row in frame.collect())
@@ -43,7 +43,7 @@ def test_rows_arrive_once_with_their_types(
     for _ in range(2):
         writer(frame, PARQUET, directory=tmp_path).save()
 
-    seen = spark.read.parquet(str(tmp_path)).drop("epoch")
+    seen = spark.read.parquet(str(tmp_path)).drop("batchqueue_epoch")
     assert seen.dtypes == frame.dtypes
     assert ids(spark, tmp_path) == sorted([*range(1000), *range(1000)])
     assert seen.filter("s = '999' AND a[0] = 999").count() == 2

@@ -48,8 +48,10 @@ def test_each_micro_batch_is_an_epoch(
 ) -> None:
     query = run(source, tmp_path, PARQUET)
 
-    folders = sorted(path.name for path in (tmp_path / "out").glob("epoch=*"))
-    assert folders == [f"epoch={query.id}-{batch:08d}" for batch in range(3)]
+    folders = sorted(
+        path.name for path in (tmp_path / "out").glob("batchqueue_epoch=*")
+    )
+    assert folders == [f"batchqueue_epoch={query.id}-{batch:08d}" for batch in range(3)]
     assert ids(spark, tmp_path / "out") == ROWS
     assert staged(tmp_path / "out") == []
 
@@ -107,7 +109,7 @@ def test_a_name_takes_the_place_of_the_checkpoints_id(
     (tmp_path / "checkpoint").rename(tmp_path / "lost")
     run(source, tmp_path, PARQUET, query="mine")
 
-    assert (tmp_path / "out" / "epoch=mine-00000002").is_dir()
+    assert (tmp_path / "out" / "batchqueue_epoch=mine-00000002").is_dir()
     assert ids(spark, tmp_path / "out") == ROWS
 
 

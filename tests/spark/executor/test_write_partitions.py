@@ -15,7 +15,7 @@ from batchqueue_async.spark.partition_results import (
     WriteResult,
 )
 from batchqueue_async.spark.write_partitions import write_partitions
-from tests.spark.executor.probes import OpenFileQueue, open_badly
+from tests.spark.executor.probes import OpenFileQueue, open_badly, open_slowly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,3 +144,10 @@ def test_the_error_survives_pickling() -> None:
 
     assert error.result == result
     assert str(error) == ("2 failures in queue 'q'; first: partition 4: failed 1 (bad)")
+
+
+def test_a_flush_that_takes_too_long_says_so(spark: "SparkSession") -> None:
+    from pyspark.errors import PythonException  # noqa: PLC0415  # slow
+
+    with pytest.raises(PythonException, match=r"'slow' was not flushed within 0\.1 s"):
+        write_partitions(spark.range(0, 3, 1, 1), open_slowly, timeout=0.1)

@@ -1,0 +1,75 @@
+"""Whole microseconds since 1970, where a column of timestamps wants a `datetime`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..rows import Row
+
+if TYPE_CHECKING:
+    from .connections import Connection
+
+_NAIVE = datetime(1970, 1, 1)
+# The numbers of the types on every server, and what their values count from.
+_SINCE = {1114: _NAIVE, 1184: _NAIVE.replace(tzinfo=UTC)}
+_TYPES = """
+    SELECT attname::text, atttypid FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+
+
+class Timestamps:
+    """Makes a `datetime` of each int for a column of timestamps.
+
+    That is how `to_tuples` and its like make rows of Spark's, and what SQLite keeps.
+
+    Args:
+        columns: The columns of a row, in its order.
+        types: The numbers of the types of the table's columns, by name.
+    """
+
+    def __init__(self, columns: Sequence[str], types: dict[str, int]) -> None:
+        self._columns = columns
+        since = [_SINCE.get(types.get(column, 0)) for column in columns]
+        self._since = [(n, each) for n, each in enumerate(since) if each is not None]
+
+    def rows(self, rows: list[Row]) -> list[Row]:
+        """Return the rows; the same if there is nothing to make.
+
+        Raises:
+            ValueError: A number is of no year from 1 to 9999.
+        """
+        for place, since in self._since:
+            rows = [
+                row
+                if type(row[place]) is not int
+                else [
+                    *row[:place],
+                    self._made(place, since, row[place]),
+                    *row[place + 1 :],
+                ]
+                for row in rows
+            ]
+        return rows
+
+    def _made(self, place: int, since: datetime, microseconds: int) -> datetime:
+        try:
+            return since + timedelta(microseconds=microseconds)
+        except OverflowError:
+            pass
+        # Not in the `except`: what Python says would quote the value.
+        msg = (
+            f"column {self._columns[place]} must be a timestamp of the years 1 to 9999,"
+            " in whole microseconds since 1970, got another number"
+        )
+        raise ValueError(msg)
+
+
+async def find_timestamps(
+    connection: Connection, table: str, columns: Sequence[str]
+) -> Timestamps:
+    """Ask the server which of the columns are of timestamps."""
+    found = await connection.fetch(_TYPES, table)
+    types = {row["attname"]: row["atttypid"] for row in found}
+    return Timestamps(columns, types)

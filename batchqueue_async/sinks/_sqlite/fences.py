@@ -1,0 +1,124 @@
+"""The fences in a SQLite file: which epochs are visible, and in which table."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from batchqueue_async import BatchQueueError
+
+from ..epochs import Epoch
+from ..table_names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
+from .identity import MARKED, identity_of, is_empty, mark
+
+_OLD_COLUMNS = ["query", "batch", "rows", "committed_at"]
+
+
+class SqliteFences:
+    """A table with a row for each epoch that was committed into a table of the file.
+
+    Names of tables are compared as SQLite does it: `Items` is `items`. A fence notes
+    the identity of its table, too, which is the same under another name, and another if
+    a table is dropped and made again. Where a table has lost its identity but has rows,
+    it was rebuilt, as SQLite's way to alter tables is: its fences count by their name.
+    Those of versions that noted no identity do so, too.
+
+    Args:
+        name: The name of the table of fences, made when it is missing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._place = f"main.{quoted(name)}"
+
+    def prepare(self, database: sqlite3.Connection) -> None:
+        """Make the table, or give one of an old layout the new one."""
+        if "identity" in self._columns(database):
+            return
+        database.execute("BEGIN IMMEDIATE")
+        columns = self._columns(database)  # another process may have been quicker
+        if not columns:
+            self._create(database)
+        elif sorted(columns) == sorted(_OLD_COLUMNS):
+            # A primary key can't be altered. All of it is one transaction.
+            old, kept = "temp.batchqueue_old_fences", ", ".join(_OLD_COLUMNS)
+            database.execute(f"CREATE TABLE {old} AS SELECT {kept} FROM {self._place}")
+            database.execute(f"DROP TABLE {self._place}")
+            self._create(database)
+            database.execute(
+                f"INSERT INTO {self._place} ({kept}) SELECT {kept} FROM {old}"
+            )
+            database.execute(f"DROP TABLE {old}")
+        elif "target" not in columns:
+            has = ", ".join(columns)
+            msg = f"table {self._name} is none of fences: it has {has}"
+            raise BatchQueueError(msg)
+        elif "identity" not in columns:
+            database.execute(f"ALTER TABLE {self._place} ADD COLUMN identity TEXT")
+        database.execute("COMMIT")
+
+    def has(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
+        """Return whether the fence is there; log if it doesn't know its table."""
+        identity = identity_of(database, table)
+        is_rebuilt = identity is None and not is_empty(database, table)
+        unknown = f" OR identity NOT IN {MARKED}" if is_rebuilt else ""
+        query = (
+            f"SELECT target FROM {self._place} WHERE query = ? AND batch = ?"
+            f" AND (identity = ? OR target IN (?, ?) AND (identity IS NULL{unknown}))"
+            " ORDER BY target DESC"
+        )
+        which = (epoch.query, epoch.batch, identity, table, ANY_TABLE)
+        with closing(database.execute(query, which)) as found:
+            row = found.fetchone()
+        if row is not None and row[0] == ANY_TABLE:
+            warn_of_old_fence(epoch, table)
+        return row is not None
+
+    def add(
+        self, database: sqlite3.Connection, table: str, epoch: Epoch, rows: int
+    ) -> None:
+        """Add the epoch's fence, before its rows, in the transaction that is open."""
+        identity = identity_of(database, table)
+        if identity is None:
+            identity = mark(database, table, self._last_identity(database, table))
+        which = (table, epoch.query, epoch.batch)
+        # The row stays, for a table that has only another name by now.
+        moved = database.execute(
+            f"UPDATE {self._place} SET target = target || ' (' || identity || ')'"
+            " WHERE target = ? AND query = ? AND batch = ? AND identity IS NOT ?",
+            (*which, identity),
+        )
+        if moved.rowcount:
+            warn_of_new_table(epoch, table)
+        database.execute(
+            f"INSERT INTO {self._place} (target, query, batch, rows, identity)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (*which, rows, identity),
+        )
+
+    def _last_identity(self, database: sqlite3.Connection, table: str) -> str | None:
+        """Return what a table had before it was rebuilt, if it was."""
+        if is_empty(database, table):
+            return None
+        query = (
+            f"SELECT identity FROM {self._place} WHERE target = ? AND identity NOT NULL"
+            f" AND identity NOT IN {MARKED} ORDER BY committed_at DESC LIMIT 1"
+        )
+        with closing(database.execute(query, (table,))) as found:
+            row = found.fetchone()
+        return None if row is None else str(row[0])
+
+    def _columns(self, database: sqlite3.Connection) -> list[str]:
+        query = "SELECT lower(name) FROM pragma_table_info(?, 'main')"
+        with closing(database.execute(query, (self._name,))) as found:
+            return [str(name) for (name,) in found]
+
+    def _create(self, database: sqlite3.Connection) -> None:
+        # The default is for processes that know the old layout only.
+        database.execute(
+            f"CREATE TABLE {self._place} ("
+            f"target TEXT COLLATE NOCASE NOT NULL DEFAULT '{ANY_TABLE}',"
+            " query TEXT, batch INTEGER, rows INTEGER NOT NULL,"
+            " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, identity TEXT,"
+            " PRIMARY KEY (target, query, batch)) WITHOUT ROWID"
+        )

@@ -1,0 +1,72 @@
+"""What a sink is told of a frame's columns besides its record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from inspect import signature
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    StructType,
+    VariantType,
+)
+
+# Spark writes it into its own Parquet files, and reads them by it: there are types that
+# Parquet's don't tell from others.
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_UNTOLD = (DayTimeIntervalType, VariantType)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema of a frame's record batches.
+
+    With it goes Spark's own, if there is a type that Parquet's alone don't tell.
+
+    Raises:
+        ValueError: A column is of a type that Arrow doesn't have.
+    """
+    # Its arguments differ between versions of Spark; the zone changes no value.
+    takes = signature(to_arrow_schema).parameters
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in takes else {}
+    fields = []
+    for field in schema:
+        try:
+            fields += to_arrow_schema(StructType([field]), **zone)
+        except PySparkException as error:
+            msg = (
+                f"column {field.name!r} must be of a type that Arrow has, got"
+                f" {field.dataType.simpleString()}: cast it to another, such as string"
+            )
+            raise ValueError(msg) from error
+    return pa.schema(fields, metadata=_metadata(schema))
+
+
+def with_types(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Return the record batches, with what `arrow_schema` notes of types."""
+    noted = schema.metadata
+    for batch in batches:
+        yield batch if noted is None else batch.replace_schema_metadata(noted)
+
+
+def _metadata(schema: StructType) -> dict[bytes, bytes] | None:
+    is_needed = _has_untold(schema)
+    return {_SPARK_SCHEMA: schema.json().encode()} if is_needed else None
+
+
+def _has_untold(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_has_untold(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _has_untold(kind.elementType)
+    if isinstance(kind, MapType):
+        return _has_untold(kind.keyType) or _has_untold(kind.valueType)
+    return isinstance(kind, _UNTOLD)

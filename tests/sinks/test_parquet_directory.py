@@ -1,0 +1,112 @@
+"""The names of a directory's folders, and of the columns in its files."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks._parquet import directory
+from batchqueue_async.sinks.parquet import ParquetEpochSink
+from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
+from tests.sinks.places import attempt, batch
+from tests.sinks.stores import SCHEMA
+
+# Files are the same for every loop.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+FIRST, SECOND = Epoch("query", 0), Epoch("query", 1)
+
+
+def files(path: Path, pattern: str) -> list[str]:
+    return [found.name for found in path.glob(pattern)]
+
+
+async def publish(path: Path, epoch: Epoch, rows: pa.RecordBatch) -> bool:
+    sink, mine = ParquetStagedSink(path), attempt(epoch=epoch)
+    try:
+        await sink.stage(mine, [rows])
+        return await sink.publish(epoch, [await sink.seal(mine)])
+    finally:
+        await sink.close()
+
+
+def of(name: str) -> pa.RecordBatch:
+    return pa.record_batch({name: pa.array([100])})
+
+
+async def write(path: Path, epoch: Epoch, rows: pa.RecordBatch) -> None:
+    sink = ParquetEpochSink[Any](path)
+    await sink.begin(epoch)
+    await sink.write(epoch, [rows])
+    await sink.commit(epoch)
+
+
+async def test_a_column_epoch_is_a_column_like_any_other(tmp_path: Path) -> None:
+    await publish(tmp_path, FIRST, of("epoch"))
+    await write(tmp_path, SECOND, of("epoch"))
+
+    assert pq.read_table(tmp_path)["epoch"].to_pylist() == [100, 100]
+
+
+@pytest.mark.parametrize("name", ["batchqueue_epoch", "BatchQueue_EPOCH"])
+async def test_a_column_of_the_folders_key_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    told = f"column '{name}' must have another name: readers take batchqueue_epoch="
+    with pytest.raises(ValueError, match=told):
+        await publish(tmp_path, FIRST, of(name))
+    with pytest.raises(ValueError, match=told):
+        await write(tmp_path, FIRST, of(name))
+
+    assert not files(tmp_path, "*=*")
+
+
+async def test_a_directory_of_an_earlier_version_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers take one key only, so that it keeps the one that it has."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(directory, "KEY", "epoch")
+        await publish(tmp_path, FIRST, batch(1))
+    assert files(tmp_path, "*=*") == ["epoch=query-00000000"]
+
+    assert not await publish(tmp_path, FIRST, batch(1))
+    assert await publish(tmp_path, SECOND, batch(2))
+    sink = ParquetEpochSink[Any](tmp_path)
+    assert await sink.is_committed(FIRST)
+    assert sink.folder(SECOND).name == "epoch=query-00000001"
+    with pytest.raises(ValueError, match=r"column 'Epoch' must .* of a new directory"):
+        await publish(tmp_path, Epoch("query", 2), of("Epoch"))
+
+    table = pq.read_table(tmp_path)
+    assert sorted(table["id"].to_pylist()) == [1, 2]
+    assert "epoch" in table.column_names
+
+
+async def test_a_directory_of_empty_epochs_has_columns(tmp_path: Path) -> None:
+    sink: ParquetEpochSink[Any] = ParquetEpochSink(tmp_path / "a", schema=SCHEMA)
+    for epoch in (FIRST, SECOND):
+        await sink.begin(epoch)
+        await sink.commit(epoch)
+    await publish(tmp_path / "b", FIRST, batch(1).slice(1))
+    await write(tmp_path / "c", FIRST, batch(1).slice(1))
+
+    assert pq.read_table(tmp_path / "a", partitioning=None).schema.equals(SCHEMA)
+    for name in "bc":
+        table = pq.read_table(tmp_path / name, partitioning=None)
+        assert (table.num_rows, table.column_names) == (0, ["id", "word"])
+
+
+async def test_an_epoch_with_rows_has_no_file_without(tmp_path: Path) -> None:
+    sink, mine, other = ParquetStagedSink(tmp_path), attempt(0), attempt(1)
+    await sink.stage(mine, [batch(1).slice(1)])
+    await sink.stage(other, [batch(1)])
+    tokens = [await sink.seal(mine), await sink.seal(other)]
+    assert await sink.publish(mine.epoch, tokens)
+    await sink.close()
+
+    assert len(files(tmp_path, "*/*.parquet")) == 1
+    assert not files(tmp_path, "_staged/*")

@@ -1,0 +1,119 @@
+"""A stream's columns go into those of the same name, in SQLite and PostgreSQL alike."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from batchqueue_async import BatchQueueConfig, LoopThread
+from batchqueue_async.sinks import EpochSink, EpochWriter
+from batchqueue_async.sinks.parquet import ParquetEpochSink
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
+from batchqueue_async.spark import (
+    ForeachBatchSink,
+    arrow_batches,
+    to_batches,
+    to_dicts,
+    to_tuples,
+    whole_frame,
+    write_partitions,
+)
+from tests.spark.executor.probes import OpenFileQueue
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_time]
+
+COLUMNS = ("id", "v", "at")
+AT = datetime(2026, 11, 22, 1, 2, 3, 4, tzinfo=UTC)
+QUERY = "SELECT 'x' AS v, timestamp_micros({}) AS at, 1L AS id"
+
+
+@pytest.fixture
+def run(
+    spark: SparkSession, loop_thread: LoopThread, tmp_path: Path
+) -> Callable[[str, EpochSink[Any]], None]:
+    """Runs a stream of what a query selects, right into a sink."""
+
+    def stream(query: str, sink: EpochSink[Any], **settings: Any) -> None:  # noqa: ANN401
+        home = tmp_path / uuid4().hex
+        frame: DataFrame = spark.sql(query)
+        frame.write.parquet(f"{home}/in")
+        writer = EpochWriter(sink)
+        queue = loop_thread.open(home.name, BatchQueueConfig[Any](consumer=writer))
+        into = ForeachBatchSink(queue, sink=writer, **settings)
+        started = spark.readStream.schema(frame.schema).parquet(f"{home}/in")
+        going = started.writeStream.foreachBatch(into).trigger(availableNow=True)
+        going.option("checkpointLocation", f"{home}/at").start().awaitTermination()
+
+    return stream
+
+
+def test_columns_are_matched_by_name(run: Callable[..., None], tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE t (id, v, at)")
+        micros = int(AT.timestamp() * 1_000_000)
+        query = QUERY.format(micros)
+        run(query, SqliteEpochSink(path, "t", COLUMNS))
+        run(query, SqliteEpochSink(path, "t", COLUMNS), to_items=to_tuples)
+        run("SELECT 'x' AS V, 1L AS ID", SqliteEpochSink(path, "t", ("id", "v")))
+
+        seen = database.execute("SELECT id, v, at FROM t ORDER BY at").fetchall()
+        assert seen == [(1, "x", None), (1, "x", micros), (1, "x", micros)]
+        for query, told in (
+            ("SELECT 1 AS id, 2 AS w", "column 'v' must be one of the frame's columns"),
+            ("SELECT 1 AS id, 2 AS v, 3 AS w", "must have the sink's columns"),
+        ):
+            with pytest.raises(Exception, match=told):
+                run(query, SqliteEpochSink(path, "t", ("id", "v")))
+
+
+def test_the_same_code_fills_postgresql(
+    run: Callable[..., None], postgres_dsn: str
+) -> None:
+    async def ask(statement: str) -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(postgres_dsn)
+        try:
+            return [tuple(row) for row in await connection.fetch(statement)]
+        finally:
+            await connection.close()
+
+    name = f"t_{uuid4().hex[:8]}"
+    asyncio.run(ask(f"CREATE TABLE {name} (id BIGINT, v TEXT, at TIMESTAMPTZ)"))
+    micros = int(AT.timestamp() * 1_000_000)
+    run(QUERY.format(micros), PostgresEpochSink(postgres_dsn, name, COLUMNS))
+
+    assert asyncio.run(ask(f"SELECT id, v, at FROM {name}")) == [(1, "x", AT)]
+
+
+def test_a_name_may_have_a_dot_wherever_rows_travel(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark takes it for the way to a part."""
+    frame = spark.sql("SELECT 1L AS `a.b`, 2L AS `c``d`, 3L AS e")
+    (batch,) = arrow_batches(frame)
+    assert batch.schema.names == frame.columns
+    assert batch.to_pylist() == [{"a.b": 1, "c`d": 2, "e": 3}]
+    assert next(whole_frame(frame)).schema.names == frame.columns
+
+    files = OpenFileQueue(str(tmp_path))
+    assert write_partitions(frame, files, to_items=to_dicts).rows == 1
+    assert files.handled() == ["{'a.b': 1, 'c`d': 2, 'e': 3}"]
+
+
+def test_an_empty_epoch_has_columns_in_parquet(
+    spark: SparkSession, run: Callable[..., None], tmp_path: Path
+) -> None:
+    query = "SELECT id, 'x' AS s FROM range(0)"
+    run(query, ParquetEpochSink(tmp_path / "out"), to_items=to_batches)
+
+    seen = spark.read.parquet(str(tmp_path / "out")).drop("batchqueue_epoch")
+    assert seen.dtypes == [("id", "bigint"), ("s", "string")]
