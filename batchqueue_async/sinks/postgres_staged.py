@@ -12,7 +12,7 @@ import asyncpg
 from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
-from ._postgres.csv_rows import csv_rows
+from ._postgres.copied_batches import batch_copier
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.target import find_target
@@ -127,17 +127,10 @@ class PostgresStagedSink:
             if current is None:
                 current = await self._begin(attempt, items[0].schema.names)
             # Off the loop: a wide batch takes a while.
-            mark = str(UUID(attempt.name))
-            source = await to_thread.run_sync(csv_rows, items, mark)
-            staging = self._tables.staging
+            mark = UUID(attempt.name)
+            copied = await to_thread.run_sync(self._copier.copied, items, mark)
             async with self._connections.copying():
-                await current.connection.copy_to_table(
-                    staging.name,
-                    schema_name=staging.target.schema,
-                    columns=[staging.mark, *current.columns],
-                    source=source,
-                    format="csv",
-                )
+                await copied.copy(current.connection, self._tables.staging)
             current.rows += sum(batch.num_rows for batch in items)
 
     async def seal(self, attempt: Attempt, /) -> Token:
@@ -211,6 +204,7 @@ class PostgresStagedSink:
         await self._fences.prepare(connection, target)
         tables = StagedTables(target)
         await tables.prepare(connection)
+        self._copier = await batch_copier(connection, tables.staging)
         self._tables = tables
 
     async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:

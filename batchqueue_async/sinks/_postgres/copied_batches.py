@@ -1,0 +1,113 @@
+"""Record batches in the form that COPY takes them in quickest."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from uuid import UUID
+
+import pyarrow as pa
+
+from .csv_rows import csv_rows
+
+if TYPE_CHECKING:
+    from .connections import Connection
+    from .staging import Staging
+
+_NUMERIC = 1700
+_TYPES = """
+    SELECT attname::text, atttypid FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedBatches:
+    """What goes to the server, and what it is told about it.
+
+    Attributes:
+        columns: The names of the columns, the mark's first.
+        format: As COPY calls it.
+        chunks: Bytes, in their order.
+    """
+
+    columns: tuple[str, ...]
+    format: Literal["binary", "csv"]
+    chunks: list[pa.Buffer | bytes]
+
+    async def copy(self, connection: Connection, staging: Staging) -> None:
+        """Add the rows to a staging table."""
+        await connection.copy_to_table(
+            staging.name,
+            schema_name=staging.target.schema,
+            columns=self.columns,
+            source=self._source(),
+            format=self.format,
+        )
+
+    async def _source(self) -> AsyncIterator[pa.Buffer | bytes]:
+        for chunk in self.chunks:
+            yield chunk
+
+
+class BatchCopier:
+    """Makes COPYs of record batches, for a table whose columns are known.
+
+    Args:
+        mark: The name of the column that says what brought a row.
+        types: The numbers of the types of the table's columns, by name.
+    """
+
+    def __init__(self, mark: str, types: Mapping[str, int]) -> None:
+        self._mark = mark
+        self._types = types
+
+    def copied(self, batches: list[pa.RecordBatch], mark: UUID | int) -> CopiedBatches:
+        """Return record batches of one schema as COPY reads them; blocks for a while.
+
+        Raises:
+            TypeError: A column is of a type that can't be copied.
+        """
+        schema = batches[0].schema
+        columns = self._mark, *schema.names
+        if not self._has_binary_form(schema):
+            text = csv_rows(batches, str(mark))
+            return CopiedBatches(columns, "csv", [text])
+        from . import binary_rows as binary  # noqa: PLC0415  # numpy is there
+
+        types = [self._types[name] for name in schema.names]
+        field = mark.bytes if isinstance(mark, UUID) else struct.pack(">i", mark)
+        rows = [
+            row
+            for batch in batches
+            for row in binary.binary_rows(batch, types, field)
+        ]
+        chunks = [binary.HEADER, *rows, binary.TRAILER]
+        return CopiedBatches(columns, "binary", chunks)
+
+    def is_plain(self, schema: pa.Schema) -> bool:
+        """Return whether the columns mean the same however they are copied."""
+        plain = [
+            field
+            for field in schema
+            if not (
+                pa.types.is_decimal(field.type)
+                and self._types.get(field.name) == _NUMERIC
+            )
+        ]
+        return self._has_binary_form(pa.schema(plain))
+
+    def _has_binary_form(self, schema: pa.Schema) -> bool:
+        try:
+            from .binary_rows import has_binary_form  # noqa: PLC0415  # may be missing
+        except ImportError:  # there is pyarrow without numpy
+            return False
+        types = [self._types.get(name) for name in schema.names]
+        return has_binary_form(schema, types)
+
+
+async def batch_copier(connection: Connection, staging: Staging) -> BatchCopier:
+    """Ask the server for the types of the columns."""
+    found = await connection.fetch(_TYPES, staging.place)
+    return BatchCopier(staging.mark, {name: number for name, number in found})
