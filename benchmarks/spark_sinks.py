@@ -1,10 +1,11 @@
-"""Into PostgreSQL and Parquet, beside what one writes: python -m benchmarks.spark_sinks.
+"""Into PostgreSQL and Parquet: python -m benchmarks.spark_sinks [--quick].
 
-1 M rows of 4 columns. A frame through `format("batchqueue")` beside `mapInArrow` with
-COPY and `foreachPartition` with psycopg, which may leave half of it, or two of it; a
-stream through `PostgresEpochSink` beside `writeStream.format`; a frame into files beside
-Spark's own writer. All contenders take turns; ratios come from the same turn. Needs
-PostgreSQL's binaries, which it starts a server with, and psycopg. --quick: a sketch.
+1 M rows of 4 columns, beside what one writes by hand. A frame through
+`format("batchqueue")` beside `mapInArrow` with COPY and `foreachPartition` with
+psycopg, which may leave half of it, or two of it; a stream through `PostgresEpochSink`
+beside `writeStream.format`; a frame into files beside Spark's own writer. All
+contenders take turns; ratios come from the same turn. Needs PostgreSQL's binaries,
+which it starts a server with, and psycopg.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from batchqueue_async.sinks import EpochWriter
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.spark import ForeachBatchSink, to_batches
 from benchmarks import machine
-from benchmarks.spark_cpu import cpu_seconds
+from benchmarks.spark_cpu import cpu_seconds, parent_of
 from benchmarks.spark_setup import frame_of, session
 from benchmarks.spark_sinks_peers import RESULT, copied_by_hand, rows_by_hand
 from benchmarks.spark_streams import Streams
@@ -63,6 +64,11 @@ class Database:
             connection.execute(f"DROP TABLE IF EXISTS {self.table}")
             connection.execute(f"CREATE TABLE {self.table} ({columns})")
 
+    def postmaster(self) -> int:
+        """The process that the server's others come from."""
+        with psycopg.connect(self.url) as connection:
+            return parent_of(connection.info.backend_pid)
+
     def rows(self) -> int:
         """How many there are."""
         with psycopg.connect(self.url) as connection:
@@ -71,22 +77,30 @@ class Database:
 
 
 class Costs:
-    """CPU seconds of all processes below this one, beside the time on the clock."""
+    """CPU seconds of Spark, Python and the server, beside the time on the clock.
 
-    def __init__(self) -> None:
+    Args:
+        server: The process that PostgreSQL's others come from.
+    """
+
+    def __init__(self, server: int) -> None:
+        self._server = server
         self.seconds: dict[str, list[float]] = {}
 
     def measure(self, name: str, rows: int, work: Callable[[], object]) -> Measure:
         """What measures rows per second."""
 
         def measured() -> float:
-            before, started = cpu_seconds(), time.perf_counter()
+            before, started = self._now(), time.perf_counter()
             work()
             took = time.perf_counter() - started
-            self.seconds.setdefault(name, []).append(cpu_seconds() - before)
+            self.seconds.setdefault(name, []).append(self._now() - before)
             return rows / took
 
         return measured
+
+    def _now(self) -> float:
+        return cpu_seconds() + cpu_seconds(self._server)
 
     def per_million(self, name: str, rows: int) -> float:
         """CPU seconds for a million rows: the least of all samples."""
@@ -107,7 +121,7 @@ def into_postgres(
             frame, "postgres", url=database.url, table=database.table
         ),
     }
-    costs = Costs()
+    costs = Costs(database.postmaster())
     measures = {
         name: emptied(database, rows, costs.measure(name, rows, way))
         for name, way in ways.items()
@@ -137,9 +151,7 @@ def save(frame: "DataFrame", sink: str, **options: str) -> None:
     write.options(**options).mode("append").save()
 
 
-def streams_into_postgres(
-    streams: Streams, database: Database, turns: Turns
-) -> Table:
+def streams_into_postgres(streams: Streams, database: Database, turns: Turns) -> Table:
     """Micro-batches, by the driver and by the executors."""
     rows = streams.rows
 
@@ -174,7 +186,7 @@ def streams_into_postgres(
 
 
 def into_parquet(
-    spark: "SparkSession", folder: Path, turns: Turns, rows: int
+    spark: "SparkSession", folder: Path, database: Database, turns: Turns, rows: int
 ) -> Table:
     """A frame, from the executors, with the codec of either."""
     frame = frame_of(spark, rows, PARTITIONS, is_cached=True)
@@ -195,7 +207,7 @@ def into_parquet(
             frame, "parquet", directory=directory, compression="snappy"
         ),
     }
-    costs = Costs()
+    costs = Costs(database.postmaster())
     found = turns.take(
         {name: fresh(costs.measure(name, rows, way)) for name, way in ways.items()}
     )
@@ -214,7 +226,7 @@ def table_of(
             Column("way"),
             Column("million rows/s", "millions"),
             Column(f"beside {base}", "percent"),
-            Column("CPU ms per million rows, Spark and Python", "count"),
+            Column("CPU ms per million rows, all processes", "count"),
         ],
     )
     for name, samples in found.items():
@@ -258,7 +270,7 @@ def main() -> None:
             streams = Streams(spark, rows, Path(folder), partitions=2)
             show(streams_into_postgres(streams, database, turns))
         if arguments.only in {None, "parquet"}:
-            show(into_parquet(spark, Path(folder), turns, rows))
+            show(into_parquet(spark, Path(folder), database, turns, rows))
 
 
 if __name__ == "__main__":

@@ -19,13 +19,16 @@ def copied_by_hand(
     def copied(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         options, rows = pa.csv.WriteOptions(include_header=False), 0
         copy = f"COPY {table} FROM STDIN (FORMAT csv)"
-        with psycopg.connect(url) as connection, connection.cursor() as cursor:
-            with cursor.copy(copy) as stream:
-                for batch in batches:
-                    text = io.BytesIO()
-                    pa.csv.write_csv(batch, text, options)
-                    stream.write(text.getbuffer())
-                    rows += batch.num_rows
+        with (
+            psycopg.connect(url) as connection,
+            connection.cursor() as cursor,
+            cursor.copy(copy) as stream,
+        ):
+            for batch in batches:
+                text = io.BytesIO()
+                pa.csv.write_csv(batch, text, options)
+                stream.write(text.getbuffer())
+                rows += batch.num_rows
         yield pa.record_batch({"rows": [rows]})
 
     return copied
@@ -35,9 +38,12 @@ def rows_by_hand(url: str, table: str) -> Callable[[Iterable[Any]], None]:
     """For `foreachPartition`: psycopg's COPY, row by row."""
 
     def written(rows: Iterable[Any]) -> None:
-        with psycopg.connect(url) as connection, connection.cursor() as cursor:
-            with cursor.copy(f"COPY {table} FROM STDIN") as stream:
-                for row in rows:
-                    stream.write_row(row)
+        with (
+            psycopg.connect(url) as connection,
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY {table} FROM STDIN") as stream,
+        ):
+            for row in rows:
+                stream.write_row(row)
 
     return written

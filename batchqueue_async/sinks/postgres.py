@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
@@ -12,17 +13,18 @@ from batchqueue_async import BatchQueueError
 from ._postgres.connections import Connections
 from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
-from ._postgres.staging import Staging
+from ._postgres.staging import Staging, column_types
 from ._postgres.target import LONGEST_NAME, Target, find_target
 from .checks import RESERVED, refuse, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
 from .renamed import renamed
-from .rows import Row, RowReader, python_rows
+from .rows import Row, RowReader, is_record_batch, python_rows, selected
 from .table_names import quoted
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
+    from ._postgres.copied_batches import BatchCopier, CopiedBatches
 
 T = TypeVar("T")
 
@@ -110,6 +112,7 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         self._table = table
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
+        self._has_to_row = to_row is not None
         self._reader = RowReader(columns, to_row, python_rows)
         self._fence_table = fences
         self._fences = Fences(fences)
@@ -141,18 +144,46 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
             for (name,) in await connection.fetch(_STAGING_TABLES, schema, *prefixes):
                 await self._staging(name).drop(connection)
             columns = ", ".join(map(quoted, self._columns))
-            await self._staging(attempt.table).create(connection, "0", columns)
+            staging = self._staging(attempt.table)
+            await staging.create(connection, "0", columns)
+            self._types = await column_types(connection, staging.place)
         return attempt
 
     async def _stage(self, attempt: NumberedWrites, items: list[T]) -> None:
         number = attempt.next_number()
         # Off the loop: of record batches that is work.
-        rows = await to_thread.run_sync(self._reader.rows, items)
+        parts = await to_thread.run_sync(self._parts, items, number)
+        staging = self._staging(attempt.table)
         async with self._connections.lent() as connection:
-            for start in range(0, len(rows), _COPIED_AT_ONCE):
-                chunk = rows[start : start + _COPIED_AT_ONCE]
-                await self._copy(connection, attempt.table, number, chunk)
-        attempt.acknowledged[number] = len(rows)
+            for part in parts:
+                if isinstance(part, list):
+                    await self._copy_rows(connection, staging, number, part)
+                else:
+                    async with self._connections.copying():
+                        await part.copy(connection, staging)
+        attempt.acknowledged[number] = sum(map(len, parts))
+
+    def _parts(self, items: list[T], number: int) -> list[list[Row] | CopiedBatches]:
+        """Return the items as what is copied: record batches as they are, and rows."""
+        parts: list[list[Row] | CopiedBatches] = []
+        for is_copied, group in groupby(items, self._is_copied):
+            if is_copied:
+                batches = [selected(batch, self._columns) for batch in group]
+                for _, same in groupby(batches, lambda batch: batch.schema):
+                    parts.append(self._copier().copied([*same], number))
+            else:
+                parts.append(self._reader.rows(group))
+        return parts
+
+    def _is_copied(self, item: Any) -> bool:  # noqa: ANN401 - a user's item is anything
+        if self._has_to_row or not is_record_batch(item):
+            return False
+        return self._copier().is_plain(selected(item, self._columns).schema)
+
+    def _copier(self) -> BatchCopier:
+        from ._postgres.copied_batches import BatchCopier  # noqa: PLC0415  # and pyarrow
+
+        return BatchCopier(RESERVED, self._types)
 
     async def _publish(self, epoch: Epoch, attempt: NumberedWrites) -> None:
         async with self._connections.transaction() as connection:
@@ -169,8 +200,15 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
     def _staging(self, table: str) -> Staging:
         return Staging(self._target, table, RESERVED)
 
-    async def _copy(
-        self, connection: Connection, table: str, number: int, rows: list[Row]
+    async def _copy_rows(
+        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
+    ) -> None:
+        for start in range(0, len(rows), _COPIED_AT_ONCE):
+            chunk = rows[start : start + _COPIED_AT_ONCE]
+            await self._copy_chunk(connection, staging, number, chunk)
+
+    async def _copy_chunk(
+        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
     ) -> None:
         # The row that is being encoded, and what is wrong with it.
         row, failed = rows[0], None
@@ -183,9 +221,9 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         try:
             async with self._connections.copying():
                 await connection.copy_records_to_table(
-                    table,
-                    schema_name=self._target.schema,
-                    columns=(RESERVED, *self._columns),
+                    staging.name,
+                    schema_name=staging.target.schema,
+                    columns=(staging.mark, *self._columns),
                     records=records(),
                 )
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:

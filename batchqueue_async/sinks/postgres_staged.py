@@ -12,9 +12,10 @@ import asyncpg
 from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
-from ._postgres.copied_batches import batch_copier
+from ._postgres.copied_batches import BatchCopier
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
+from ._postgres.staging import column_types
 from ._postgres.target import find_target
 from .checks import refuse, require_name, require_options, seconds_of
 from .epochs import Epoch
@@ -204,7 +205,8 @@ class PostgresStagedSink:
         await self._fences.prepare(connection, target)
         tables = StagedTables(target)
         await tables.prepare(connection)
-        self._copier = await batch_copier(connection, tables.staging)
+        types = await column_types(connection, tables.staging.place)
+        self._copier = BatchCopier(tables.staging.mark, types)
         self._tables = tables
 
     async def _begin(self, attempt: Attempt, columns: list[str]) -> _Open:

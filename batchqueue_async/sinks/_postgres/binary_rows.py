@@ -36,7 +36,12 @@ _DATE, _TIMESTAMP, _TIMESTAMPTZ = 1082, 1114, 1184
 
 
 def _as(dtype: str) -> Encode:
-    return lambda column: column.to_numpy(zero_copy_only=False).astype(dtype)
+    return lambda column: _numbers(column).astype(dtype)
+
+
+def _numbers(column: pa.Array) -> Values:
+    values: Values = column.to_numpy(zero_copy_only=False)
+    return values
 
 
 def _days(column: pa.Array) -> Values:
@@ -44,20 +49,14 @@ def _days(column: pa.Array) -> Values:
 
 
 def _microseconds(column: pa.Array) -> Values:
-    zone = column.type.tz
-    whole = column.cast(pa.timestamp("us", zone)).cast(pa.int64())
-    return _since_2000(whole, _MICROSECONDS).astype(">i8")
+    return _since_2000(column.cast(pa.int64()), _MICROSECONDS).astype(">i8")
 
 
 def _since_2000(column: pa.Array, since_1970: int) -> Values:
-    values = column.to_numpy(zero_copy_only=False)
+    values = _numbers(column)
     # What would overflow, or become the number that means -infinity, stays what it is:
     # too long ago for the server, which refuses it.
     return np.maximum(values, np.iinfo(values.dtype).min + since_1970 + 1) - since_1970
-
-
-def _is_of_whole_microseconds(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.unit != "ns"
 
 
 # How the values of a type become those of a column's type. What is missing here (a
@@ -108,9 +107,7 @@ def binary_rows(
         yield _encoded(batch.slice(start, rows), columns, mark)
 
 
-def _encoded(
-    batch: pa.RecordBatch, columns: Sequence[int], mark: bytes
-) -> pa.Buffer:
+def _encoded(batch: pa.RecordBatch, columns: Sequence[int], mark: bytes) -> pa.Buffer:
     head = struct.pack(">hi", 1 + len(columns), len(mark)) + mark
     row = _Row(batch.num_rows)
     row.add(np.frombuffer(head, f"V{len(head)}"))
@@ -158,7 +155,7 @@ class _Row:
         for (name, _), values in zip(fields, self._fixed, strict=True):
             made[name] = values
         width = made.dtype.itemsize
-        offsets = np.arange(0, (self._rows + 1) * width, width, np.int32)
+        offsets = np.arange(self._rows + 1, dtype=np.int32) * np.int32(width)
         self._pieces.append(_binary(offsets, made))
         self._fixed = []
 
@@ -178,7 +175,7 @@ def _add_fixed(row: _Row, column: pa.Array, encode: Encode) -> None:
         row.add(np.array([values.dtype.itemsize], ">i4"))
         row.add(values)
         return
-    is_there = column.is_valid().to_numpy(zero_copy_only=False)
+    is_there = _numbers(column.is_valid())
     values = encode(column.drop_null())
     width = values.dtype.itemsize
     row.add(np.where(is_there, width, _NULL).astype(">i4"))
@@ -200,7 +197,7 @@ def _is_variable(kind: pa.DataType, column: int | None) -> bool:
 
 
 def _encode_of(kind: pa.DataType, column: int | None) -> Encode | None:
-    if _is_of_whole_microseconds(kind):
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
         wanted = _TIMESTAMP if kind.tz is None else _TIMESTAMPTZ
         return _microseconds if column == wanted else None
     return _OF_FIXED_WIDTH.get((kind, column))

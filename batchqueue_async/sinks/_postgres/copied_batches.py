@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from .staging import Staging
 
 _NUMERIC = 1700
-_TYPES = """
-    SELECT attname::text, atttypid FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +27,17 @@ class CopiedBatches:
         columns: The names of the columns, the mark's first.
         format: As COPY calls it.
         chunks: Bytes, in their order.
+        rows: How many rows they are.
     """
 
     columns: tuple[str, ...]
     format: Literal["binary", "csv"]
     chunks: list[pa.Buffer | bytes]
+    rows: int
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self.rows
 
     async def copy(self, connection: Connection, staging: Staging) -> None:
         """Add the rows to a staging table."""
@@ -71,20 +74,19 @@ class BatchCopier:
         """
         schema = batches[0].schema
         columns = self._mark, *schema.names
+        count = sum(batch.num_rows for batch in batches)
         if not self._has_binary_form(schema):
             text = csv_rows(batches, str(mark))
-            return CopiedBatches(columns, "csv", [text])
+            return CopiedBatches(columns, "csv", [text], count)
         from . import binary_rows as binary  # noqa: PLC0415  # numpy is there
 
         types = [self._types[name] for name in schema.names]
         field = mark.bytes if isinstance(mark, UUID) else struct.pack(">i", mark)
         rows = [
-            row
-            for batch in batches
-            for row in binary.binary_rows(batch, types, field)
+            row for batch in batches for row in binary.binary_rows(batch, types, field)
         ]
         chunks = [binary.HEADER, *rows, binary.TRAILER]
-        return CopiedBatches(columns, "binary", chunks)
+        return CopiedBatches(columns, "binary", chunks, count)
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Return whether the columns mean the same however they are copied."""
@@ -105,9 +107,3 @@ class BatchCopier:
             return False
         types = [self._types.get(name) for name in schema.names]
         return has_binary_form(schema, types)
-
-
-async def batch_copier(connection: Connection, staging: Staging) -> BatchCopier:
-    """Ask the server for the types of the columns."""
-    found = await connection.fetch(_TYPES, staging.place)
-    return BatchCopier(staging.mark, {name: number for name, number in found})

@@ -37,6 +37,9 @@ def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
     if any(is_it(kind) for is_it in _NESTED):
         rule = "of a type without parts (to_json makes texts of them)"
         refuse(f"column {field.name!r}", rule, str(kind), TypeError)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # In some zones' early years the texts would lack an offset's seconds.
+        return column.cast(pa.timestamp(kind.unit, "UTC"))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = (None if v is None else "\\x" + v.hex() for v in column.to_pylist())
         return pa.array(values, pa.string())

@@ -14,6 +14,10 @@ from .target import Target
 if TYPE_CHECKING:
     from .connections import Connection
 
+_TYPES = """
+    SELECT attname::text AS name, atttypid AS type FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+
 
 @dataclass(frozen=True, slots=True)
 class Staging:
@@ -72,3 +76,9 @@ class Staging:
     @property
     def _marked(self) -> str:
         return f"FROM {self.place} WHERE {self.mark} = ANY($1)"
+
+
+async def column_types(connection: Connection, place: str) -> dict[str, int]:
+    """Return the numbers of the types of a table's columns, by name."""
+    found = await connection.fetch(_TYPES, place)
+    return {column["name"]: column["type"] for column in found}
