@@ -235,12 +235,13 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         self, connection: Connection, epoch: Epoch, attempt: NumberedWrites
     ) -> None:
         staging, marks = self._staging(attempt.table), [*attempt.acknowledged]
-        left = await staging.count(connection, marks)
-        if left != attempt.rows:
+        left = await staging.publish(
+            connection, marks, self._columns, self._on_conflict, attempt.rows
+        )
+        if left != attempt.rows:  # the transaction is undone
             msg = (
-                f"{epoch} has lost rows: {attempt.rows} were staged, {left or 0} are"
+                f"{epoch} has lost rows: {attempt.rows} were staged, {left} are"
                 " left; the server has crashed, or another process has begun the same"
                 " epoch"
             )
             raise BatchQueueError(msg)
-        await staging.publish(connection, marks, self._columns, self._on_conflict)

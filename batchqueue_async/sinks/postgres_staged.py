@@ -227,8 +227,9 @@ class PostgresStagedSink:
     ) -> None:
         staging, rows = self._tables.staging, rows_of(epoch, tokens)
         marks = [UUID(token.attempt.name) for token in tokens]
-        found = await staging.count(connection, marks)
-        if found != rows:
-            raise StagedRowsMissing(epoch, rows, found or 0)
         columns = tokens[0].place.split("\0")
-        await staging.publish(connection, marks, columns, self._on_conflict)
+        found = await staging.publish(
+            connection, marks, columns, self._on_conflict, rows
+        )
+        if found != rows:  # the transaction is undone
+            raise StagedRowsMissing(epoch, rows, found)
