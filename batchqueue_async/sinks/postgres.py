@@ -169,8 +169,7 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         for is_copied, group in groupby(items, self._is_copied):
             if is_copied:
                 batches = [selected(batch, self._columns) for batch in group]
-                for _, same in groupby(batches, lambda batch: batch.schema):
-                    parts.append(self._copier().copied([*same], number))
+                parts.extend(self._copier().copies(batches, number))
             else:
                 parts.append(self._reader.rows(group))
         return parts

@@ -19,6 +19,7 @@ from ._postgres.staging import column_types
 from ._postgres.target import find_target
 from .checks import refuse, require_name, require_options, seconds_of
 from .epochs import Epoch
+from .rows import selected
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class PostgresStagedSink:
         Raises:
             BatchQueueError: The run was announced, and is over.
             TypeError: A column is of a type that can't be copied.
+            ValueError: The attempt's record batches have other columns.
         """
         with self._connections.errors():
             current = self._open.get(attempt.name)
@@ -129,10 +131,12 @@ class PostgresStagedSink:
                 current = await self._begin(attempt, items[0].schema.names)
             # Off the loop: a wide batch takes a while.
             mark = UUID(attempt.name)
-            copied = await to_thread.run_sync(self._copier.copied, items, mark)
-            async with self._connections.copying():
-                await copied.copy(current.connection, self._tables.staging)
-            current.rows += sum(batch.num_rows for batch in items)
+            batches = [selected(batch, current.columns) for batch in items]
+            copies = await to_thread.run_sync(self._copier.copies, batches, mark)
+            for copied in copies:
+                async with self._connections.copying():
+                    await copied.copy(current.connection, self._tables.staging)
+                current.rows += len(copied)
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Commit the attempt's transaction, unless the epoch is over for it."""

@@ -241,6 +241,18 @@ async def test_rows_and_record_batches_may_be_mixed(table: Table) -> None:
     assert await table.rows() == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
 
 
+async def test_record_batches_of_an_attempt_are_matched_by_name(table: Table) -> None:
+    await table.make(id="BIGINT", word="TEXT")
+    one = pa.record_batch({"id": [1], "word": ["a"]})
+    other = pa.record_batch({"word": ["b"], "id": pa.array([2], pa.int32())})
+
+    await table.publish(one, other)
+    with pytest.raises(ValueError, match="a record batch with the columns"):
+        await table.publish(one, pa.record_batch({"id": [3]}))
+
+    assert await table.rows() == [(1, "a"), (2, "b")]
+
+
 async def test_columns_keep_their_types_for_as_long_as_an_epoch(table: Table) -> None:
     """A column of another type, since: the next epoch's batches go in its form."""
     await table.make(id="INTEGER", word="TEXT")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
@@ -66,12 +67,19 @@ class BatchCopier:
         self._mark = mark
         self._types = types
 
-    def copied(self, batches: list[pa.RecordBatch], mark: UUID | int) -> CopiedBatches:
-        """Return record batches of one schema as COPY reads them; blocks for a while.
+    def copies(
+        self, batches: Iterable[pa.RecordBatch], mark: UUID | int
+    ) -> list[CopiedBatches]:
+        """Return record batches as COPY reads them, in their order; takes a while.
 
         Raises:
             TypeError: A column is of a type that can't be copied.
         """
+        groups = groupby(batches, lambda batch: batch.schema)
+        return [self.copied([*same], mark) for _, same in groups]
+
+    def copied(self, batches: list[pa.RecordBatch], mark: UUID | int) -> CopiedBatches:
+        """Return record batches of one schema as one COPY reads them."""
         schema = batches[0].schema
         columns = self._mark, *schema.names
         count = sum(batch.num_rows for batch in batches)
