@@ -321,7 +321,7 @@ class Intake(Generic[T]):
                 partition = self._placement.partition_of(item)
             except Exception:  # noqa: BLE001 - refused it is, whatever the selector says
                 partition = self._placement.first
-            partition.reject(1)
+            partition.reject(1, closed=True)
 
     def _offer(self, partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
         if not partition.has_room:

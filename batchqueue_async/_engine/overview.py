@@ -84,7 +84,13 @@ def _sums(
     accounts = [each.accounts for each in every]
     sums = {
         name: sum(map(attrgetter(name), accounts))
-        for name in ("rejected", "in_flight", "taken_out", *_OUTCOMES)
+        for name in (
+            "rejected",
+            "rejected_closed",
+            "in_flight",
+            "taken_out",
+            *_OUTCOMES,
+        )
     }
     accepted = sums.pop("taken_out") + waiting
     if parts.config.audit:

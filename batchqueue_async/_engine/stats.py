@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(init=False, frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Totals(Value):
-    """What became of items; `accepted` is the sum of all the others but `rejected`."""
+    """What became of items; `accepted` is the sum of `waiting` to `returned`."""
 
     accepted: int
     """Items that were let in, so far."""
     rejected: int
     """Items that were refused because of a full partition or a closed queue."""
+    rejected_closed: int
+    """Of these, the ones that were refused because the queue was closed."""
     waiting: int
     """Items that wait now for their drain task."""
     in_flight: int
@@ -158,10 +160,10 @@ _SUMMED = tuple(field.name for field in fields(Totals) if field.name != "oldest_
 # There may be tens of thousands of partitions. A frozen dataclass sets its fields by
 # name, one after the other; their slots' setters do the same in a fifth of the time.
 _new = object.__new__
-_accepted, _rejected, _waiting, _in_flight, _handled, _failed = (
+_accepted, _rejected, _rejected_closed, _waiting, _in_flight, _handled = (
     getattr(PartitionStats, name).__set__ for name in _SUMMED[:6]
 )
-_dropped, _unhandled, _returned, _capacity, _waiting_producers = (
+_failed, _dropped, _unhandled, _returned, _capacity, _waiting_producers = (
     getattr(PartitionStats, name).__set__ for name in _SUMMED[6:]
 )
 _oldest_age = getattr(PartitionStats, "oldest_age").__set__  # noqa: B009
@@ -249,6 +251,7 @@ def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionSt
     entered = partition.entered
     _accepted(stats, accounts.taken_out + waiting if entered is None else entered)
     _rejected(stats, accounts.rejected)
+    _rejected_closed(stats, accounts.rejected_closed)
     _waiting(stats, waiting)
     _in_flight(stats, accounts.in_flight)
     _handled(stats, accounts.handled)

@@ -9,7 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.stats import BatchQueueStats, DrainTaskStats
+from batchqueue_async._engine.stats import (
+    BatchQueueStats,
+    DrainTaskStats,
+    RebalancingRound,
+)
 from batchqueue_async._policies.validation import require_positive
 from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
 
@@ -122,11 +126,7 @@ class Feed:
                 self._note(stats.name, count, f"{grown} {count}")
         last, known = stats.last_round, before.last_round
         if last is not None and last.moved and last != known:
-            says = (
-                f"{last.moved} partitions moved, "
-                f"{last.ratio_before:.2f} to {last.ratio_after:.2f}"
-            )
-            self._note(stats.name, "rebalanced", says)
+            self._note(stats.name, "rebalanced", _moves(last))
         for name in stats.not_closed[len(before.not_closed) :]:
             self._note(stats.name, "not closed", name)
 
@@ -160,15 +160,16 @@ def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
         "drain_tasks": [_drain_task(each) for each in stats.drain_tasks],
         "handlers": [_handler(each) for each in stats.handlers],
         "handler_count": reading.overview.handler_count,
-        "last_round": last
-        and {
-            "number": last.number,
-            "moved": last.moved,
-            "ratio_before": last.ratio_before,
-            "ratio_after": last.ratio_after,
-        },
+        "last_round": last and f"round {last.number} of rebalancing: {_moves(last)}",
         "not_closed": list(stats.not_closed),
     }
+
+
+def _moves(last: RebalancingRound) -> str:
+    # As text: beside a drain task without any load a ratio is infinite, which JSON
+    # has no word for.
+    ratios = f"{last.ratio_before:.2f} to {last.ratio_after:.2f}"
+    return f"{last.moved} partitions moved, {ratios}"
 
 
 def _cells(used: Sequence[float]) -> list[list[float]]:

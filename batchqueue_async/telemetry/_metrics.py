@@ -68,6 +68,11 @@ def _outcomes(reading: Reading) -> Values:
     return [((outcome,), getattr(reading.stats, outcome)) for outcome in OUTCOMES]
 
 
+def _refusals(reading: Reading) -> Values:
+    closed = reading.stats.rejected_closed
+    return [(("full",), reading.stats.rejected - closed), (("closed",), closed)]
+
+
 def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
     for handler in reading.stats.handlers:
         if handler.cuts is not None:
@@ -96,8 +101,9 @@ METRICS: Final = (
         "batchqueue.items.rejected",
         "counter",
         "{item}",
-        "Items that were refused: a full partition, or a closed queue.",
-        _of_queue("rejected"),
+        "Items that were refused, by what was in the way.",
+        _refusals,
+        ("reason",),
     ),
     Metric(
         "batchqueue.items.settled",

@@ -130,7 +130,7 @@ class OpenView:
         connection.settimeout(5.0)
         with connection, contextlib.suppress(OSError):
             while not self._closed.is_set():
-                line = json.dumps(self._feed.sample()) + "\n"
+                line = json.dumps(self._feed.sample(), allow_nan=False) + "\n"
                 connection.sendall(line.encode())
                 self._closed.wait(self._feed.interval)
         self._viewed.discard(connection)

@@ -100,12 +100,7 @@ def _details(queue: Any) -> RenderableType:  # noqa: ANN401 - JSON
             f"{each['cycles']:,}",
             _bar(each["load"] / most, style="cyan"),
         )
-    last = queue["last_round"]
-    if last:
-        drain_tasks.caption = (
-            f"round {last['number']} of rebalancing moved {last['moved']}: "
-            f"{last['ratio_before']:.2f} to {last['ratio_after']:.2f}"
-        )
+    drain_tasks.caption = queue["last_round"]
     grid = Table.grid(expand=True, padding=(0, 2))
     grid.add_column(ratio=1)
     grid.add_column(ratio=1)

@@ -171,7 +171,9 @@ async def _stream(feed: Samples, receive: Receive, send: Send) -> None:
 
 
 async def _event(send: Send, name: str, value: object) -> None:
-    body = f"event: {name}\ndata: {json.dumps(value)}\n\n".encode()
+    # Browsers refuse the NaN and Infinity that Python would write.
+    data = json.dumps(value, allow_nan=False)
+    body = f"event: {name}\ndata: {data}\n\n".encode()
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 

@@ -67,7 +67,9 @@ def main() -> int:
         target = PAGES / page
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page_of(source), "utf-8")
-    shutil.copytree(ROOT / "docs" / "images", PAGES / "docs" / "images")
+    images = PAGES / "docs" / "images"
+    shutil.copytree(ROOT / "docs" / "images", images)
+    take_pictures(images)
     seen: set[int] = set()
     for module, title in REFERENCE.items():
         target = PAGES / "api" / f"{module}.md"
@@ -83,6 +85,15 @@ def main() -> int:
     if status == 0:
         print(f"{SITE / 'index.html'}")
     return status
+
+
+def take_pictures(folder: Path) -> None:
+    """Let the pictures show what this version looks like, if there is a browser."""
+    if shutil.which("chromium") is None:
+        print("No chromium: the pictures are those of the repository.")
+        return
+    command = [sys.executable, "-m", "tests.telemetry.screenshots", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True)
 
 
 def pages() -> Iterator[tuple[Path, Path]]:

@@ -2,7 +2,6 @@
 
 import re
 
-from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 from batchqueue_async import __version__
@@ -42,8 +41,6 @@ napoleon_use_rtype = False
 
 def setup(app: Sphinx) -> None:
     """Set what no setting is for."""
-    # Diagrams are shown as they are written: their renderer would come from elsewhere.
-    app.add_lexer("mermaid", TextLexer)
     # Before napoleon's.
     app.connect("autodoc-process-docstring", keep_colon, priority=100)
     app.connect("html-page-context", let_code_break)

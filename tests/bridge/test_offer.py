@@ -51,6 +51,7 @@ async def test_on_the_loop_it_never_waits_and_says_why() -> None:
     assert queue.offer(3) is Offer.CLOSED
     stats = check_settled(queue)
     assert (stats.accepted, stats.rejected) == (2, 2)
+    assert queue.stats().rejected_closed == 1
 
 
 async def test_it_wakes_an_idle_queue_and_ends_a_linger_that_is_due() -> None:

@@ -75,7 +75,7 @@ async def test_produce_returns_false_from_the_first_moment_on() -> None:
         assert not queue.produce_nowait(7)
         assert await queue.produce_many([7, 8]) == 0
         assert await queue.produce_many(iter([7, 8])) == 0
-        assert queue.stats().rejected == 6
+        assert queue.stats().rejected == queue.stats().rejected_closed == 6
         stalled.gate.set()
         assert await closing == []
         assert not await queue.produce(7)
@@ -90,6 +90,7 @@ async def test_waiting_producers_wake_with_false() -> None:
         await turns()
         assert [producer.result() for producer in producers] == [False] * 5
         assert check_accounts(stalled.queue).rejected == 5
+        assert stalled.queue.stats().rejected_closed == 5
         stalled.gate.set()
         assert await closing == []
     assert stalled.handler.handled == [0, 1, 2]

@@ -90,6 +90,7 @@ class TestRoom:
         assert await queue.produce_many(of("quiet", 3)) == 3
         stats = check_accounts(queue)
         assert (stats.waiting, stats.rejected) == (6, 9)
+        assert queue.stats().rejected_closed == 0
         # That of the item in flight is there, too.
         assert queue.stats().capacity == 9
         await ended(queue, gate)

@@ -10,7 +10,9 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     BatchQueueManager,
+    DrainTaskPolicy,
     PartitionPolicy,
+    Rebalancing,
     WhenFull,
 )
 from batchqueue_async.telemetry._feed import Feed
@@ -101,6 +103,27 @@ async def test_ten_thousand_partitions_are_a_short_line(clock: Clock) -> None:
         # By its fullest, a full one among its neighbours is not averaged away.
         assert shown["cells"][-1][0] == 1.0
         assert len(json.dumps(sample)) < 100_000
+
+
+async def test_an_idle_drain_task_s_infinite_ratio_travels_as_json(
+    clock: Clock,
+) -> None:
+    config = BatchQueueConfig[int](
+        consumer=lambda _: None,
+        partitions=PartitionPolicy.fixed(2),
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        rebalancing=Rebalancing(interval=1.0),
+        selector=lambda _, partitions: 0 * partitions,
+    )
+    async with BatchQueue("q", config) as queue:
+        feed = Feed(queue)
+        await queue.produce_many(range(100))
+        await asyncio.sleep(1.5)
+        clock.now += 2
+        sample = feed.sample()
+    says = sample["queues"][0]["last_round"]
+    assert says == "round 1 of rebalancing: 0 partitions moved, inf to inf"
+    json.dumps(sample, allow_nan=False)
 
 
 async def test_a_queue_that_ends_and_comes_again_has_no_negative_rate(

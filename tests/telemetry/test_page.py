@@ -82,7 +82,7 @@ async def browsed(
         await page.locator("#tasks tbody tr").last.wait_for()
         yield page
         await browser.close()
-        assert faults == []
+        assert faults == [], faults
 
 
 @asynccontextmanager

@@ -92,17 +92,20 @@ async def test_refusals_and_displacements_are_told_apart() -> None:
     async def slow(_: list[int]) -> None:
         await asyncio.sleep(1)
 
-    for when_full, expected in [
-        (WhenFull.DROP_OLDEST, (0, 5)),
-        (WhenFull.DROP_NEWEST, (5, 0)),
+    for when_full, refused, displaced in [
+        (WhenFull.DROP_OLDEST, 0, 5),
+        (WhenFull.DROP_NEWEST, 5, 0),
     ]:
         config = BatchQueueConfig(consumer=slow, buffer_size=5, when_full=when_full)
         async with BatchQueue("q", config) as queue:
             value = reader(queue)
             await queue.produce_many(range(10))
-            rejected = value("items_rejected_total", queue="q")
+            await queue.shutdown()
+            await queue.produce_many(range(3))
             dropped = value("items_settled_total", queue="q", outcome="dropped")
-            assert (rejected, dropped) == expected
+            assert dropped == displaced
+            assert value("items_rejected_total", queue="q", reason="full") == refused
+            assert value("items_rejected_total", queue="q", reason="closed") == 3
 
 
 async def test_a_manager_has_all_its_queues_and_two_of_a_name_add_up() -> None:

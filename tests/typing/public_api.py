@@ -349,6 +349,7 @@ async def queues(config: BatchQueueConfig[Metric]) -> None:
 def numbers(stats: BatchQueueStats) -> None:
     assert_type(stats.name, str)
     assert_type(stats.accepted + stats.rejected + stats.waiting + stats.in_flight, int)
+    assert_type(stats.rejected_closed, int)
     assert_type(stats.handled + stats.failed + stats.dropped, int)
     assert_type(stats.unhandled + stats.returned + stats.capacity, int)
     assert_type(stats.total_used, int)

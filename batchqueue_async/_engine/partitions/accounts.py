@@ -31,6 +31,7 @@ class Accounts:
         "handled",
         "in_flight",
         "rejected",
+        "rejected_closed",
         "returned",
         "taken_out",
         "unhandled",
@@ -39,6 +40,8 @@ class Accounts:
 
     def __init__(self) -> None:
         self.rejected = 0
+        # Of these, the ones that came after closing: there was no question of room.
+        self.rejected_closed = 0
         self.in_flight = 0
         self.handled = 0
         self.failed = 0

@@ -84,8 +84,8 @@ class KeyBuffer(Partition[T]):
             self.home.note(self)
         return left
 
-    def reject(self, count: int) -> None:
-        self.home.reject(count)
+    def reject(self, count: int, *, closed: bool = False) -> None:
+        self.home.reject(count, closed=closed or self.is_closed)
 
     def _append(self, chunk: Sequence[T]) -> None:
         # Before it is in: one that has nothing to give yet does no harm in the ring,

@@ -275,10 +275,12 @@ class Partition(ProducersQueue[T]):
         self.accounts.tell_watchers()
         return left
 
-    def reject(self, count: int) -> None:
-        """Count refusals that were returned."""
+    def reject(self, count: int, *, closed: bool = False) -> None:
+        """Count refusals that were returned; `closed` if the queue takes none more."""
         with self.guard:
             self.accounts.rejected += count
+            if closed or self.is_closed:
+                self.accounts.rejected_closed += count
 
     def open(self) -> None:
         """Let producers in."""
