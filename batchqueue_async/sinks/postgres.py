@@ -65,7 +65,9 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
     the fences' column `target`, too.
 
     Items are tuples, lists or mappings of what asyncpg takes, or record batches of
-    pyarrow; anything else with `to_row`. It belongs to the loop that uses it first.
+    pyarrow; anything else with `to_row`. Record batches are the quickest by far, where
+    their columns have the table's own types, or are decimals: then no row becomes a
+    Python object. It belongs to the loop that uses it first.
     Close it with `close`; a queue whose handler is an `EpochWriter` does that.
 
     Args:
