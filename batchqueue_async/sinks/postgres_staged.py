@@ -54,10 +54,12 @@ class PostgresStagedSink:
     parallel, then by one INSERT on the server, which is the part that doesn't scale
     out. Columns of numbers, texts, bytes, booleans, dates and timestamps that have the
     table's own types go to COPY in its binary form, others as CSV, which is several
-    times slower: a BIGINT in the frame for an INTEGER in the table, a DECIMAL. If the server crashes in between the staged rows are gone; `publish` counts
-    them, raises `StagedRowsMissing`, and the epoch has to run again. A process that
-    stages holds one connection. One small row per published epoch stays. Attempts whose
-    driver died for good go after 7 days, with the next `publish` into the table.
+    times slower: a BIGINT in the frame for an INTEGER in the table, a DECIMAL.
+
+    If the server crashes in between, the staged rows are gone; `publish` counts them,
+    raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
+    holds one connection. One small row per published epoch stays. Attempts whose driver
+    died for good go after 7 days, with the next `publish` into the table.
 
     The columns of the record batches are matched by name. The table must exist; the
     tables `<table>_staged`, `batchqueue_attempts` and `batchqueue_published` are made
