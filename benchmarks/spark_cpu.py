@@ -6,16 +6,20 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and of those below it, until now.
+def cpu_seconds(root: int | None = None) -> float:
+    """CPU time of a process and of those below it, until now; None: of this one.
 
     Other people's work on the machine changes it less than the time on the clock. What
     ended and was not waited for is missing: Spark keeps its processes between jobs.
     """
-    found = _processes()
-    return sum(ticks for pid, (_, ticks) in found.items() if _is_ours(pid, found)) / (
-        _TICKS
-    )
+    found, root = _processes(), root or os.getpid()
+    ticks = [t for pid, (_, t) in found.items() if _is_below(pid, root, found)]
+    return sum(ticks) / _TICKS
+
+
+def parent_of(pid: int) -> int:
+    """The process that started this one."""
+    return _processes()[pid][0]
 
 
 def _processes() -> dict[int, tuple[int, int]]:
@@ -33,9 +37,9 @@ def _processes() -> dict[int, tuple[int, int]]:
     return found
 
 
-def _is_ours(pid: int, found: dict[int, tuple[int, int]]) -> bool:
+def _is_below(pid: int, root: int, found: dict[int, tuple[int, int]]) -> bool:
     while pid in found:
-        if pid == os.getpid():
+        if pid == root:
             return True
         pid = found[pid][0]
     return False

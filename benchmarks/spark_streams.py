@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _FILES = 3
 
 Function = Callable[["DataFrame", int], object]
+Choose = Callable[["DataStreamWriter"], "DataStreamWriter"]
 Sample = tuple[float, float]
 """Seconds on the clock, and CPU seconds of this process."""
 
@@ -57,14 +58,15 @@ class Streams:
 
     def data_source(self) -> list[float]:
         """Return each micro-batch's seconds, Spark's part included; not the first's."""
-        progress = self._run(
+        return self.durations(
             lambda stream: stream.format("batchqueue").option("sink", COUNTING)
         )
-        return [milliseconds / 1000 for milliseconds in progress[1:]]
 
-    def _run(
-        self, choose: "Callable[[DataStreamWriter], DataStreamWriter]"
-    ) -> list[int]:
+    def durations(self, choose: Choose) -> list[float]:
+        """Return the same for a stream into whatever is chosen."""
+        return [milliseconds / 1000 for milliseconds in self._run(choose)[1:]]
+
+    def _run(self, choose: Choose) -> list[int]:
         with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
             stream = (
                 self._spark.readStream.schema(self._schema)

@@ -72,7 +72,8 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         schema: Of the files; None for that of an epoch's first record batch.
         to_row: Makes a row of an item.
         row_group: How many rows are written, and kept in memory, at a time.
-        compression: As pyarrow's `ParquetWriter` takes it.
+        compression: As pyarrow's `ParquetWriter` takes it. Columns whose values repeat
+            in the first rows get a dictionary, too.
 
     Attributes:
         columns: The names of a row's values; None with `to_row`, or without a schema.

@@ -46,7 +46,8 @@ class ParquetStagedSink:
     Args:
         directory: Where the folders go; made when it is missing.
         row_group: How many rows an attempt keeps in memory, and writes at a time.
-        compression: As pyarrow's `ParquetWriter` takes it.
+        compression: As pyarrow's `ParquetWriter` takes it. Columns whose values repeat
+            in the first rows get a dictionary, too.
 
     Raises:
         TypeError: An argument is of the wrong kind.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
@@ -12,18 +14,19 @@ from batchqueue_async import BatchQueueError
 from ._postgres.connections import Connections
 from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
-from ._postgres.staging import Staging
+from ._postgres.staging import Staging, column_types
 from ._postgres.target import LONGEST_NAME, Target, find_target
-from ._postgres.timestamps import find_timestamps
+from ._postgres.timestamps import Timestamps
 from .checks import RESERVED, refuse, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
 from .renamed import renamed
-from .rows import Row, RowReader, python_rows
+from .rows import Row, RowReader, is_record_batch, python_rows, selected
 from .table_names import quoted
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
+    from ._postgres.copied_batches import CopiedBatches
 
 T = TypeVar("T")
 
@@ -37,7 +40,14 @@ _STAGING_TABLES = """
         AND (starts_with(relname, $2) OR starts_with(relname, $3))"""
 
 
-class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
+@dataclass(slots=True)
+class _Writes(NumberedWrites):
+    """An attempt whose staging table's columns are of these types, by number."""
+
+    types: dict[str, int] = field(default_factory=dict)
+
+
+class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     """Writes epochs into a table of PostgreSQL, which must exist.
 
     Why it is exactly once: every attempt has a staging table of its own, which nobody
@@ -65,10 +75,11 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
     made again, of which a warning tells.
 
     Items are tuples, lists or mappings of what asyncpg takes, or record batches of
-    pyarrow; anything else with `to_row`. A NamedTuple's fields are matched by name. For
-    a column of timestamps an int stands for microseconds since 1970 (UTC). It belongs
-    to the loop that uses it first. Close it with `close`; a queue whose handler is an
-    `EpochWriter` does that.
+    pyarrow; anything else with `to_row`. Record batches are the quickest by far, where
+    their columns have the table's own types, or are decimals: then no row becomes a
+    Python object. A NamedTuple's fields are matched by name. For a column of timestamps
+    an int stands for microseconds since 1970 (UTC). It belongs to the loop that uses it
+    first. Close it with `close`; a queue whose handler is an `EpochWriter` does that.
 
     Args:
         url: The server and the database: `postgresql://...`. It is told to nobody: no
@@ -118,6 +129,7 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
         self.columns = None if to_row else self._columns
+        self._has_to_row = to_row is not None
         self._reader = RowReader(columns, to_row, python_rows)
         self._fence_table = fences
         self._fences = Fences(fences)
@@ -137,35 +149,64 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
     async def _prepare(self, connection: Connection) -> None:
         self._target: Target = await find_target(connection, self._table)
         await self._fences.prepare(connection, self._target)
-        place, names = self._target.place, self._columns
-        self._timestamps = await find_timestamps(connection, place, names)
         # Other tables' attempts at the same epoch lie beside this one's.
         self._scope = f"{self._target.place}\0{self._fence_table}"
 
-    async def _start(self, epoch: Epoch) -> NumberedWrites:
+    async def _start(self, epoch: Epoch) -> _Writes:
         async with self._connections.transaction() as connection:
-            attempt = NumberedWrites(new_name(epoch, self._scope))
+            attempt = _Writes(new_name(epoch, self._scope))
             # Without the table: what earlier versions called them.
             prefixes = (prefix(epoch, self._scope), prefix(epoch))
             schema = self._target.schema
             for (name,) in await connection.fetch(_STAGING_TABLES, schema, *prefixes):
                 await self._staging(name).drop(connection)
             columns = ", ".join(map(quoted, self._columns))
-            await self._staging(attempt.table).create(connection, "0", columns)
+            staging = self._staging(attempt.table)
+            await staging.create(connection, "0", columns)
+            attempt.types = await column_types(connection, staging.place)
         return attempt
 
-    async def _stage(self, attempt: NumberedWrites, items: list[T]) -> None:
+    async def _stage(self, attempt: _Writes, items: list[T]) -> None:
         number = attempt.next_number()
         # Off the loop: of record batches that is work.
-        rows = await to_thread.run_sync(self._reader.rows, items)
+        parts = await to_thread.run_sync(self._parts, items, number, attempt.types)
+        staging = self._staging(attempt.table)
         async with self._connections.lent() as connection:
-            rows = await to_thread.run_sync(self._timestamps.rows, rows)
-            for start in range(0, len(rows), _COPIED_AT_ONCE):
-                chunk = rows[start : start + _COPIED_AT_ONCE]
-                await self._copy(connection, attempt.table, number, chunk)
-        attempt.acknowledged[number] = len(rows)
+            for part in parts:
+                if isinstance(part, list):
+                    await self._copy_rows(connection, staging, number, part)
+                else:
+                    async with self._connections.copying():
+                        await part.copy(connection, staging)
+        attempt.acknowledged[number] = sum(map(len, parts))
 
-    async def _publish(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+    def _parts(
+        self, items: list[T], number: int, types: dict[str, int]
+    ) -> list[list[Row] | CopiedBatches]:
+        """Return the items as what is copied: record batches as they are, and rows."""
+        timestamps, copier = Timestamps(self._columns, types), None
+        if not self._has_to_row and any(map(is_record_batch, items)):
+            from ._postgres.copied_batches import (  # noqa: PLC0415  # pyarrow is there
+                BatchCopier,
+            )
+
+            copier = BatchCopier(RESERVED, types)
+
+        def is_copied(item: Any) -> bool:  # noqa: ANN401 - a user's item is anything
+            if copier is None or not is_record_batch(item):
+                return False
+            return copier.is_plain(selected(item, self._columns).schema)
+
+        parts: list[list[Row] | CopiedBatches] = []
+        for goes_as_it_is, group in groupby(items, is_copied):
+            if copier is not None and goes_as_it_is:
+                batches = [selected(batch, self._columns) for batch in group]
+                parts.extend(copier.copies(batches, number))
+            else:
+                parts.append(timestamps.rows(self._reader.rows(group)))
+        return parts
+
+    async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
         async with self._connections.transaction() as connection:
             is_new = not await self._fences.has(connection, epoch)
             # Waits for a transaction that adds the same one.
@@ -173,15 +214,22 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
                 await self._move(connection, epoch, attempt)
             await self._staging(attempt.table).drop(connection)
 
-    async def _discard(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+    async def _discard(self, epoch: Epoch, attempt: _Writes) -> None:
         async with self._connections.transaction() as connection:
             await self._staging(attempt.table).drop(connection)
 
     def _staging(self, table: str) -> Staging:
         return Staging(self._target, table, RESERVED)
 
-    async def _copy(
-        self, connection: Connection, table: str, number: int, rows: list[Row]
+    async def _copy_rows(
+        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
+    ) -> None:
+        for start in range(0, len(rows), _COPIED_AT_ONCE):
+            chunk = rows[start : start + _COPIED_AT_ONCE]
+            await self._copy_chunk(connection, staging, number, chunk)
+
+    async def _copy_chunk(
+        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
     ) -> None:
         # The row that is being encoded, and what is wrong with it.
         row, failed = rows[0], None
@@ -194,9 +242,9 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
         try:
             async with self._connections.copying():
                 await connection.copy_records_to_table(
-                    table,
-                    schema_name=self._target.schema,
-                    columns=(RESERVED, *self._columns),
+                    staging.name,
+                    schema_name=staging.target.schema,
+                    columns=(staging.mark, *self._columns),
                     records=records(),
                 )
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -205,15 +253,16 @@ class PostgresEpochSink(StagingEpochSink[T, NumberedWrites]):
             refuse_row(self._columns, row, failed)
 
     async def _move(
-        self, connection: Connection, epoch: Epoch, attempt: NumberedWrites
+        self, connection: Connection, epoch: Epoch, attempt: _Writes
     ) -> None:
         staging, marks = self._staging(attempt.table), [*attempt.acknowledged]
-        left = await staging.count(connection, marks)
-        if left != attempt.rows:
+        left = await staging.publish(
+            connection, marks, self._columns, self._on_conflict, attempt.rows
+        )
+        if left != attempt.rows:  # the transaction is undone
             msg = (
-                f"{epoch} has lost rows: {attempt.rows} were staged, {left or 0} are"
+                f"{epoch} has lost rows: {attempt.rows} were staged, {left} are"
                 " left; the server has crashed, or another process has begun the same"
                 " epoch"
             )
             raise BatchQueueError(msg)
-        await staging.publish(connection, marks, self._columns, self._on_conflict)

@@ -25,7 +25,8 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     Spark runs one job per partition, one ahead of the caller, so a slow caller holds
     Spark up, and memory is bound by two partitions whatever the size of the result:
     they wait, packed, in the driver's JVM, within `spark.driver.maxResultSize`. Many
-    small partitions cost a job each, some 20 ms: `df.coalesce(n)` first.
+    small partitions cost a job each, some 30 ms of which the most is Spark's Python
+    task: `df.coalesce(n)` first, which merges them before that.
 
     An iterator that is closed, or dropped, ends the job. The executors need pandas and
     pyarrow (Spark insists), not this package.

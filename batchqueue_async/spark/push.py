@@ -39,19 +39,22 @@ class PushProgress:
     seconds: float
 
 
-def push(
+def push(  # noqa: PLR0913  # by name
     df: DataFrame,
     sync_queue: SyncBatchQueue[T],
     *,
     to_items: ToItems[T] | None = None,
     timeout: float | None = None,
     on_progress: Callable[[PushProgress], object] | None = None,
+    fetch: Callable[[DataFrame], Iterator[pa.RecordBatch]] = arrow_batches,
 ) -> int:
     """Put a frame's rows into a queue and wait until they are handled.
 
     Rows come in their order, as `arrow_batches` delivers them. While the queue is full
     this thread waits, and so does Spark, which computes one partition ahead: memory is
-    bound by two partitions and the queue's own buffer. Ctrl-C, and whatever `to_items`
+    bound by two partitions and the queue's own buffer. Each partition takes Spark a job
+    of its own, whatever is in it: hundreds of small ones come sooner with `fetch`, and
+    soonest from `df.coalesce(n)`. Ctrl-C, and whatever `to_items`
     or `on_progress` raises, end it; what was accepted until then is handled.
 
     It is at least once for the frame as a whole: who calls it again after a failure
@@ -65,6 +68,8 @@ def push(
         timeout: Seconds for all of it; None for no limit. What Spark takes counts, but
             is not interrupted.
         on_progress: Called on this thread after each record batch.
+        fetch: How the rows come to the driver. `whole_frame` is one Spark job, and
+            needs memory for all of them.
 
     Returns:
         How many items were handled.
@@ -81,9 +86,10 @@ def push(
     make = chosen(to_items)
     if on_progress is not None:
         require_callable("on_progress", on_progress)
+    require_callable("fetch", fetch)
     deadline = Deadline(timeout)
     require_batch_frame(df, "ForeachBatchSink")
-    return push_batches(arrow_batches(df), sync_queue, make, deadline, on_progress)
+    return push_batches(fetch(df), sync_queue, make, deadline, on_progress)
 
 
 def push_batches(

@@ -92,6 +92,7 @@ def pushing(
     assert_type(push(df, tuples), int)
     assert_type(push(df, sales, to_items=to_objects(Sale)), int)
     push(df, numbers, to_items=own, timeout=60, on_progress=on_progress)
+    push(df, tuples, fetch=whole_frame)
     push(df, numbers, to_items=to_objects(Sale))  # type: ignore[arg-type]
     push(df, numbers, own)  # type: ignore[call-arg]
     push(df, sales, on_progress=3)  # type: ignore[arg-type]

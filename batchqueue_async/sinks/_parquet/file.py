@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .dictionaries import dictionary_columns
+
 
 class StagedFile:
     """Writes record batches to a hidden file, which gets its name when it is sealed.
@@ -90,7 +92,10 @@ class StagedFile:
         table = pa.Table.from_batches(batches)
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self._unsealed, table.schema, compression=self._compression
+                self._unsealed,
+                table.schema,
+                compression=self._compression,
+                use_dictionary=dictionary_columns(batches[0]),
             )
         self._writer.write_table(table, self._row_group)
 

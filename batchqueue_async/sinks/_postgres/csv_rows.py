@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -19,20 +18,19 @@ _NESTED: tuple[Callable[[pa.DataType], bool], ...] = (
 )
 
 
-def csv_rows(batches: list[pa.RecordBatch], key: str) -> io.BytesIO:
+def csv_rows(batches: list[pa.RecordBatch], key: str) -> pa.Buffer:
     """Return the rows as CSV, `key` as the first value of each.
 
     A null is an empty value, an empty text is one in quotes, as COPY expects them.
     """
-    output = io.BytesIO()
+    output = pa.BufferOutputStream()
     for batch in batches:
         columns = [_plain(batch.schema.field(n), c) for n, c in enumerate(batch)]
         keys = pa.repeat(pa.scalar(key), batch.num_rows)
         names = [str(number) for number in range(len(columns) + 1)]
         table = pa.RecordBatch.from_arrays([keys, *columns], names=names)
         pyarrow.csv.write_csv(table, output, _OPTIONS)
-    output.seek(0)
-    return output
+    return output.getvalue()
 
 
 def require_plain(schema: pa.Schema) -> None:
@@ -45,6 +43,9 @@ def require_plain(schema: pa.Schema) -> None:
 
 def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
     kind = field.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # In some zones' early years the texts would lack an offset's seconds.
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = (None if v is None else "\\x" + v.hex() for v in column.to_pylist())
         return pa.array(values, pa.string())

@@ -59,7 +59,7 @@ def _redact(error: Any) -> None:  # noqa: ANN401 - its fields come with the serv
         return
     # With a quotation mark or a colon comes a value, in whatever language.
     if state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message):
-        found = re.search(r", column ([^:]+): ", context or "")
+        found = re.search(r", column ([^:]+)(?:: |$)", context or "")
         of_column = f" of column {found[1]}" if found else ""
         message = f"the server refuses a value{of_column}: SQLSTATE {state}"
         error.args = (message,)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from ..table_names import quoted
 from .target import Target
 
 if TYPE_CHECKING:
     from .connections import Connection
+
+_TYPES = """
+    SELECT attname::text AS name, atttypid AS type FROM pg_attribute
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,13 @@ class Staging:
             f" {columns} FROM {self.target.place} WITH NO DATA"
         )
 
+    async def lock(self, connection: Connection) -> None:
+        """Keep it as it is until the transaction ends; others may write, too."""
+        await connection.execute(f"LOCK TABLE {self.place} IN ROW EXCLUSIVE MODE")
+
     async def drop(self, connection: Connection) -> None:
         """Remove it, with its rows."""
         await connection.execute(f"DROP TABLE IF EXISTS {self.place}")
-
-    async def count(self, connection: Connection, marks: Sequence[Any]) -> int | None:
-        """Return how many rows have one of these marks; None if the table is gone."""
-        query = f"SELECT count(*) {self._marked}"
-        try:
-            found: int = await connection.fetchval(query, marks)
-        except asyncpg.UndefinedTableError:
-            return None
-        return found
 
     async def publish(
         self,
@@ -60,15 +57,38 @@ class Staging:
         marks: Sequence[Any],
         columns: Sequence[str],
         on_conflict: str,
-    ) -> None:
-        """Copy what has one of these marks into the target."""
+        rows: int,
+    ) -> int:
+        """Copy what has one of these marks into the target; return how many there are.
+
+        Args:
+            connection: In a transaction, which has to be undone where the number isn't
+                the one that was wanted.
+            marks: Of the rows that are copied.
+            columns: Of the target.
+            on_conflict: The end of the INSERT.
+            rows: How many there should be: as many as are inserted need no count.
+        """
+        if await connection.fetchval("SELECT to_regclass($1)", self.place) is None:
+            return 0
         names = ", ".join(map(quoted, columns))
-        await connection.execute(
+        done = await connection.execute(
             f"INSERT INTO {self.target.place} ({names})"
             f" SELECT {names} {self._marked} {on_conflict}",
             marks,
         )
+        if done == f"INSERT 0 {rows}":
+            return rows
+        # Some are left out by `on_conflict`, by a trigger, or because they are lost.
+        found: int = await connection.fetchval(f"SELECT count(*) {self._marked}", marks)
+        return found
 
     @property
     def _marked(self) -> str:
         return f"FROM {self.place} WHERE {self.mark} = ANY($1)"
+
+
+async def column_types(connection: Connection, place: str) -> dict[str, int]:
+    """Return the numbers of the types of a table's columns, by name."""
+    found = await connection.fetch(_TYPES, place)
+    return {column["name"]: column["type"] for column in found}

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from ..rows import Row
-
-if TYPE_CHECKING:
-    from .connections import Connection
 
 _NAIVE = datetime(1970, 1, 1)
 # The numbers of the types on every server, and what their values count from.
 _SINCE = {1114: _NAIVE, 1184: _NAIVE.replace(tzinfo=UTC)}
-_TYPES = """
-    SELECT attname::text, atttypid FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
 
 
 class Timestamps:
@@ -64,12 +57,3 @@ class Timestamps:
             " in whole microseconds since 1970, got another number"
         )
         raise ValueError(msg)
-
-
-async def find_timestamps(
-    connection: Connection, table: str, columns: Sequence[str]
-) -> Timestamps:
-    """Ask the server which of the columns are of timestamps."""
-    found = await connection.fetch(_TYPES, table)
-    types = {row["attname"]: row["atttypid"] for row in found}
-    return Timestamps(columns, types)

@@ -25,6 +25,7 @@ from batchqueue_async.spark import (
     to_batches,
     to_dicts,
     to_objects,
+    whole_frame,
 )
 from tests.spark.driver.conftest import Collector
 
@@ -50,6 +51,19 @@ def test_rows_become_tuples(
 ) -> None:
     assert push(df, queue) == 30
     assert collector.items == [(n, f"n{n}", n * HOUR) for n in range(30)]
+
+
+def test_many_small_partitions_may_come_in_one_job(
+    spark: SparkSession, queue: SyncBatchQueue[Any], collector: Collector
+) -> None:
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    df = spark.range(0, 20, 1, 20)
+
+    assert push(df, queue, fetch=whole_frame) == 20
+
+    after = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    assert len({*after} - {*jobs}) == 1
+    assert collector.items == [(n,) for n in range(20)]
 
 
 def test_rows_become_dicts(
