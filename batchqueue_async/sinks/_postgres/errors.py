@@ -51,16 +51,12 @@ def _redact(error: Any) -> None:  # noqa: ANN401 - its fields come with the serv
         return
     error.detail = None
     message = str(error.args[0]) if error.args else ""
-    if state == _ENCODING:
-        error.message = (
-            f"the server refuses a text with a NUL, or not in UTF-8: SQLSTATE {state}"
-        )
-        error.args = (error.message,)
-        return
+    is_text = state == _ENCODING
     # With a quotation mark or a colon comes a value, in whatever language.
-    if state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message):
+    if is_text or (state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message)):
         found = re.search(r", column ([^:]+)(?:: |$)", context or "")
         of_column = f" of column {found[1]}" if found else ""
-        message = f"the server refuses a value{of_column}: SQLSTATE {state}"
+        refused = "a text with a NUL, or not in UTF-8," if is_text else "a value"
+        message = f"the server refuses {refused}{of_column}: SQLSTATE {state}"
         error.args = (message,)
         error.message = message

@@ -167,6 +167,7 @@ CASES = {
         "INTERVAL '1 02:03:04.5' DAY TO SECOND",
         timedelta(1, 7384, 500_000),
         {timedelta: timedelta(1, 7384, 500_000)},
+        parquet=("interval day to second", timedelta(1, 7384, 500_000)),
     ),
     "variant": Case(
         "VARIANT",
