@@ -226,7 +226,7 @@ async def test_a_value_that_the_server_refuses_is_told_by_its_column_alone(
     await table.make(id="BIGINT", word="TEXT")
     secret = pa.record_batch({"id": [1], "word": ["a secret\0"]})
     for way in (table.publish, table.commit):
-        with pytest.raises(asyncpg.DataError, match="NUL.* of column word") as caught:
+        with pytest.raises(asyncpg.DataError, match=r"NUL.* of column word") as caught:
             await way(secret)
         assert "secret" not in str(caught.value)
 
