@@ -128,7 +128,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         self._table = table
         self._columns = tuple(columns)
         self._on_conflict = on_conflict
-        self.columns = None if to_row else self._columns
+        self.columns: tuple[str, ...] | None = None if to_row else self._columns
         self._has_to_row = to_row is not None
         self._reader = RowReader(columns, to_row, python_rows)
         self._fence_table = fences

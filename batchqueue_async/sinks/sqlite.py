@@ -87,7 +87,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         self._table = table
         self._columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
-        self.columns = None if to_row else tuple(columns)
+        self.columns: tuple[str, ...] | None = None if to_row else tuple(columns)
         self._reader = RowReader(columns, to_row, plain_rows)
         self._values = SqliteValues(columns, nan_as_null=nan_as_null)
         self._file = SqliteFile(Path(path), timeout, fences)
