@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     DataType,
     DayTimeIntervalType,
     MapType,
+    NullType,
     StructType,
     VariantType,
 )
@@ -21,7 +22,7 @@ from pyspark.sql.types import (
 # Spark writes it into its own Parquet files, and reads them by it: there are types that
 # Parquet's don't tell from others.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_UNTOLD = (DayTimeIntervalType, VariantType)
+_UNTOLD = (DayTimeIntervalType, NullType, VariantType)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -139,7 +139,7 @@ CASES = {
         None,
         None,
         "TEXT",
-        ("int", None),
+        ("void", None),
     ),
     "map_of": Case(
         "MAP",
