@@ -1,7 +1,6 @@
 """Neither a database's password nor a row gets into an error, a log line or a repr."""
 
 import logging
-import pickle
 import sqlite3
 import traceback
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
-from batchqueue_async.spark.staging import StagingQueue
 from tests.sinks.databases import Database, Postgres
 from tests.sinks.places import attempt
 from tests.sinks.stores import SCHEMA
@@ -105,12 +103,6 @@ async def test_a_dsn_that_leads_nowhere_is_not_told(
         assert SECRET not in repr(sink)
         await sink.close()
     assert SECRET not in caplog.text
-
-
-def test_options_of_a_data_source_are_not_shown() -> None:
-    queue = StagingQueue("module:factory", (("url", DSN),))
-    assert SECRET not in repr(queue)
-    assert pickle.loads(pickle.dumps(queue)) == queue
 
 
 BAD_ITEMS: dict[str, Any] = {

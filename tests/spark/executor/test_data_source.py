@@ -1,11 +1,13 @@
 """`format("batchqueue")` for batch writes: all of it once, or nothing."""
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from batchqueue_async.spark.staging import StagingQueue
 from tests.spark.executor.probes import FAULTY, NOT_A_SINK, PARQUET
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ def ids(spark: "SparkSession", folder: Path) -> list[int]:
 
 def staged(folder: Path) -> list[Path]:
     return [path for path in folder.glob("_staged/**/*") if path.is_file()]
+
+
+def test_its_options_are_not_shown() -> None:
+    queue = StagingQueue("module:factory", (("url", "postgresql://u:hunter2@h/d"),))
+
+    assert "hunter2" not in repr(queue)
+    assert pickle.loads(pickle.dumps(queue)) == queue
 
 
 def test_rows_arrive_once_with_their_types(
