@@ -219,7 +219,7 @@ class TestLine:
         async with held_up(partitions=1) as held:
             assert await held.queue.produce(b"a" * 90)
             held.gate.set()
-            await until(lambda: held.queue.stats().in_flight == 0)
+            await until(lambda: held.queue.stats().handled == 2)
             held.gate.clear()
             assert await held.queue.produce(b"a" * 90)
             await until(lambda: held.queue.stats().in_flight_bytes == 90)
