@@ -231,6 +231,29 @@ async def test_a_value_that_the_server_refuses_is_told_by_its_column_alone(
         assert "secret" not in str(caught.value)
 
 
+async def test_a_column_s_type_may_change_between_attempts(table: Table) -> None:
+    await table.make(number="BIGINT")
+    staged = PostgresStagedSink(table.dsn, table.name)
+    sink = PostgresEpochSink[Any](table.dsn, table.name, ["number"])
+    batch = pa.record_batch({"number": [7]})
+    try:
+        for number in range(2):
+            mine = attempt(epoch=Epoch("staged", number))
+            await staged.stage(mine, [batch])
+            await staged.publish(mine.epoch, [await staged.seal(mine)])
+            epoch = Epoch("epochs", number)
+            await sink.begin(epoch)
+            await sink.write(epoch, [batch])
+            await sink.commit(epoch)
+            # As wide, and other bytes.
+            await table.run(f"ALTER TABLE {table.name} ALTER number TYPE FLOAT8")
+    finally:
+        await staged.close()
+        await sink.close()
+
+    assert await table.rows() == [(7.0,)] * 4
+
+
 async def test_rows_and_record_batches_may_be_mixed(table: Table) -> None:
     await table.make(id="BIGINT", word="TEXT")
     one = pa.record_batch({"word": ["b"], "id": [2]})  # in another order
