@@ -265,13 +265,9 @@ class Partition(ProducersQueue[T]):
     def take_back(self, position: int) -> None:
         """Take an item out as if it had never come, before anything behind it."""
         index = position - self.accounts.taken_out
-        self.is_changing = True
-        try:
-            del self.items[index]
-            self.uniform_prefix -= index < self.uniform_prefix
-            self.accounts.take_back(position)
-        finally:
-            self.is_changing = False
+        del self.items[index]
+        self.uniform_prefix -= index < self.uniform_prefix
+        self.accounts.take_back(position)
         self._serve_line()
 
     def take_rest(self) -> list[T]:
