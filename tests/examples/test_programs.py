@@ -142,7 +142,8 @@ def once_it_stores(table: str) -> InTheMiddle:
 
 def once_it_has_sent(_: Program, directory: Path) -> None:
     def has_sent() -> bool:
-        return any(int(noted.read_text()) > 0 for noted in directory.rglob("*.sent"))
+        # Its first note is not made in one step: it may be empty yet.
+        return any(int(note.read_text() or 0) > 0 for note in directory.rglob("*.sent"))
 
     wait_until(has_sent)
 
