@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH, Tally
+from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH
 from batchqueue_async._engine.partitions.measured import (
     Measured,
     measured,
     one_measured,
 )
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.put_in_turn import Tally
 from batchqueue_async._engine.partitions.room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.sorting import Placement, Run

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
@@ -31,6 +30,7 @@ from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.schedule import Nap
+    from batchqueue_async._engine.partitions.put_in_turn import Tally
 
 T = TypeVar("T")
 
