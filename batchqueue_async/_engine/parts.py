@@ -10,7 +10,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import Delivery
-from batchqueue_async._engine.draining.drop_report import DropReport
+from batchqueue_async._engine.draining.lost_items import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry

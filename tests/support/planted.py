@@ -12,7 +12,7 @@ from typing import Any
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.draining.drain_task import DrainTask
-from batchqueue_async._engine.draining.in_flight import RetryQueue
+from batchqueue_async._engine.draining.failed_batch import RetryQueue
 from batchqueue_async._engine.draining.schedule import Nap
 from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_call import HandlerLock

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from batchqueue_async._engine.draining.in_flight import InFlight
+from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.schedule import (
     Gathering,
     Nap,
@@ -23,7 +23,7 @@ from batchqueue_async._engine.runtime.cancellation import (
     uncancel,
 )
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
+from batchqueue_async._engine.runtime.loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration

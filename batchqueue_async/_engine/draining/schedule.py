@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
+from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_of
 from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:

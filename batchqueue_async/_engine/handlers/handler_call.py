@@ -16,7 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+)
 from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from types import coroutine
@@ -243,11 +250,23 @@ class HandlerCall:
         of = f"{self.hook} of " if self.hook else ""
         return f"{of}{self.registration.label}"
 
+    def run(
+        self, running: Coroutine[Any, Any, object], registration: Registration
+    ) -> Awaitable[object]:
+        """Return what to await: in steps, unless it is looked after already."""
+        calls = self.detector.calls
+        if calls.is_first or not registration.is_trusted:
+            calls.is_first, registration.is_trusted = False, True
+            return in_steps(running, self)
+        self.coroutine = running
+        if not calls.is_asked:
+            calls.ask()
+        return running
+
     def waits(self) -> None:
         """It lets the loop go, to await something."""
         self.step_began = math.inf
-        calls = self.detector.calls
-        if calls.timer is None:
+        if (calls := self.detector.calls).timer is None:
             calls.watch(self)
 
     def _took_long(self) -> None:
@@ -278,8 +297,7 @@ class HandlerCall:
     @property
     def is_waiting(self) -> bool:
         """Whether any task or thread of it waits for a queue."""
-        # Again if another thread changed them meanwhile; the first one nearly always
-        # is the call's.
+        # Again if other threads changed them; the first one nearly always is its own.
         while True:
             try:
                 return any(wait.call is self for wait in self.detector.waits)
@@ -327,8 +345,8 @@ def in_steps(
 ) -> Generator[Any, Any, object]:
     """Await a coroutine, as `await` itself does, and note the steps in its call.
 
-    It costs a quick call a tenth of its price, so not all are run like this: see
-    `RunningCalls`. Hooks are, and a handler that took long the last time.
+    It costs a quick call a tenth of its price, so not all are run like this: hooks
+    are, the first call of a cycle, and a handler that took long the last time.
     """
     call.coroutine = running
     step: Callable[[Any], Any] = running.send

@@ -39,6 +39,7 @@ class Registration:
         "is_trusted",
         "item_type",
         "items",
+        "label",
         "limit",
         "lock",
         "max_batch",
@@ -73,6 +74,7 @@ class Registration:
     ) -> None:
         self.handler = handler
         self.item_type = item_type
+        self.label = _label(handler, item_type)
         self.weight = weight
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
@@ -102,8 +104,7 @@ class Registration:
         # What its batches have at most: as declared, or as found by trying so far.
         self.limit = settings.new_limit()
         self.max_batch = self.limit.size if self.limit else settings.fixed_batch
-        self.retry = settings.retry
-        self.timeout = settings.timeout
+        self.retry, self.timeout = settings.retry, settings.timeout
         self.on_error = settings.on_error
         self.meter: Meter | None = None
         if settings.is_measured:
@@ -156,12 +157,11 @@ class Registration:
             limit=None if self.limit is None else self.limit.stats(),
         )
 
-    @property
-    def label(self) -> str:
-        """The handler's name in logs."""
-        of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""
-        name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
-        return f"{name}{of_type}"
+
+def _label(handler: object, item_type: type | None) -> str:
+    """Return the handler's name in logs."""
+    of_type = f" of {item_type.__qualname__}" if item_type else ""
+    return f"{getattr(handler, '__qualname__', type(handler).__qualname__)}{of_type}"
 
 
 def _hook(handler: object, name: str) -> Hook | None:

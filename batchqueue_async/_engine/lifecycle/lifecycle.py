@@ -34,8 +34,7 @@ from batchqueue_async._engine.runtime.cancellation import is_ending
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
-from batchqueue_async._engine.runtime.loop_turn import clock_of
-from batchqueue_async._engine.runtime.thread_use import ThreadUse
+from batchqueue_async._engine.runtime.loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
