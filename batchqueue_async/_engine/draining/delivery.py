@@ -34,8 +34,8 @@ from batchqueue_async._engine.handlers.timed_call import (
     finish,
     own_error,
 )
-from batchqueue_async._engine.runtime.cancellation import absorb_cancellation
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
 from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.handler_options import AUTO
 
@@ -116,7 +116,7 @@ class InFlight(Generic[T]):
         yield from (
             batch for batch in reversed(self.undelivered) if not batch.is_settled
         )
-        yield from (batch for batch in self.retries if not batch.is_settled)
+        yield from (batch for batch in self.retries.batches if not batch.is_settled)
 
     def take(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Share
@@ -337,12 +336,6 @@ class RetryQueue(Generic[T]):
     def __init__(self, drain_task: int) -> None:
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.batches)
-
-    def __iter__(self) -> Iterator[Batch[T]]:
-        return iter(self.batches)
 
     def add(self, batch: Batch[T]) -> None:
         if not batch.is_deferred:

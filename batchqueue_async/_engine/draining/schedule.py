@@ -58,6 +58,7 @@ class Schedule(Generic[T]):
         # The handlers whose hooks it calls, as of two versions.
         self._hooked: list[Registration] = []
         self._hooked_version = (-1, -1)
+        self._owned_now()
 
     def handlers_with_hooks(self) -> list[Registration]:
         """Return the handlers with `on_idle` or `on_flush` that it is to call."""

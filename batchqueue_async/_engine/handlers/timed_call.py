@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     in_steps,
     mark,
 )
-from batchqueue_async._engine.runtime.cancellation import (
+from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     absorb_cancellation,
     is_cancelled_for_good,

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from batchqueue_async._engine.lifecycle.demand import Demand
-from batchqueue_async._engine.runtime.cancellation import (
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
 from batchqueue_async._wording import shown

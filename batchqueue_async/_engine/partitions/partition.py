@@ -294,15 +294,15 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             self.is_closed = True
             self._set_limits()
-            self.line.wake_all()
+            if self.line.head:
+                self.line.wake_all()
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
         self.guard, self.is_shared, self.is_closed = UNGUARDED, False, True
         self._set_limits()
         self.items = type(self.items)()
-        self.line = WaitingLine()
-        self.accounts = Accounts()
+        self.line, self.accounts = WaitingLine(), Accounts()
 
     def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
