@@ -81,7 +81,7 @@ class SizedIntake(Intake[T]):
             cast("SizedPartition[T]", partition).announce(cast("Measured[T]", chunk))
             count = self._accept(partition, chunk, placed)
         if count < len(chunk):
-            self._room.hurry()
+            self._room.end_linger()
         return count
 
 

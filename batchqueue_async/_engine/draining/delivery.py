@@ -17,7 +17,6 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, grouping_of
-from batchqueue_async._engine.draining.cut_causes import causes_of, note_cuts
 from batchqueue_async._engine.draining.failed_batch import (
     RetryQueue,
     fail,
@@ -27,6 +26,7 @@ from batchqueue_async._engine.draining.failed_batch import (
 )
 from batchqueue_async._engine.draining.lost_items import UnhandledTypes
 from batchqueue_async._engine.handlers.handler_call import HandlerCall, Stuck
+from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
 from batchqueue_async._engine.handlers.take_limit import follow_change
 from batchqueue_async._engine.handlers.timed_call import (
     LeftBehind,

@@ -20,7 +20,7 @@ from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._policies.weights import Exact
+from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector

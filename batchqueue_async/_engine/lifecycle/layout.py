@@ -23,8 +23,9 @@ from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainT
 from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.handler_options import AUTO
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
+from batchqueue_async._policies.sizing import Exact
 from batchqueue_async._policies.validation import refuse
-from batchqueue_async._policies.weights import Exact, exact_weight
+from batchqueue_async._policies.weights import exact_weight
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.rolling_partition import RollingPartition

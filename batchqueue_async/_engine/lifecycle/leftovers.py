@@ -14,6 +14,7 @@ from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCal
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import GRACE, cancel_for_good
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.handler_checks import is_async
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
@@ -66,7 +67,7 @@ def tell_leftovers_after_loop(parts: Parts[T], left: list[T], message: str) -> N
     on_error = parts.config.on_error
     if on_error is None:
         logger.error(message)
-    elif _is_async(on_error):
+    elif is_async(on_error):
         logger.error("%s; on_error is async and is not told: %s", message, _DEAD)
     else:
         logger.error("%s; on_error is told", message)
@@ -94,9 +95,3 @@ def _call_after_loop(
         if inspect.iscoroutine(result):
             result.close()
         logger.error("%s: what on_error returned is not awaited: %s", parts.name, _DEAD)
-
-
-def _is_async(call: object) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
-    )
