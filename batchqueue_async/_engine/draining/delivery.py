@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from types import CoroutineType, coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, grouping_of
 from batchqueue_async._engine.draining.failed_batch import (
     RetryQueue,
+    error_of_cut_off,
     fail,
     note,
     report_retry,
     settle_handled,
 )
 from batchqueue_async._engine.draining.lost_items import UnhandledTypes
-from batchqueue_async._engine.handlers.handler_call import HandlerCall, Stuck
+from batchqueue_async._engine.handlers.handler_call import HandlerCall
 from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
-from batchqueue_async._engine.handlers.take_limit import follow_change
+from batchqueue_async._engine.handlers.take_limit import learn
 from batchqueue_async._engine.handlers.timed_call import (
     LeftBehind,
     Stopwatch,
@@ -36,7 +37,6 @@ from batchqueue_async._engine.handlers.timed_call import (
 )
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.handler_options import AUTO
 
 if TYPE_CHECKING:
@@ -49,10 +49,6 @@ T = TypeVar("T")
 
 # What a call has raised, and what is left of it.
 _NOTHING: tuple[BaseException | None, asyncio.Future[Any] | None] = (None, None)
-
-BuffersToTake: TypeAlias = (
-    "Callable[[Sequence[Partition[T]], int | None], list[Partition[T]]]"
-)
 
 # What waits in more partitions than these does not stay in the processor's caches.
 MANY = 64
@@ -86,14 +82,7 @@ class InFlight(Generic[T]):
         self._drain_task = drain_task
         self._turn = turn
         # Where keys share partitions, these are taken from buffer by buffer.
-        self._buffers_to_take: BuffersToTake[T] | None = None
-        if isinstance(parts.config.selector, FairSelector):
-            # Here, since few programs need it.
-            from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
-                buffers_to_take,
-            )
-
-            self._buffers_to_take = buffers_to_take
+        self._buffers_to_take = parts.placement.buffers_to_take
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
@@ -250,10 +239,8 @@ class Delivery(Generic[T]):
         self._parts = parts
         config = parts.config
         # Handlers are timed only where somebody asks what they cost.
-        rebalancing = config.rebalancing
-        is_weighed = rebalancing is not None and rebalancing.measure == "seconds"
-        self._is_timed = is_weighed or config.measure_handlers
-        self._is_timed |= config.max_batch == AUTO
+        is_timed = parts.loads.in_seconds or config.measure_handlers
+        self._is_timed = is_timed or config.max_batch == AUTO
         # Items that were tried again, each time.
         self.retried = 0
         self._unhandled = UnhandledTypes()
@@ -313,32 +300,17 @@ class Delivery(Generic[T]):
         batch.charge(seconds)
         if registration.meter is not None:
             registration.meter.called(seconds)
-        if registration.limit is None or isinstance(error, asyncio.CancelledError):
-            return
-        registration.limit.called(len(batch), seconds, error)
-        if registration.limit.size != registration.max_batch:
-            registration.max_batch = registration.limit.size
-            follow_change(self._parts.handlers, registration)
-            self._parts.layout.terms.limit_changed(registration)
+        learn(self._parts, registration, len(batch), seconds, error)
 
     def take_cut_off(self, batch: Batch[T]) -> BaseException | None:
         """Return the error of a batch whose handler was cancelled with its drain task.
 
-        The handler may have done its work in part, or all of it: that was an attempt.
-        None if the batch was not in its hands, or if `Retry` allows another attempt: a
-        cancellation is no error of the handler, so it counts as any `Exception` would.
+        None if it was not in the handler's hands, or gets another attempt.
         """
-        registration = batch.registration
         if self._cut_off is None or id(batch) not in self._cut_off:
             return None
         self._cut_off.remove(id(batch))
-        assert registration is not None
-        retry, now = registration.retry, asyncio.get_running_loop().time()
-        is_in_time = batch.give_up_at is None or now <= batch.give_up_at
-        is_worth_it = issubclass(Exception, retry.retry_on)
-        if batch.attempts < retry.attempts and is_worth_it and is_in_time:
-            return None
-        return asyncio.CancelledError("the handler was cancelled with its drain task")
+        return error_of_cut_off(batch)
 
     def report_again(self, item_type: type) -> None:
         """The type had a handler: when it has none again, that is news."""
@@ -391,9 +363,7 @@ class Delivery(Generic[T]):
             batch.resume_partitions()
             self._parts.tasks.wake()
 
-        self._parts.detector.calls.outlives(call, left)
-        stuck = Stuck(registration.mode, batch, call.drain_task)
-        registration.lock.release_after(stuck, left, ended)
+        self._parts.detector.calls.outlives(call, left, batch, ended)
 
 
 def _left_of(error: BaseException) -> asyncio.Future[Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Share
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
@@ -78,6 +78,22 @@ def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[
             half.attempts = batch.attempts - 1
             half.give_up_at = batch.give_up_at
     return halves
+
+
+def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
+    """Return why a batch fails whose handler was cancelled with its drain task.
+
+    The handler may have done its work in part, or all of it: that was an attempt. None
+    if `Retry` allows another one: a cancellation is no error of the handler, so it
+    counts as any `Exception` would.
+    """
+    assert batch.registration is not None
+    retry, now = batch.registration.retry, asyncio.get_running_loop().time()
+    is_in_time = batch.give_up_at is None or now <= batch.give_up_at
+    is_worth_it = issubclass(Exception, retry.retry_on)
+    if batch.attempts < retry.attempts and is_worth_it and is_in_time:
+        return None
+    return asyncio.CancelledError("the handler was cancelled with its drain task")
 
 
 def settle_handled(batch: Batch[T], answer: BaseException) -> BaseException | None:

@@ -124,10 +124,7 @@ class Schedule(Generic[T]):
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float
     ) -> float:
-        """Return when a nap has to end for what just came to the partition.
-
-        Items began to gather at `since`.
-        """
+        """Return when a nap must end for what just came; items gather since `since`."""
         if self._parts.layout.terms.lingers:
             return self._due_at(partition, now)
         return self._gathered_at(since, now)
@@ -322,8 +319,7 @@ class Nap:
             timer = self._loop.call_at(when, self._timer_fired, when)
             self._cancel_timer()
             self._timer = timer
-        # Last: what was raised before has agreed on nothing, and the next one asks
-        # again.
+        # Last: what is raised before has agreed on nothing; the next one asks again.
         self._until = when
 
     def wake(self) -> None:

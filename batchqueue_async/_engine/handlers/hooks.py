@@ -13,7 +13,6 @@ from batchqueue_async._engine.handlers.handler_call import (
     EXCLUSIVE,
     BackgroundCall,
     HandlerCall,
-    Stuck,
     outside,
 )
 from batchqueue_async._engine.handlers.timed_call import LeftBehind, attempt, finish
@@ -300,9 +299,8 @@ class Hooks:
             name,
             registration.label,
         )
-        self._parts.detector.calls.outlives(call, left)
-        stuck = Stuck(EXCLUSIVE, None, call.drain_task)
-        registration.lock.release_after(stuck, left, self._parts.tasks.wake)
+        tasks = self._parts.tasks
+        self._parts.detector.calls.outlives(call, left, None, tasks.wake)
 
 
 class Ticks:

@@ -15,11 +15,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from time import monotonic
 from traceback import FrameSummary
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall
+from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall, Stuck
 from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
 from batchqueue_async._engine.runtime.loop_time import ThreadUse
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.batch import Batch
 
 # A timer may fire a tick of the loop's clock early.
 _EARLY: Final = 0.002
@@ -82,10 +85,26 @@ class RunningCalls:
             self.timer.cancel()
             self.timer = None
 
-    def outlives(self, call: HandlerCall, rest: asyncio.Future[Any]) -> None:
-        """A call has been given up, but what is left of it is still inside."""
+    def outlives(
+        self,
+        call: HandlerCall,
+        rest: asyncio.Future[Any],
+        batch: Batch[Any] | None,
+        on_end: Callable[[], None],
+    ) -> None:
+        """A call was given up: it keeps its handler's lock until its rest has ended.
+
+        Args:
+            call: The call.
+            rest: What is left of it, and still inside.
+            batch: What it was given; None if it is a hook.
+            on_end: Called then.
+        """
         self.inside[call] = False
         rest.add_done_callback(lambda _: self.inside.pop(call, None))
+        assert call.lock is not None
+        stuck = Stuck(call.mode, batch, call.drain_task)
+        call.lock.release_after(stuck, rest, on_end)
 
     def seconds_inside(self) -> dict[object, float]:
         """Return, by registration, for how long the longest of its calls has run."""

@@ -6,7 +6,8 @@ trying, it has room for a batch of each, since their items may wait in one parti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import (
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         Registration,
     )
     from batchqueue_async._engine.handlers.settings import HandlerSettings
+    from batchqueue_async._engine.parts import Parts
 
 
 class TakeLimit:
@@ -75,8 +77,22 @@ def follow(
     handlers.most_taken = limit.items
 
 
-def follow_change(handlers: HandlerRegistry, registration: Registration) -> None:
-    """Have them be so where a handler has found another limit."""
+def learn(
+    parts: Parts[Any],
+    registration: Registration,
+    items: int,
+    seconds: float,
+    error: BaseException | None,
+) -> None:
+    """A call of a handler has ended: a limit that is found by trying follows."""
+    limit, handlers = registration.limit, parts.handlers
+    if limit is None or isinstance(error, asyncio.CancelledError):
+        return
+    limit.called(items, seconds, error)
+    if limit.size == registration.max_batch:
+        return
+    registration.max_batch = limit.size
     if handlers.take_limit is not None:
         handlers.take_limit.changed(registration)
         handlers.most_taken = handlers.take_limit.items
+    parts.layout.terms.limit_changed(registration)

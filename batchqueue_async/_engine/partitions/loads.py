@@ -27,15 +27,15 @@ class Loads:
 
     __slots__ = (
         "_bases",
-        "_in_seconds",
         "_partitions",
+        "in_seconds",
     )
 
     def __init__(
         self, partitions: Sequence[Partition[Any]], rebalancing: Rebalancing | None
     ) -> None:
         self._partitions = partitions
-        self._in_seconds = rebalancing is not None and rebalancing.measure == "seconds"
+        self.in_seconds = rebalancing is not None and rebalancing.measure == "seconds"
         self._bases: list[_Totals] = []
 
     def now(self) -> list[float]:
@@ -44,7 +44,7 @@ class Loads:
         # Partitions that are new since then started at zero.
         bases = self._bases + [_NOTHING] * (len(totals) - len(self._bases))
         pairs = zip(totals, bases, strict=True)
-        if not self._in_seconds:
+        if not self.in_seconds:
             return [float(ever[0] - base[0]) for ever, base in pairs]
         return [_seconds_asked_for(ever, base) for ever, base in pairs]
 

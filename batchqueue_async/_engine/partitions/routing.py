@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.type_map import TypeMap
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
+
+BuffersToTake: TypeAlias = (
+    "Callable[[Sequence[Partition[T]], int | None], list[Partition[T]]]"
+)
 
 # A larger number may be user data, so the error names its type only.
 _TELLING = 100_000
@@ -71,6 +75,8 @@ class TypePlacement(Generic[T]):
 
     choose: None = None
     """No selector is asked."""
+    buffers_to_take: None = None
+    """Partitions are taken from as a whole."""
 
     @property
     def first(self) -> Partition[T]:
@@ -157,6 +163,7 @@ class SelectorPlacement(Generic[T]):
 
     __slots__ = (
         "_selector",
+        "buffers_to_take",
         "choose",
         "guard",
         "partitions",
@@ -170,7 +177,15 @@ class SelectorPlacement(Generic[T]):
         self._selector = selector
         # Asks the selector, on any thread that holds the guard.
         self.choose: Callable[[T], Partition[T]] = self._choose
+        # Where keys share partitions, which of their buffers to take from.
+        self.buffers_to_take: BuffersToTake[T] | None = None
         if isinstance(selector, FairSelector):
+            # Here, since few programs need it.
+            from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
+                buffers_to_take,
+            )
+
+            self.buffers_to_take = buffers_to_take
             self.choose = _chosen_fairly(selector, partitions)
         elif isinstance(selector, KeySelector):
             self.choose = _chosen_by_key(selector, partitions)
