@@ -311,7 +311,7 @@ class Intake(Generic[T]):
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)
-        if not partition.items and partition.begin((item,)):
+        if partition.begin((item,)):
             return True
         return partition.offer((item,)) == 1
 

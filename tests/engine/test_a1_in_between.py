@@ -98,7 +98,7 @@ async def test_a_wake_up_before_the_wait_counts_once() -> None:
     waiter = LoopWaiter(asyncio.get_running_loop(), 1, partition)
     waiter.wake()
     sleeper = waiter.fall_asleep()
-    assert not sleeper.done()
+    assert not sleeper.is_called
     assert waiter.is_woken
     waiter.is_woken = False
     with pytest.raises(TimeoutError):

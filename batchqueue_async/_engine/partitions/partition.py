@@ -155,27 +155,28 @@ class Partition(ProducersQueue[T]):
         *,
         is_given: bool = False,
     ) -> bool:
-        """Accept a chunk on the loop, if it is empty and meets no other edge.
+        """Accept a chunk on the loop, if it meets no other edge than empty, due, full.
 
         As `offer` does it, for a fifth of the price. A list that is given is the
         partition's own from then on: that spares going through the items.
         """
-        count = len(chunk)
-        if not self.has_fast_path or self.is_changing or count > self._maxsize:
+        if not self.has_fast_path or self.is_changing:
             return False
         self.is_changing = True
         try:
-            if self.items:
+            items: Any = self.items
+            count = len(items) + len(chunk)
+            if count > self._maxsize:
                 return False
-            self.filled_at = self.clock()
-            if is_given and type(chunk) is list and type(self.items) is list:
+            if not items:
+                self.filled_at = self.clock()
+            if is_given and not items and type(chunk) is list and type(items) is list:
                 self.items = chunk
             else:
-                items: Any = self.items
                 # No call, after which a signal handler might raise before it counts.
                 items += chunk
             if placed is not None:
-                placed.count += count
+                placed.count += len(chunk)
         finally:
             self.is_changing = False
         limit = self.due_size if count < self.due_size else self._maxsize
@@ -371,6 +372,10 @@ class Partition(ProducersQueue[T]):
 
     def _fill_from_line(self) -> None:
         line = self.line
+        if not line.reserved and self.ages.clock is None and self.entered is None:
+            if not self.items:
+                self.filled_at = self.clock()
+            line.place_singles(self.items, self._maxsize - len(self.items))
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)

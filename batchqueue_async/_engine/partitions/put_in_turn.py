@@ -13,7 +13,8 @@ back, since its partition is paused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batchqueue_async._engine.partitions.bulk import Tally
@@ -30,12 +31,13 @@ MOST_UNAWARE: Final = 64
 others are looked at, so without a bound to cancel all would take quadratic time."""
 
 
-async def put_in_turn(
+@coroutine
+def put_in_turn(
     partition: Partition[T],
     chunk: Sequence[T],
     placed: Tally,
     loop: asyncio.AbstractEventLoop,
-) -> None:
+) -> Generator[Any, None, None]:
     """Accept a chunk on the loop as room is made; less only if the partition closes.
 
     Cancelled, it leaves nothing behind but what `placed` says, and nothing of one item.
@@ -57,7 +59,10 @@ async def put_in_turn(
                 return
             sleeper = waiter.fall_asleep()
             if not waiter.is_woken:
-                await sleeper
+                yield sleeper.awaited()
+            if not waiter.wants:
+                # Who has placed it has told.
+                return
             waiter.is_woken = False
     except BaseException:
         waiter.is_cancelled()
@@ -93,10 +98,8 @@ class ServedWaiter(LoopWaiter):
             # It could come between a drain task's look and its take.
             return ()
         if len(chunk) == 1:
-            if _keep_for(self, partition):
-                self.accepted = 1
-                return chunk
-            return ()
+            self.accepted = _keep_for(self, partition)
+            return chunk if self.accepted else ()
         first = len(chunk) - self.wants
         self.accepted += self.granted
         return chunk[first : first + self.granted]
@@ -141,7 +144,7 @@ def _keep_for(waiter: Waiter, partition: Partition[Any]) -> bool:
         pause(partition)
     elif len(line.unaware) >= MOST_UNAWARE:
         return False
-    line.unaware[waiter] = partition.accepted
+    line.unaware[waiter] = partition.accounts.taken_out + len(partition.items)
     return True
 
 

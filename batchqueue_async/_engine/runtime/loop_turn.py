@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any
+from typing import Any, Self
 
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
@@ -25,7 +25,7 @@ SLICE = 50e-6
 _ATTRIBUTE = "_batchqueue_async_turn"
 
 
-class Sleeper(asyncio.Future[None]):
+class Sleeper:
     """What a task awaits until it is woken, in a step that nothing can cut in two.
 
     A future of asyncio is done first and calls back second. What is raised in between
@@ -33,22 +33,42 @@ class Sleeper(asyncio.Future[None]):
     it asleep for ever: no later call wakes it. Here the call back is asked for first:
     `wake` either raises or wakes.
 
-    `set_result` is not for its users.
+    It is future-like, as `asyncio.isfuture` defines that, and has what a task needs of
+    one. Each wait makes one, and a future that is a subclass costs three times as much.
     """
 
-    __slots__ = ("_context", "_wakeup", "is_called")
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_cancelled",
+        "_context",
+        "_loop",
+        "_wakeup",
+        "is_called",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
+        self._loop = loop
+        # Whether a task is about to be told of it, as the protocol has it.
+        self._asyncio_future_blocking = False
         self._wakeup: Callable[[Sleeper], object] | None = None
         self._context: Context | None = None
+        # What a cancellation is raised with; None where there was none.
+        self._cancelled: tuple[object, ...] | None = None
         # Whether it need not be awaited any more, or the call back is on its way.
         self.is_called = False
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield self.awaited()
+
+    def awaited(self) -> Self:
+        """Return what a generator-based coroutine yields to its task, to sleep."""
+        self._asyncio_future_blocking = True
+        return self
 
     def wake(self) -> None:
         """End the wait. What raises has changed nothing, and may be called again."""
         if not self.is_called:
-            self.get_loop().call_soon(self._resume, context=self._context)
+            self._loop.call_soon(self._resume, context=self._context)
             # A second call back would be harmless, a missing one would not.
             self.is_called = True
 
@@ -59,28 +79,31 @@ class Sleeper(asyncio.Future[None]):
 
     def cancel(self, msg: object | None = None) -> bool:
         """Cancel the wait, as the awaiting task's `cancel` does."""
-        if self.is_called or self.done():
+        if self.is_called:
             return False
         self.wake()
-        return super().cancel(msg)
+        self._cancelled = () if msg is None else (msg,)
+        return True
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop; asked by the task."""
+        return self._loop
 
     def add_done_callback(
-        self,
-        fn: Callable[[Sleeper], object],
-        /,
-        *,
-        context: Context | None = None,
+        self, fn: Callable[[Sleeper], object], /, *, context: Context | None = None
     ) -> None:
         """Keep the task that awaits it; called by asyncio, once."""
         self._wakeup, self._context = fn, context
 
+    def result(self) -> None:
+        """Return nothing, or raise the cancellation; asked for by the task."""
+        if self._cancelled is not None:
+            raise asyncio.CancelledError(*self._cancelled)
+
     def _resume(self) -> None:
         wakeup, self._wakeup = self._wakeup, None
-        if wakeup is None:
-            return
-        if not self.done():
-            self.set_result(None)
-        wakeup(self)
+        if wakeup is not None:
+            wakeup(self)
 
 
 class LoopTurn:
@@ -136,7 +159,7 @@ class LoopTurn:
             sleeper = Sleeper(self._loop)
             self._line.append(sleeper)
             self._ask()
-            yield from sleeper
+            yield from sleeper.__await__()
 
     def yields(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
