@@ -157,9 +157,9 @@ class Intake(Generic[T]):
                     # Also behind one who has his slots and waits for a permit to fill
                     # them.
                     wait.begin()
-                    sleeper = waiter.fall_asleep()
+                    waiter.fall_asleep()
                     if not waiter.is_woken:
-                        await sleeper
+                        await waiter
                     waiter.is_woken = False
         finally:
             if waiter.wants:

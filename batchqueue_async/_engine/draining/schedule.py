@@ -302,7 +302,7 @@ class Nap:
                 self.end_by(until)
             if self.has_news:
                 self.wake()
-            if not sleeper.is_called:
+            if not sleeper.is_woken:
                 await sleeper
         finally:
             self.listens = False
@@ -329,7 +329,7 @@ class Nap:
         """End the nap now, or else the next one before it begins."""
         if self._sleeper is None:
             self._is_called = True
-        elif not self._sleeper.is_called:
+        elif not self._sleeper.is_woken:
             # Before the sleeper gets to run: a turn begins before all that is in it.
             self._turn.yields()
             self._sleeper.wake()

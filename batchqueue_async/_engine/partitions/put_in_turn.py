@@ -57,9 +57,9 @@ def put_in_turn(
                 placed.count += partition.offer_in_turn(waiter, chunk)
             if not waiter.wants:
                 return
-            sleeper = waiter.fall_asleep()
+            asleep = waiter.fall_asleep()
             if not waiter.is_woken:
-                yield sleeper.awaited()
+                yield asleep
             if not waiter.wants:
                 # Who has placed it has told.
                 return
@@ -88,7 +88,7 @@ class ServedWaiter(LoopWaiter):
         chunk: Sequence[Any],
         partition: Partition[Any],
     ) -> None:
-        super().__init__(loop, len(chunk), partition)
+        LoopWaiter.__init__(self, loop, len(chunk), partition)
         self._chunk = chunk
         self.accepted = 0
 

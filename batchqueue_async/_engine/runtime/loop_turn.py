@@ -25,7 +25,7 @@ SLICE = 50e-6
 _ATTRIBUTE = "_batchqueue_async_turn"
 
 
-class Sleeper:
+class Asleep:
     """What a task awaits until it is woken, in a step that nothing can cut in two.
 
     A future of asyncio is done first and calls back second. What is raised in between
@@ -37,40 +37,46 @@ class Sleeper:
     one. Each wait makes one, and a future that is a subclass costs three times as much.
     """
 
-    __slots__ = (
+    __slots__ = ()
+    SLOTS = (
         "_asyncio_future_blocking",
-        "_cancelled",
         "_context",
         "_loop",
+        "_outcome",
         "_wakeup",
-        "is_called",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        # Whether a task is about to be told of it, as the protocol has it.
-        self._asyncio_future_blocking = False
-        self._wakeup: Callable[[Sleeper], object] | None = None
-        self._context: Context | None = None
-        # What a cancellation is raised with; None where there was none.
-        self._cancelled: tuple[object, ...] | None = None
-        # Whether it need not be awaited any more, or the call back is on its way.
-        self.is_called = False
+    # Asked for by tasks instead of `get_loop`, which would be one call more.
+    _loop: asyncio.AbstractEventLoop
+    # Whether a task is about to be told of it, as the protocol has it.
+    _asyncio_future_blocking: bool
+    _wakeup: Callable[[object], object] | None
+    _context: Context | None
+    # A cancelled future, where the wait was cancelled.
+    _outcome: asyncio.Future[None] | None
+    is_woken: bool
+    """Whether it need not be awaited any more, or the call back is on its way."""
+
+    result = bool
+    """Returns nothing of interest; asked for by the task that goes on."""
 
     def __await__(self) -> Generator[Any, None, None]:
-        yield self.awaited()
+        yield self.fall_asleep()
 
-    def awaited(self) -> Self:
-        """Return what a generator-based coroutine yields to its task, to sleep."""
+    def fall_asleep(self) -> Self:
+        """Return what is awaited; from now on `wake` calls back.
+
+        Or what a generator-based coroutine yields: that spares a frame.
+        """
         self._asyncio_future_blocking = True
         return self
 
     def wake(self) -> None:
         """End the wait. What raises has changed nothing, and may be called again."""
-        if not self.is_called:
+        if not self.is_woken:
             self._loop.call_soon(self._resume, context=self._context)
             # A second call back would be harmless, a missing one would not.
-            self.is_called = True
+            self.is_woken = True
 
     def resume(self) -> None:
         """Run the task on now, up to its next wait; for callbacks of the loop only."""
@@ -79,31 +85,35 @@ class Sleeper:
 
     def cancel(self, msg: object | None = None) -> bool:
         """Cancel the wait, as the awaiting task's `cancel` does."""
-        if self.is_called:
+        if self.is_woken:
             return False
+        outcome: asyncio.Future[None] = asyncio.Future(loop=self._loop)
+        outcome.cancel(msg)
         self.wake()
-        self._cancelled = () if msg is None else (msg,)
+        self._outcome = outcome
         return True
 
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop; asked by the task."""
-        return self._loop
-
     def add_done_callback(
-        self, fn: Callable[[Sleeper], object], /, *, context: Context | None = None
+        self, fn: Callable[[object], object], /, *, context: Context | None = None
     ) -> None:
         """Keep the task that awaits it; called by asyncio, once."""
         self._wakeup, self._context = fn, context
 
-    def result(self) -> None:
-        """Return nothing, or raise the cancellation; asked for by the task."""
-        if self._cancelled is not None:
-            raise asyncio.CancelledError(*self._cancelled)
-
     def _resume(self) -> None:
         wakeup, self._wakeup = self._wakeup, None
         if wakeup is not None:
-            wakeup(self)
+            wakeup(self if self._outcome is None else self._outcome)
+
+
+class Sleeper(Asleep):
+    """One wait of a task."""
+
+    __slots__ = (*Asleep.SLOTS, "is_woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asyncio_future_blocking = self.is_woken = False
+        self._wakeup = self._context = self._outcome = None
 
 
 class LoopTurn:
