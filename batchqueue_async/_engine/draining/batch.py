@@ -254,6 +254,21 @@ class Grouping(Generic[T]):
             else:
                 self._extend(batch, own, partition, first)
 
+    def sole_batch(self, partition: Partition[T], items: list[T]) -> Batch[T] | None:
+        """Return all that was taken as one batch, if it is seen that it is one."""
+        handlers = self._handlers
+        registration = handlers.consumer
+        if handlers.have_limits or self._batches or not items:
+            return None
+        if registration is None:
+            try:
+                if not self._have_one_type(partition, items):
+                    return None
+                registration = self._handler_of(type(items[0]))
+            except Exception:  # noqa: BLE001 - a metaclass may do anything
+                return None
+        return Batch(registration, items, partition, partition.taken_from)
+
     def _extend(
         self, batch: Batch[T], own: list[T], partition: Partition[T], first: int
     ) -> None:
@@ -269,19 +284,22 @@ class Grouping(Generic[T]):
         consumer = self._handlers.consumer
         if consumer is not None:
             return {consumer: items}, _NO_INDEXES
-        # Grouping costs more per item than anything else: avoid it where all items
-        # have one type: the partition has, or it was seen when they came, or now.
-        if (
-            len(items) == 1
-            or partition.took_one_type
-            or self._placement.has_one_type(partition)
-            or have_one_type(items)
-        ):
+        # Grouping costs more per item than anything else: avoid it where it can be.
+        if self._have_one_type(partition, items):
             return {self._handler_of(type(items[0])): items}, _NO_INDEXES
         lists = self._by_handler(items)
         # Where in the take a handler's first item is matters if somebody waits for it.
         watched = partition.accounts.is_watched
         return lists, _first_indexes(items) if watched else _NO_INDEXES
+
+    def _have_one_type(self, partition: Partition[T], items: list[T]) -> bool:
+        # The partition has, or it was seen when they came, or now.
+        return (
+            len(items) == 1
+            or partition.took_one_type
+            or self._placement.has_one_type(partition)
+            or have_one_type(items)
+        )
 
     def _handler_of(self, item_type: type) -> Registration | None:
         handlers = self._handlers

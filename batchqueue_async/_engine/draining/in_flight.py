@@ -47,6 +47,7 @@ class InFlight(Generic[T]):
         "_drain_task",
         "_grouping",
         "_is_measured",
+        "_is_plain",
         "_parts",
         "_turn",
         "is_stopped",
@@ -76,6 +77,8 @@ class InFlight(Generic[T]):
             self._buffers_to_take = buffers_to_take
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
+        # Whether a take need not ask what few queues have.
+        self._is_plain = not (self._buffers_to_take or self._is_measured or parts.room)
         # To be delivered now: in a cycle, or if one was cut short. What that took comes
         # before anything else. The next one last: a stack takes a tenth of a deque's
         # memory.
@@ -113,6 +116,8 @@ class InFlight(Generic[T]):
         collected: list[Batch[T]] = []
         if self.retries.batches and not self.undelivered:
             collected = self.retries.take_due(now)
+        elif len(partitions) == 1 and self._is_plain:
+            return self._take_from(partitions[0], most)
         is_far = len(partitions) > MANY
         if self._buffers_to_take is not None:
             partitions = self._buffers_to_take(partitions, most)
@@ -138,14 +143,50 @@ class InFlight(Generic[T]):
                     partition.accounts.tell_watchers()
         return count
 
-    async def deliver(self) -> None:
+    def _take_from(self, partition: Partition[T], most: int | None) -> int:
+        """Take from the only one: nearly always all of it is one batch."""
+        items = partition.take(most)
+        batch = self._grouping.sole_batch(partition, items)
+        if batch is not None:
+            self.undelivered.append(batch)
+        else:
+            try:
+                self._grouping.add(partition, items)
+            finally:
+                self.undelivered[:0] = reversed(self._grouping.batches(most))
+        if partition.accounts.watchers is not None:
+            partition.accounts.tell_watchers()
+        return len(items)
+
+    @coroutine
+    def deliver(self) -> Generator[Any, None, None]:
         """Have all that was taken handled, or deferred, or failed for good."""
         settled: list[Batch[T]] = []
         try:
             if self.was_cut_short:
                 self.was_cut_short = False
-                await self._resume(settled)
-            await self._deliver_all(settled)
+                yield from self._resume(settled)
+            while self.undelivered and not self.is_stopped:
+                batch = self.undelivered[-1]
+                if self.retries.defer_if_blocked(batch):
+                    self.retries.add(self.undelivered.pop())
+                    del batch
+                    continue
+                error = yield from self._delivery.deliver(batch, self._drain_task)
+                if error is None:
+                    self.undelivered.pop()
+                    if batch.is_deferred:
+                        settled.append(batch)
+                else:
+                    yield from self._fail(batch, error, settled)
+                # An error that is kept may keep this frame, as that of its callers.
+                del batch, error
+                if self.task.cancelling():
+                    # By a handler, of the task it ran in.
+                    yield from absorb_cancellation()
+                # After the last one the cycle's end sees to it.
+                if self.undelivered and self._turn.is_over():
+                    yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
             for batch in settled:
@@ -163,40 +204,6 @@ class InFlight(Generic[T]):
                 settled.append(batch)
         elif error := self._delivery.take_cut_off(batch):
             await self._fail(batch, error, settled)
-
-    @coroutine
-    def _deliver_all(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
-        while self.undelivered and not self.is_stopped:
-            batch = self.undelivered[-1]
-            registration = batch.registration
-            is_stuck = registration is not None and registration.lock.stuck
-            if (is_stuck or self.retries.batches) and self.retries.defer_if_blocked(
-                batch
-            ):
-                self.retries.add(self.undelivered.pop())
-                del batch
-                continue
-            if registration is None:
-                self._delivery.settle_unhandled(batch)
-                error = None
-            else:
-                error = yield from self._delivery.deliver(
-                    batch, registration, self._drain_task
-                )
-            if error is not None:
-                yield from self._fail(batch, error, settled)
-            else:
-                self.undelivered.pop()
-                if batch.is_deferred:
-                    settled.append(batch)
-            # An error that is kept may keep this frame, as that of its callers.
-            del batch, error
-            if self.task.cancelling():
-                # By a handler, of the task it ran in.
-                yield from absorb_cancellation()
-            # After the last one the cycle's end sees to it.
-            if self.undelivered and self._turn.is_over():
-                yield from self._turn.next()
 
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
@@ -247,6 +254,9 @@ class RetryQueue(Generic[T]):
 
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
+        registration = batch.registration
+        if registration is None or not (self.batches or registration.lock.stuck):
+            return False
         ahead = [each.due for each in self.batches if batch.follows(each)]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
@@ -116,9 +117,9 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        return [
-            each for each in self._owned_now() if each.items and each.pausing is None
-        ]
+        is_known = self._parts.ownership.version == self._seen
+        owned = self._owned if is_known else self._owned_now()
+        return [each for each in owned if each.items and each.pausing is None]
 
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float
@@ -139,17 +140,24 @@ class Schedule(Generic[T]):
         return self._gathered_at(since, now)
 
     def gather_until(
-        self, waiting: list[Partition[T]], started: float, now: float
-    ) -> float:
-        """Return when the next cycle may start after one that delivered.
+        self,
+        waiting: list[Partition[T]],
+        started: float,
+        clock: Callable[[], float],
+    ) -> float | None:
+        """Return when the next cycle may start after one that delivered; None for now.
 
         Items gather for at most the shortest nap since the last cycle's start, unless
         something is due: nothing waits longer for it, since it came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
-        if self._parts.layout.terms.lingers or any(each.is_due() for each in waiting):
-            return now
-        return self._gathered_at(started, now)
+        for each in waiting:
+            if each.is_due():
+                return None
+        if self._parts.layout.terms.lingers:
+            return None
+        until = self._gathered_at(started, now := clock())
+        return until if until > now else None
 
     def _gathered_at(self, since: float, now: float) -> float:
         """Return when items have gathered for long enough: one shortest nap."""
@@ -282,7 +290,8 @@ class Nap:
         # Of a nap its first part is kept, where that makes batches.
         return self._started if self._gathering.pays else -math.inf
 
-    async def sleep(self, until: float | None) -> float:
+    @coroutine
+    def sleep(self, until: float | None) -> Generator[Any, None, float]:
         """Sleep; without `until` only `wake` or `end_by` end it.
 
         Returns:
@@ -303,7 +312,7 @@ class Nap:
             if self.has_news:
                 self.wake()
             if not sleeper.is_woken:
-                await sleeper
+                yield sleeper.fall_asleep()
         finally:
             self.listens = False
             self._sleeper = None

@@ -169,7 +169,7 @@ class LoopTurn:
             sleeper = Sleeper(self._loop)
             self._line.append(sleeper)
             self._ask()
-            yield from sleeper.__await__()
+            yield sleeper.fall_asleep()
 
     def yields(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
