@@ -136,7 +136,9 @@ class DrainTask(Generic[T]):
             if self._permit is not None or self._turn.is_over():
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
-            started = now = max(now, self._clock())
+            if (time := self._clock()) > now:
+                now = time
+            started = now
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True
@@ -146,10 +148,13 @@ class DrainTask(Generic[T]):
                 # A cancelled cycle with batches left is not ended: handoffs wait until
                 # the next one has delivered them.
                 if not self.in_flight.undelivered:
-                    self._end_cycle()
+                    self.is_in_cycle = False
+                    if self._cycle_ends is not None:
+                        self._tell_cycle_end(self._cycle_ends)
                 if self._permit is not None:
                     self._permit.lend()
-            if self._finish_if_done():
+            is_ending = self._phase is not _RUNNING or self.in_flight.is_stopped
+            if is_ending and self._finish_if_done():
                 return
             waiting = None
             if found:
@@ -278,13 +283,15 @@ class DrainTask(Generic[T]):
                 self.cycles += found
                 return found, items
         self.cycles += found
-        if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
+        parts = self._parts
+        if parts.repeated_failures.owed_at <= now or parts.drops is not None:
             self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now, found=found)
-        self.busy += max(0.0, self._clock() - now)
+        if (seconds := self._clock() - now) > 0.0:
+            self.busy += seconds
         return found, items
 
     def _tell_counts(self, now: float) -> None:
@@ -332,20 +339,16 @@ class DrainTask(Generic[T]):
 
     def _finish_if_done(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""
-        if not self.in_flight.is_stopped:
-            if self._phase is _RUNNING or self.in_flight.retries:
-                return False
-            if self._schedule.has_items():
-                return False
+        if not self.in_flight.is_stopped and (
+            self.in_flight.retries or self._schedule.has_items()
+        ):
+            return False
         if not self.is_paused:
             self._phase = _FINISHED
         return True
 
-    def _end_cycle(self) -> None:
-        self.is_in_cycle = False
-        if self._cycle_ends is None:
-            return
-        ends, self._cycle_ends = self._cycle_ends, None
+    def _tell_cycle_end(self, ends: list[asyncio.Future[None]]) -> None:
+        self._cycle_ends = None
         for end in ends:
             if not end.done():
                 end.set_result(None)

@@ -112,12 +112,12 @@ class InFlight(Generic[T]):
         Returns:
             How many items came out of the partitions.
         """
+        if len(partitions) == 1 and self._is_plain and not self.retries.batches:
+            return self._take_from(partitions[0], most)
         count, grouping = 0, self._grouping
         collected: list[Batch[T]] = []
         if self.retries.batches and not self.undelivered:
             collected = self.retries.take_due(now)
-        elif len(partitions) == 1 and self._is_plain:
-            return self._take_from(partitions[0], most)
         is_far = len(partitions) > MANY
         if self._buffers_to_take is not None:
             partitions = self._buffers_to_take(partitions, most)
@@ -168,7 +168,10 @@ class InFlight(Generic[T]):
                 yield from self._resume(settled)
             while self.undelivered and not self.is_stopped:
                 batch = self.undelivered[-1]
-                if self.retries.defer_if_blocked(batch):
+                is_stuck = batch.registration and batch.registration.lock.stuck
+                if (
+                    is_stuck or self.retries.batches
+                ) and self.retries.defer_if_blocked(batch):
                     self.retries.add(self.undelivered.pop())
                     del batch
                     continue
@@ -254,9 +257,6 @@ class RetryQueue(Generic[T]):
 
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
-        registration = batch.registration
-        if registration is None or not (self.batches or registration.lock.stuck):
-            return False
         ahead = [each.due for each in self.batches if batch.follows(each)]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)

@@ -353,7 +353,8 @@ class Partition(ProducersQueue[T]):
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
-            self.uniform_prefix = min(self.uniform_prefix, 0)
+            if self.uniform_prefix > 0:
+                self.uniform_prefix = 0
             self.items = []
             return items
         self._forget(most)
@@ -376,6 +377,8 @@ class Partition(ProducersQueue[T]):
             if not self.items:
                 self.filled_at = self.clock()
             line.place_singles(self.items, self._maxsize - len(self.items))
+            if line.head is None:
+                return
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)

@@ -98,8 +98,16 @@ class ServedWaiter(LoopWaiter):
             # It could come between a drain task's look and its take.
             return ()
         if len(chunk) == 1:
-            self.accepted = _keep_for(self, partition)
-            return chunk if self.accepted else ()
+            line = partition.line
+            if line.unaware is None:
+                line.unaware = {}
+                pause(partition)
+            elif len(line.unaware) >= MOST_UNAWARE:
+                return ()
+            # Kept until its producer knows.
+            line.unaware[self] = partition.accounts.taken_out + len(partition.items)
+            self.accepted = 1
+            return chunk
         first = len(chunk) - self.wants
         self.accepted += self.granted
         return chunk[first : first + self.granted]
@@ -108,7 +116,11 @@ class ServedWaiter(LoopWaiter):
         self.accepted -= count
 
     def is_told(self) -> None:
-        _let_go_of(self, self._partition)
+        unaware = self._partition.line.unaware
+        if unaware is not None and self in unaware:
+            del unaware[self]
+            if not unaware:
+                _end_unawareness(self._partition)
 
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
@@ -127,7 +139,9 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
         if unaware is None or waiter not in unaware:
             return
         position = unaware[waiter]
-        _let_go_of(waiter, partition)
+        del unaware[waiter]
+        if not unaware:
+            _end_unawareness(partition)
         if waiter.accepted:
             waiter.take_back(1)
             for other, its in unaware.items():
@@ -136,24 +150,8 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
             partition.take_back(position)
 
 
-def _keep_for(waiter: Waiter, partition: Partition[Any]) -> bool:
-    """Keep what is placed next until its producer knows; returns whether that goes."""
-    line = partition.line
-    if line.unaware is None:
-        line.unaware = {}
-        pause(partition)
-    elif len(line.unaware) >= MOST_UNAWARE:
-        return False
-    line.unaware[waiter] = partition.accounts.taken_out + len(partition.items)
-    return True
-
-
-def _let_go_of(waiter: Waiter, partition: Partition[Any]) -> None:
-    line = partition.line
-    if line.unaware is not None and waiter in line.unaware:
-        del line.unaware[waiter]
-        if not line.unaware:
-            line.unaware = None
-            resume(partition)
-            # Its owner may have looked meanwhile, and sleep since.
-            partition.notify()
+def _end_unawareness(partition: Partition[Any]) -> None:
+    partition.line.unaware = None
+    resume(partition)
+    # Its owner may have looked meanwhile, and sleep since.
+    partition.notify()
