@@ -153,9 +153,9 @@ class Intake(Generic[T]):
                     # Also behind one who has his slots and waits for a permit to fill
                     # them.
                     wait.begin()
-                    waiter.fall_asleep()
+                    asleep = waiter.fall_asleep()
                     if not waiter.is_woken:
-                        await waiter
+                        await asleep
                     waiter.is_woken = False
         finally:
             if waiter.wants:

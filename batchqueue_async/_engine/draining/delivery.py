@@ -60,12 +60,10 @@ class Delivery(Generic[T]):
         # Batches whose handler was cancelled with its drain task, by identity.
         self._cut_off: set[int] | None = None
 
-    async def deliver(self, batch: Batch[T], drain_task: int) -> BaseException | None:
-        """Call the handler, if there is one; returns what it raised."""
-        registration = batch.registration
-        if registration is None:
-            self._settle_unhandled(batch)
-            return None
+    async def deliver(
+        self, batch: Batch[T], registration: Registration, drain_task: int
+    ) -> BaseException | None:
+        """Call the handler; returns what it raised."""
         if registration.retry.deadline is not None:
             self._note_deadline(batch, registration.retry.deadline)
         lock, mode = registration.lock, registration.mode
@@ -163,7 +161,7 @@ class Delivery(Generic[T]):
             self._cut_off.add(id(batch))
             raise
 
-    def _settle_unhandled(self, batch: Batch[T]) -> None:
+    def settle_unhandled(self, batch: Batch[T]) -> None:
         """Nobody handles its items: say so, and count them."""
         for item_type in {id(each): each for each in map(type, batch.items)}.values():
             if self._is_first_report_of(item_type):

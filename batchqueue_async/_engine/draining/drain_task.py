@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -136,38 +136,25 @@ class DrainTask(Generic[T]):
             if self._permit is not None or self._turn.is_over():
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
-            if (time := self._clock()) > now:
-                now = time
-            started = now
+            started = now = max(now, self._clock())
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True
             try:
                 found, items = yield from self._cycle(waiting, now)
             finally:
-                # A cancelled cycle with batches left is not ended: handoffs wait until
-                # the next one has delivered them.
-                if not self.in_flight.undelivered:
-                    self.is_in_cycle = False
-                    if self._cycle_ends is not None:
-                        self._tell_cycle_end(self._cycle_ends)
-                if self._permit is not None:
-                    self._permit.lend()
-            is_ending = self._phase is not _RUNNING or self.in_flight.is_stopped
-            if is_ending and self._finish_if_done():
+                self._end_cycle()
+            if self._finish_if_done():
                 return
-            waiting = None
             if found:
-                empty_cycles = 0
                 self._gathering.delivered(items, started)
-                # Producers that were waiting for room use the turn. A lone item's cycle
-                # ends in a nap, which is a turn, too.
-                if items > 1 or (waiting := self._waiting_now()):
-                    self._turn.yields()
-                    yield
-                    self._turn.resumes()
-                    waiting = None
-            if waiting is None:
+            # Producers that were waiting for room use the turn. A lone item's cycle
+            # ends in a nap, which is a turn, too.
+            waiting = self._waiting_now() if items <= 1 else None
+            if waiting is None or (found and waiting):
+                self._turn.yields()
+                yield
+                self._turn.resumes()
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
@@ -175,7 +162,7 @@ class DrainTask(Generic[T]):
                     self._calls.rest()
                 now = yield from self.nap.sleep(until)
                 waiting = None
-            empty_cycles += not found
+            empty_cycles = 0 if found else empty_cycles + 1
 
     @coroutine
     def _wait_for_permit_and_turn(self) -> Generator[Any, None, None]:
@@ -195,9 +182,10 @@ class DrainTask(Generic[T]):
     ) -> float | None:
         """Return when the nap before the next cycle ends by itself, if it does."""
         if found:
-            if waiting and self._gathering.pays:
-                until = self._schedule.gather_until(waiting, started, self._clock)
-                return _NO_NAP if until is None else until
+            if waiting and self._gathering.pays and not waiting[0].is_due():
+                now = self._clock()
+                until = self._schedule.gather_until(waiting, started, now)
+                return until if until > now else _NO_NAP
             # Hooks are called in a cycle that finds nothing.
             have_hooks = self._parts.handlers.have_hooks
             if waiting or have_hooks or self._phase is _DRAINING:
@@ -267,9 +255,7 @@ class DrainTask(Generic[T]):
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
-        # What a cancelled cycle has taken comes before anything else.
-        takes_more = not in_flight.undelivered
-        for due in self._schedule.due(waiting, now) if takes_more else ([],):
+        for due in self._due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
@@ -283,15 +269,13 @@ class DrainTask(Generic[T]):
                 self.cycles += found
                 return found, items
         self.cycles += found
-        parts = self._parts
-        if parts.repeated_failures.owed_at <= now or parts.drops is not None:
+        if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
             self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now, found=found)
-        if (seconds := self._clock() - now) > 0.0:
-            self.busy += seconds
+        self.busy += max(0.0, self._clock() - now)
         return found, items
 
     def _tell_counts(self, now: float) -> None:
@@ -328,9 +312,14 @@ class DrainTask(Generic[T]):
             # Cut short, it is still owed to those who have not got it.
             handlers.put_back(retired)
 
+    def _due(
+        self, waiting: list[Partition[T]], now: float
+    ) -> Iterable[list[Partition[T]]]:
+        """Return the partitions to take from, those together that are taken at once."""
+        return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
+
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries) or bool(self._schedule.waiting())
-
 
     def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""
@@ -339,16 +328,24 @@ class DrainTask(Generic[T]):
 
     def _finish_if_done(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""
-        if not self.in_flight.is_stopped and (
-            self.in_flight.retries or self._schedule.has_items()
-        ):
-            return False
+        if not self.in_flight.is_stopped:
+            if self._phase is _RUNNING or self.in_flight.retries:
+                return False
+            if self._schedule.has_items():
+                return False
         if not self.is_paused:
             self._phase = _FINISHED
         return True
 
-    def _tell_cycle_end(self, ends: list[asyncio.Future[None]]) -> None:
-        self._cycle_ends = None
-        for end in ends:
-            if not end.done():
-                end.set_result(None)
+    def _end_cycle(self) -> None:
+        # A cancelled cycle with batches left is not ended: handoffs wait until the next
+        # one has delivered them.
+        if not self.in_flight.undelivered:
+            self.is_in_cycle = False
+            if self._cycle_ends is not None:
+                ends, self._cycle_ends = self._cycle_ends, None
+                for end in ends:
+                    if not end.done():
+                        end.set_result(None)
+        if self._permit is not None:
+            self._permit.lend()

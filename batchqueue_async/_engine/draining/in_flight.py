@@ -164,18 +164,20 @@ class InFlight(Generic[T]):
         settled: list[Batch[T]] = []
         try:
             if self.was_cut_short:
-                self.was_cut_short = False
                 yield from self._resume(settled)
             while self.undelivered and not self.is_stopped:
                 batch = self.undelivered[-1]
-                is_stuck = batch.registration and batch.registration.lock.stuck
-                if (
-                    is_stuck or self.retries.batches
-                ) and self.retries.defer_if_blocked(batch):
-                    self.retries.add(self.undelivered.pop())
+                registration = batch.registration
+                if registration is None:
+                    self._delivery.settle_unhandled(batch)
+                    error = None
+                elif self._is_deferred(batch, registration):
                     del batch
                     continue
-                error = yield from self._delivery.deliver(batch, self._drain_task)
+                else:
+                    error = yield from self._delivery.deliver(
+                        batch, registration, self._drain_task
+                    )
                 if error is None:
                     self.undelivered.pop()
                     if batch.is_deferred:
@@ -192,13 +194,21 @@ class InFlight(Generic[T]):
                     yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            for batch in settled:
-                batch.is_deferred = False
-                batch.resume_partitions()
-            settled.clear()
+            _resume_partitions(settled)
+
+    def _is_deferred(self, batch: Batch[T], registration: Registration) -> bool:
+        """Whether it must not be delivered now, and so is not taken any more."""
+        retries = self.retries
+        if not (retries.batches or registration.lock.stuck):
+            return False
+        if not retries.defer_if_blocked(batch):
+            return False
+        retries.add(self.undelivered.pop())
+        return True
 
     async def _resume(self, settled: list[Batch[T]]) -> None:
         """Decide on the batch whose delivery was cancelled with the drain task."""
+        self.was_cut_short = False
         batch = self.undelivered[-1]
         if batch.is_settled:
             # In its `on_error`, or in the moment after its handler had returned.
@@ -222,6 +232,13 @@ class InFlight(Generic[T]):
         self.undelivered.extend(reversed(rest))
         if batch.is_deferred:
             settled.append(batch)
+
+
+def _resume_partitions(settled: list[Batch[T]]) -> None:
+    for batch in settled:
+        batch.is_deferred = False
+        batch.resume_partitions()
+    settled.clear()
 
 
 def _fetch(items: Sequence[object]) -> None:

@@ -117,9 +117,9 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        is_known = self._parts.ownership.version == self._seen
-        owned = self._owned if is_known else self._owned_now()
-        return [each for each in owned if each.items and each.pausing is None]
+        return [
+            each for each in self._owned_now() if each.items and each.pausing is None
+        ]
 
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float
@@ -140,24 +140,17 @@ class Schedule(Generic[T]):
         return self._gathered_at(since, now)
 
     def gather_until(
-        self,
-        waiting: list[Partition[T]],
-        started: float,
-        clock: Callable[[], float],
-    ) -> float | None:
-        """Return when the next cycle may start after one that delivered; None for now.
+        self, waiting: list[Partition[T]], started: float, now: float
+    ) -> float:
+        """Return when the next cycle may start after one that delivered.
 
         Items gather for at most the shortest nap since the last cycle's start, unless
         something is due: nothing waits longer for it, since it came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
-        for each in waiting:
-            if each.is_due():
-                return None
-        if self._parts.layout.terms.lingers:
-            return None
-        until = self._gathered_at(started, now := clock())
-        return until if until > now else None
+        if self._parts.layout.terms.lingers or any(each.is_due() for each in waiting):
+            return now
+        return self._gathered_at(started, now)
 
     def _gathered_at(self, since: float, now: float) -> float:
         """Return when items have gathered for long enough: one shortest nap."""

@@ -168,8 +168,7 @@ class Partition(ProducersQueue[T]):
             count = len(items) + len(chunk)
             if count > self._maxsize:
                 return False
-            if not items:
-                self.filled_at = self.clock()
+            self.filled_at = self.filled_at if items else self.clock()
             if is_given and not items and type(chunk) is list and type(items) is list:
                 self.items = chunk
             else:
@@ -232,8 +231,7 @@ class Partition(ProducersQueue[T]):
             count = 0 if self.is_closed else self.line.turn_of(waiter)
             if count:
                 start = len(chunk) - waiter.wants
-                is_whole = count == len(chunk)
-                self._append(chunk if is_whole else chunk[start : start + count])
+                self._append(chunk[start : start + count])
                 self.line.filled(waiter, count)
                 if (head := self.line.head) is not None and head.hands_over:
                     self._serve_line()
@@ -353,8 +351,7 @@ class Partition(ProducersQueue[T]):
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
-            if self.uniform_prefix > 0:
-                self.uniform_prefix = 0
+            self.uniform_prefix = min(self.uniform_prefix, 0)
             self.items = []
             return items
         self._forget(most)
@@ -374,11 +371,7 @@ class Partition(ProducersQueue[T]):
     def _fill_from_line(self) -> None:
         line = self.line
         if not line.reserved and self.ages.clock is None and self.entered is None:
-            if not self.items:
-                self.filled_at = self.clock()
-            line.place_singles(self.items, self._maxsize - len(self.items))
-            if line.head is None:
-                return
+            line.place_singles(self, self._maxsize - len(self.items))
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
@@ -397,12 +390,11 @@ class Partition(ProducersQueue[T]):
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return
-        is_alone = not self.is_shared
-        self.has_fast_path = (
-            is_alone and self.ages.clock is None and self.accounts.watchers is None
+        self.has_fast_path = not self.is_shared and (
+            self.ages.clock is None and self.accounts.watchers is None
         )
         count, limit = len(self.items), 0
         if count:
             limit = (self.due_size if count < self.due_size else self._maxsize) - 1
         self.guarded_limit = limit
-        self.limit = limit if is_alone else 0
+        self.limit = 0 if self.is_shared else limit

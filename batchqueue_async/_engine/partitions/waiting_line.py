@@ -154,27 +154,33 @@ class WaitingLine:
         if self.unserved is None:
             self.unserved = waiter
 
-    def place_singles(self, items: Any, room: int) -> None:  # noqa: ANN401 - a list, or a deque
-        """Place the item of each at the head who brings one; nobody holds slots.
+    def place_singles(self, partition: Partition[Any], room: int) -> None:
+        """Place the item of each at the head who brings one, while nobody holds slots.
 
         As `reserve` and `filled` do it for all, for a third of the price.
         """
+        if not partition.items:
+            partition.filled_at = partition.clock()
+        items: Any = partition.items
         while room and (waiter := self.head) is not None and waiter.wants == 1:
+            if not waiter.hands_over:
+                return
+            # A wake-up too many is harmless, an item in vain is not.
             waiter.wake()
             try:
-                chunk = waiter.hand_over()
-                if not chunk:
+                if not (chunk := waiter.hand_over()):
                     return
+                # No call from here on, after which a signal handler might raise.
                 items += chunk
                 waiter.wants = 0
             except BaseException:
                 waiter.take_back(waiter.accepted)
                 raise
-            room -= 1
             self.head = self.unserved = behind = waiter.behind
             if behind is not None:
                 behind.ahead = waiter.ahead
             waiter.line = waiter.ahead = waiter.behind = None
+            room -= 1
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to those who wait, in order."""

@@ -25,6 +25,10 @@ SLICE = 50e-6
 _ATTRIBUTE = "_batchqueue_async_turn"
 
 
+# A subclass may have other bases with slots of their own, so it has all of them itself.
+_NO_SLOTS: tuple[str, ...] = ()
+
+
 class Asleep:
     """What a task awaits until it is woken, in a step that nothing can cut in two.
 
@@ -37,7 +41,7 @@ class Asleep:
     one. Each wait makes one, and a future that is a subclass costs three times as much.
     """
 
-    __slots__ = ()
+    __slots__ = _NO_SLOTS
     SLOTS = (
         "_asyncio_future_blocking",
         "_context",
@@ -89,8 +93,8 @@ class Asleep:
             return False
         outcome: asyncio.Future[None] = asyncio.Future(loop=self._loop)
         outcome.cancel(msg)
-        self.wake()
-        self._outcome = outcome
+        self._loop.call_soon(self._resume, context=self._context)
+        self.is_woken, self._outcome = True, outcome
         return True
 
     def add_done_callback(
