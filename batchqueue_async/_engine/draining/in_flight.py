@@ -171,7 +171,9 @@ class InFlight(Generic[T]):
                 if registration is None:
                     self._delivery.settle_unhandled(batch)
                     error = None
-                elif self._is_deferred(batch, registration):
+                elif (
+                    self.retries.batches or registration.lock.stuck
+                ) and self._is_deferred(batch):
                     del batch
                     continue
                 else:
@@ -196,14 +198,11 @@ class InFlight(Generic[T]):
             # Not before its halves are through: a handoff would let items overtake.
             _resume_partitions(settled)
 
-    def _is_deferred(self, batch: Batch[T], registration: Registration) -> bool:
-        """Whether it must not be delivered now, and so is not taken any more."""
-        retries = self.retries
-        if not (retries.batches or registration.lock.stuck):
+    def _is_deferred(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; then it is among the retries."""
+        if not self.retries.defer_if_blocked(batch):
             return False
-        if not retries.defer_if_blocked(batch):
-            return False
-        retries.add(self.undelivered.pop())
+        self.retries.add(self.undelivered.pop())
         return True
 
     async def _resume(self, settled: list[Batch[T]]) -> None:

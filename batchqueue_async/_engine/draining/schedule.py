@@ -137,7 +137,7 @@ class Schedule(Generic[T]):
         if self._parts.layout.terms.lingers:
             lingers = [each.ages.linger for each in self._owned_now()]
             return now + min(lingers, default=self._parts.config.linger)
-        return self._gathered_at(since, now)
+        return now if since < 0.0 else self._gathered_at(since, now)
 
     def gather_until(
         self, waiting: list[Partition[T]], started: float, now: float
