@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -254,19 +255,35 @@ class Grouping(Generic[T]):
             else:
                 self._extend(batch, own, partition, first)
 
-    def sole_batch(self, partition: Partition[T], items: list[T]) -> Batch[T] | None:
+    def take_from(
+        self, partition: Partition[T], most: int | None, undelivered: list[Batch[T]]
+    ) -> int:
+        """Take from the only partition: nearly always all of it is one batch."""
+        items = partition.take(most)
+        if (batch := self._sole_batch(partition, items)) is not None:
+            undelivered.append(batch)
+        else:
+            try:
+                self.add(partition, items)
+            finally:
+                undelivered[:0] = reversed(self.batches(most))
+        if partition.accounts.watchers is not None:
+            partition.accounts.tell_watchers()
+        return len(items)
+
+    def _sole_batch(self, partition: Partition[T], items: list[T]) -> Batch[T] | None:
         """Return all that was taken as one batch, if it is seen that it is one."""
         handlers = self._handlers
         registration = handlers.consumer
-        if handlers.have_limits or self._batches or not items:
+        if handlers.have_limits or not items:
             return None
-        if registration is None:
-            try:
-                if not self._have_one_type(partition, items):
-                    return None
+        try:
+            if registration is None and self._have_one_type(partition, items):
                 registration = self._handler_of(type(items[0]))
-            except Exception:  # noqa: BLE001 - a metaclass may do anything
+            elif registration is None:
                 return None
+        except Exception:  # noqa: BLE001 - a metaclass may do anything
+            return None
         return Batch(registration, items, partition, partition.taken_from)
 
     def _extend(
@@ -371,3 +388,9 @@ def _first_indexes(items: list[Any]) -> dict[type, int]:
     # Backwards, so that each type's first index is the last one to be set.
     backwards = range(len(items) - 1, -1, -1)
     return dict(zip(map(type, reversed(items)), backwards, strict=True))
+
+
+def fetch(items: Sequence[object]) -> None:
+    """Have what came long ago in the processor's caches; sorting would wait for each."""
+    with contextlib.suppress(MemoryError):
+        list(items)

@@ -13,18 +13,18 @@ from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.in_flight import InFlight
+from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.schedule import (
     Gathering,
     Nap,
     Schedule,
 )
-from batchqueue_async._engine.runtime.cancellation import (
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
+from batchqueue_async._engine.runtime.loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
@@ -126,7 +126,8 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
-            self._calls.rest()
+            if self._calls.timer is not None:
+                self._calls.rest()
 
     @coroutine
     def _run_cycles(self) -> Generator[Any, None, None]:
@@ -319,7 +320,7 @@ class DrainTask(Generic[T]):
         return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
-        return bool(self.in_flight.retries) or bool(self._schedule.waiting())
+        return bool(self.in_flight.retries.batches) or bool(self._schedule.waiting())
 
     def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""
@@ -329,7 +330,7 @@ class DrainTask(Generic[T]):
     def _finish_if_done(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""
         if not self.in_flight.is_stopped:
-            if self._phase is _RUNNING or self.in_flight.retries:
+            if self._phase is _RUNNING or self.in_flight.retries.batches:
                 return False
             if self._schedule.has_items():
                 return False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
+from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_of
 from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Schedule(Generic[T]):
         # The handlers whose hooks it calls, as of two versions.
         self._hooked: list[Registration] = []
         self._hooked_version = (-1, -1)
+        self._owned_now()
 
     def handlers_with_hooks(self) -> list[Registration]:
         """Return the handlers with `on_idle` or `on_flush` that it is to call."""
@@ -229,9 +230,8 @@ class Nap:
         self._until: float | None = None
         self._slept_until = 0.0
         self._is_called = False
-        # Whether anything came since whoever is to nap looked around. It may be too
-        # late to be seen: a `__del__` or a signal handler puts in also between the look
-        # and the nap.
+        # Whether anything came since whoever is to nap looked around, if only between
+        # the look and the nap, as from a `__del__` or a signal handler.
         self.has_news = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False
