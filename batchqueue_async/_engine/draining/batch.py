@@ -391,6 +391,6 @@ def _first_indexes(items: list[Any]) -> dict[type, int]:
 
 
 def fetch(items: Sequence[object]) -> None:
-    """Have what came long ago in the processor's caches; sorting would wait for each."""
+    """Have what came long ago in the processor's caches, not fetched one by one."""
     with contextlib.suppress(MemoryError):
         list(items)
