@@ -23,6 +23,9 @@ from benchmarks.opcodes import Instructions
 from tests.support.virtual_loop import VirtualTimeLoop
 
 COUNT = 10_000
+LITTLE = 10
+"""Room for so few that nearly every producer waits."""
+FEW = 1_000
 LONE = 100
 """Items that come one at a time."""
 BUFFER = 2 * COUNT
@@ -144,16 +147,21 @@ def lone_items() -> Instructions:
         return stage.instructions
 
 
-def waiting_in_line() -> Instructions:
+def waiting_in_line(room: int, producers: int, count: int) -> Instructions:
     """Count producing with little room: waiting, being woken, and the cycles."""
-    with staged(1, BatchQueueConfig(buffer_size=100)) as stage:
+    with staged(1, BatchQueueConfig(buffer_size=room)) as stage:
+        items = stage.portions(1, count)
 
-        async def produce() -> None:
+        async def produce(own: Sequence[Any]) -> None:
+            for item in own:
+                await stage.queue.produce(item)
+
+        async def all_produce() -> None:
+            shares = [items[start::producers] for start in range(producers)]
             with stage.instructions.counted():
-                for item in stage.portions(1):
-                    await stage.queue.produce(item)
+                await asyncio.gather(*map(produce, shares))
 
-        stage.loop.run_until_complete(produce())
+        stage.loop.run_until_complete(all_produce())
         return stage.instructions
 
 
@@ -196,5 +204,9 @@ def hot_paths() -> Iterator[HotPath]:
         call = partial(producing, verb, 100, chunk, ADAPTIVE)
         yield HotPath(name, "item" if chunk == 1 else "call", COUNT // chunk, call)
     yield HotPath("one item at a time, with its cycle", "item", LONE, lone_items)
-    yield HotPath("produce with back-pressure", "item", COUNT, waiting_in_line)
+    waiting = partial(waiting_in_line, 100, 1, COUNT)
+    yield HotPath("produce with back-pressure", "item", COUNT, waiting)
+    for producers, by in ((1, "1 producer"), (16, "16 producers")):
+        waiting = partial(waiting_in_line, LITTLE, producers, FEW)
+        yield HotPath(f"produce, room for {LITTLE}, {by}", "item", FEW, waiting)
     yield HotPath(f"plan of {plan.PARTITIONS} partitions", "plan", 1, planning)

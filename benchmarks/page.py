@@ -94,7 +94,8 @@ what comes around it. The floor gives the loop a turn once per chunk.
 LITTLE_ROOM = """\
 At most 10 items wait, so nearly every producer waits for room, and a handler gets ten
 items. In `asyncio.Queue` whoever comes in the right moment overtakes those who wait;
-here nobody does.
+here nobody does. Its consumers are written by hand: one takes what is there, one also
+catches errors and tells each item as done, and one makes no batches.
 """
 
 FROM_THREADS = """\

@@ -1,6 +1,8 @@
 """What a user would take instead, with producers on the loop."""
 
 import asyncio
+import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -12,6 +14,8 @@ from benchmarks.contender import BOUND, Feed, Handlers
 from benchmarks.floor import dispatch
 from benchmarks.ours import beside, each_awaited
 
+_logger = logging.getLogger(__name__)
+
 
 async def batcher(queue: Any, handlers: Handlers) -> None:  # noqa: ANN401
     """The loop that everybody writes: wait for one item, then take what is there."""
@@ -20,6 +24,35 @@ async def batcher(queue: Any, handlers: Handlers) -> None:  # noqa: ANN401
         while not queue.empty():
             batch.append(queue.get_nowait())
         await dispatch(batch, handlers)
+
+
+async def one_by_one(queue: Any, handlers: Handlers) -> None:  # noqa: ANN401
+    """A consumer that makes no batches: each item is a call of its handler."""
+    while True:
+        item = await queue.get()
+        await handlers[type(item)]([item])
+
+
+async def careful_batcher(queue: Any, handlers: Handlers, most: int) -> None:  # noqa: ANN401
+    """The loop of who has been bitten: a bound, errors caught, each item told as done.
+
+    Each handler has a list of its own, so that what failed is still known.
+    """
+    while True:
+        batch = [await queue.get()]
+        while len(batch) < most and not queue.empty():
+            batch.append(queue.get_nowait())
+        by_type: defaultdict[type, list[Any]] = defaultdict(list)
+        for item in batch:
+            by_type[type(item)].append(item)
+        for item_type, share in by_type.items():
+            try:
+                await handlers[item_type](share.copy())
+            except Exception:
+                _logger.exception("%d items failed", len(share))
+            finally:
+                for _ in share:
+                    queue.task_done()
 
 
 @asynccontextmanager

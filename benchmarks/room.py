@@ -1,7 +1,13 @@
 """Little room: nearly every producer waits, so what counts is what a wait costs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -12,7 +18,12 @@ from batchqueue_async import BatchQueueConfig
 from benchmarks import ours
 from benchmarks.contender import Contender, Feed, Handlers, Items, in_loop_rate
 from benchmarks.floor import FloorQueue
-from benchmarks.peers_in_loop import anyio_batcher, batcher
+from benchmarks.peers_in_loop import (
+    anyio_batcher,
+    batcher,
+    careful_batcher,
+    one_by_one,
+)
 from benchmarks.scale import LoopFactory, Scale
 from benchmarks.table import Table
 from benchmarks.throughput import COLUMNS, compare
@@ -24,6 +35,7 @@ CONFIG = BatchQueueConfig[Any](buffer_size=ROOM)
 _MOST = 20_000
 
 Put = Callable[[Any], Awaitable[Any]]
+Consume = Callable[[asyncio.Queue[Any], Handlers], Coroutine[Any, Any, None]]
 FeedOf = Callable[[Put], Feed]
 
 
@@ -35,6 +47,11 @@ def producing(producers: int) -> str:
 def queue_row(producers: int) -> str:
     """Return the row of `asyncio.Queue`, which the goals compare with."""
     return f"asyncio.Queue, put, {producing(producers)}"
+
+
+def careful_row(producers: int) -> str:
+    """Return the row of a batcher that does what the library does, as far as it can."""
+    return f"the same, errors caught and counted, {producing(producers)}"
 
 
 def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
@@ -56,7 +73,19 @@ def contenders_of(producers: int, scale: Scale) -> list[Contender]:
     return [
         made(f"await produce, {suffix}", open=own, role="ours"),
         made(f"floor: await put, {suffix}", open=floor(feed_of), role="floor"),
-        made(queue_row(producers), open=asyncio_queue(feed_of), is_in_goals=True),
+        made(
+            queue_row(producers),
+            open=asyncio_queue(feed_of, batcher),
+            is_in_goals=True,
+        ),
+        made(
+            careful_row(producers),
+            open=asyncio_queue(feed_of, partial(careful_batcher, most=ROOM)),
+            is_in_goals=True,
+        ),
+        made(
+            f"the same, one by one, {suffix}", open=asyncio_queue(feed_of, one_by_one)
+        ),
         made(f"anyio stream, send, {suffix}", open=anyio_stream(feed_of)),
     ]
 
@@ -83,13 +112,13 @@ def floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
     return opened
 
 
-def asyncio_queue(feed_of: FeedOf) -> Callable[[Handlers], Any]:
-    """Return what opens an `asyncio.Queue` with a hand-written batcher."""
+def asyncio_queue(feed_of: FeedOf, consume: Consume) -> Callable[[Handlers], Any]:
+    """Return what opens an `asyncio.Queue` with a hand-written consumer."""
 
     @asynccontextmanager
     async def opened(handlers: Handlers) -> AsyncIterator[Feed]:
         queue: asyncio.Queue[Any] = asyncio.Queue(ROOM)
-        async with ours.beside(batcher(queue, handlers)):
+        async with ours.beside(consume(queue, handlers)):
             yield feed_of(queue.put)
 
     return opened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -109,24 +109,20 @@ class Intake(Generic[T]):
             return None
         return parts.ingress
 
-    async def put_rest(
+    def waiting(
         self, partition: Partition[T], chunk: Sequence[T], placed: Tally
-    ) -> None:
-        """Accept what there was no room for, waiting in line if that is the policy.
+    ) -> Awaitable[None] | None:
+        """Return what accepts a chunk in turn, if it is to wait for room.
 
-        What is not accepted counts as rejected.
+        Not a coroutine of its own: that would be one more to go through for each wait.
         """
-        before = placed.count
-        if self._waits and not partition.is_closed:
-            loop = self._parts.loop
-            assert loop is not None
-            if current_call() is None:
-                await put_in_turn(partition, chunk, placed, loop)
-            else:
-                await self._put_from_handler(partition, chunk, placed, loop)
-        accepted = placed.count - before
-        if accepted < len(chunk):
-            partition.reject(len(chunk) - accepted)
+        if not self._waits or partition.is_closed:
+            return None
+        loop = self._parts.loop
+        assert loop is not None
+        if current_call() is None:
+            return put_in_turn(partition, chunk, placed, loop)
+        return self._put_from_handler(partition, chunk, placed, loop)
 
     async def _put_from_handler(
         self,
@@ -157,9 +153,9 @@ class Intake(Generic[T]):
                     # Also behind one who has his slots and waits for a permit to fill
                     # them.
                     wait.begin()
-                    sleeper = waiter.fall_asleep()
+                    asleep = waiter.fall_asleep()
                     if not waiter.is_woken:
-                        await sleeper
+                        await asleep
                     waiter.is_woken = False
         finally:
             if waiter.wants:
@@ -216,7 +212,11 @@ class Intake(Generic[T]):
         What has room is placed at once; then partition by partition has to wait.
         """
         for partition, run in self._place(chunk, placed):
-            await self.put_rest(partition, run, placed)
+            before = placed.count
+            if (waiting := self.waiting(partition, run, placed)) is not None:
+                await waiting
+            if missing := len(run) + before - placed.count:
+                partition.reject(missing)
 
     def _place(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
         """Place what there is room for; returns the rest by partition."""
@@ -311,7 +311,7 @@ class Intake(Generic[T]):
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)
-        if not partition.items and partition.begin((item,)):
+        if partition.begin((item,)):
             return True
         return partition.offer((item,)) == 1
 

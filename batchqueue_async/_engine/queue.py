@@ -37,6 +37,9 @@ from batchqueue_async._policies.validation import (
 
 S = TypeVar("S")
 
+# Once: to look a member of an enum up takes Python 3.11 longer than all else here.
+_RUNNING = State.RUNNING
+
 # Where there is never room: stands for the partition of a type that has none yet.
 _NOWHERE: Partition[Any] = Partition(0, 1, 1)
 
@@ -201,7 +204,10 @@ class BatchQueue(Generic[T]):
         if rest is None:
             return True
         placed = Tally()
-        await self._intake.put_rest(*rest, placed)
+        if (waiting := self._intake.waiting(*rest, placed)) is not None:
+            await waiting
+        if not placed.count:
+            rest[0].reject(1)
         return placed.count == 1
 
     def produce_nowait(self, item: T) -> bool:
@@ -365,7 +371,7 @@ class BatchQueue(Generic[T]):
     def _admits(self) -> bool:
         """Whether items may come in now; raises what `admits` does."""
         parts = self._parts
-        if parts.state is State.RUNNING and _get_running_loop() is parts.loop:
+        if parts.state is _RUNNING and _get_running_loop() is parts.loop:
             return True
         return admits(parts)
 

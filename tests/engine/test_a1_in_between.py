@@ -97,9 +97,7 @@ async def test_a_wake_up_before_the_wait_counts_once() -> None:
     partition = Partition[int](0, buffer_size=1, due_size=1)
     waiter = LoopWaiter(asyncio.get_running_loop(), 1, partition)
     waiter.wake()
-    sleeper = waiter.fall_asleep()
-    assert not sleeper.done()
-    assert waiter.is_woken
+    assert waiter.fall_asleep().is_woken
     waiter.is_woken = False
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):

@@ -3,6 +3,8 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
+from typing import cast
 
 import pytest
 
@@ -91,3 +93,21 @@ async def test_who_is_asleep_can_be_cancelled(*, is_woken: bool) -> None:
     task.cancel("why")
     with pytest.raises(asyncio.CancelledError, match="why"):
         await task
+
+
+async def test_who_is_woken_goes_on_in_a_context_of_his_own() -> None:
+    """Not in that of who wakes him; and for asyncio it is like a future."""
+    name = ContextVar("name", default="nobody")
+    sleeper = Sleeper(asyncio.get_running_loop())
+    assert asyncio.isfuture(cast("object", sleeper))
+
+    async def sleep() -> str:
+        name.set("sleeper")
+        await sleeper
+        return name.get()
+
+    task = asyncio.create_task(sleep())
+    await asyncio.sleep(0)
+    name.set("waker")
+    sleeper.wake()
+    assert await task == "sleeper"

@@ -295,6 +295,18 @@ def test_where_threads_put_too_nothing_gets_in_without_the_guard(
     assert not accept(partition) or guard.times > before
 
 
+def test_a_chunk_is_begun_behind_what_waits_if_all_of_it_has_room() -> None:
+    partition = Partition[int](0, buffer_size=4, due_size=2)
+    partition.open()
+    assert partition.begin([1])
+    assert partition.begin((2, 3))
+    assert not partition.begin((4, 5))
+    assert partition.begin([4], is_given=True)
+    assert not partition.begin((5,))
+    assert (partition.items, partition.limit) == ([1, 2, 3, 4], 3)
+    assert not partition.has_room
+
+
 def test_a_partition_can_be_shown() -> None:
     partition = Partition[int](3, buffer_size=4, due_size=3)
     partition.offer([1, 2])

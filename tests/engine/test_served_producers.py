@@ -160,6 +160,21 @@ async def test_nothing_is_taken_that_may_be_taken_back() -> None:
     assert partition.pausing is None
 
 
+async def test_chunks_and_single_items_are_placed_in_the_order_of_the_line() -> None:
+    partition = full(1, 2, 3, 4, 5)
+    line = in_line(partition, (6,), (7,), (8, 9), (10,), (11,))
+    partition.take(None)
+    assert partition.items == [6, 7, 8, 9, 10]
+    assert [each.wants for each in line] == [0, 0, 0, 0, 1]
+    assert list(partition.line) == line[4:]
+    for each in line[:4]:
+        each.is_told()
+    assert partition.pausing is None
+    assert partition.take(2) == [6, 7]
+    assert partition.items == [8, 9, 10, 11]
+    assert partition.line.head is None
+
+
 async def test_who_waits_for_what_was_accepted_does_not_wait_for_what_was_not() -> None:
     partition, watcher = full(1, 2), Mock()
     (waiter,) = in_line(partition, (3,))

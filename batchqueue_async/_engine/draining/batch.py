@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -254,6 +255,37 @@ class Grouping(Generic[T]):
             else:
                 self._extend(batch, own, partition, first)
 
+    def take_from(
+        self, partition: Partition[T], most: int | None, undelivered: list[Batch[T]]
+    ) -> int:
+        """Take from the only partition: nearly always all of it is one batch."""
+        items = partition.take(most)
+        if (batch := self._sole_batch(partition, items)) is not None:
+            undelivered.append(batch)
+        else:
+            try:
+                self.add(partition, items)
+            finally:
+                undelivered[:0] = reversed(self.batches(most))
+        if partition.accounts.watchers is not None:
+            partition.accounts.tell_watchers()
+        return len(items)
+
+    def _sole_batch(self, partition: Partition[T], items: list[T]) -> Batch[T] | None:
+        """Return all that was taken as one batch, if it is seen that it is one."""
+        handlers = self._handlers
+        registration = handlers.consumer
+        if handlers.have_limits or not items:
+            return None
+        try:
+            if registration is None and self._have_one_type(partition, items):
+                registration = self._handler_of(type(items[0]))
+            elif registration is None:
+                return None
+        except Exception:  # noqa: BLE001 - a metaclass may do anything
+            return None
+        return Batch(registration, items, partition, partition.taken_from)
+
     def _extend(
         self, batch: Batch[T], own: list[T], partition: Partition[T], first: int
     ) -> None:
@@ -269,19 +301,22 @@ class Grouping(Generic[T]):
         consumer = self._handlers.consumer
         if consumer is not None:
             return {consumer: items}, _NO_INDEXES
-        # Grouping costs more per item than anything else: avoid it where all items
-        # have one type: the partition has, or it was seen when they came, or now.
-        if (
-            len(items) == 1
-            or partition.took_one_type
-            or self._placement.has_one_type(partition)
-            or have_one_type(items)
-        ):
+        # Grouping costs more per item than anything else: avoid it where it can be.
+        if self._have_one_type(partition, items):
             return {self._handler_of(type(items[0])): items}, _NO_INDEXES
         lists = self._by_handler(items)
         # Where in the take a handler's first item is matters if somebody waits for it.
         watched = partition.accounts.is_watched
         return lists, _first_indexes(items) if watched else _NO_INDEXES
+
+    def _have_one_type(self, partition: Partition[T], items: list[T]) -> bool:
+        # The partition has, or it was seen when they came, or now.
+        return (
+            len(items) == 1
+            or partition.took_one_type
+            or self._placement.has_one_type(partition)
+            or have_one_type(items)
+        )
 
     def _handler_of(self, item_type: type) -> Registration | None:
         handlers = self._handlers
@@ -353,3 +388,9 @@ def _first_indexes(items: list[Any]) -> dict[type, int]:
     # Backwards, so that each type's first index is the last one to be set.
     backwards = range(len(items) - 1, -1, -1)
     return dict(zip(map(type, reversed(items)), backwards, strict=True))
+
+
+def fetch(items: Sequence[object]) -> None:
+    """Have what came long ago in the processor's caches, not fetched one by one."""
+    with contextlib.suppress(MemoryError):
+        list(items)

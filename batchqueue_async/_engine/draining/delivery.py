@@ -11,18 +11,18 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, grouping_of
+from batchqueue_async._engine.draining.batch import Batch, fetch, grouping_of
 from batchqueue_async._engine.draining.failed_batch import (
     RetryQueue,
     error_of_cut_off,
     fail,
     note,
     report_retry,
+    resume_partitions_of,
     settle_handled,
 )
 from batchqueue_async._engine.draining.lost_items import UnhandledTypes
@@ -63,6 +63,7 @@ class InFlight(Generic[T]):
         "_drain_task",
         "_grouping",
         "_is_measured",
+        "_is_plain",
         "_parts",
         "_turn",
         "is_stopped",
@@ -85,9 +86,10 @@ class InFlight(Generic[T]):
         self._buffers_to_take = parts.placement.buffers_to_take
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
-        # To be delivered now: in a cycle, or if one was cut short. What that took comes
-        # before anything else. The next one last: a stack takes a tenth of a deque's
-        # memory.
+        # Whether a take need not ask what few queues have.
+        self._is_plain = not (self._buffers_to_take or self._is_measured or parts.room)
+        # To be delivered now: in a cycle, or first if one was cut short. The next one
+        # last: a stack takes a tenth of a deque's memory.
         self.undelivered: list[Batch[T]] = []
         self.retries: RetryQueue[T] = RetryQueue(drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
@@ -118,6 +120,8 @@ class InFlight(Generic[T]):
         Returns:
             How many items came out of the partitions.
         """
+        if len(partitions) == 1 and self._is_plain and not self.retries.batches:
+            return self._grouping.take_from(partitions[0], most, self.undelivered)
         count, grouping = 0, self._grouping
         collected: list[Batch[T]] = []
         if self.retries.batches and not self.undelivered:
@@ -131,7 +135,7 @@ class InFlight(Generic[T]):
                 items = partition.take(most)
                 count += len(items)
                 if is_far:
-                    _fetch(items)
+                    fetch(items)
                 grouping.add(partition, items)
         finally:
             # Without the memory for the rest, what was taken is known all the same.
@@ -147,23 +151,56 @@ class InFlight(Generic[T]):
                     partition.accounts.tell_watchers()
         return count
 
-    async def deliver(self) -> None:
+    @coroutine
+    def deliver(self) -> Generator[Any, None, None]:
         """Have all that was taken handled, or deferred, or failed for good."""
         settled: list[Batch[T]] = []
         try:
             if self.was_cut_short:
-                self.was_cut_short = False
-                await self._resume(settled)
-            await self._deliver_all(settled)
+                yield from self._resume(settled)
+            while self.undelivered and not self.is_stopped:
+                batch = self.undelivered[-1]
+                registration = batch.registration
+                if registration is None:
+                    self._delivery.settle_unhandled(batch)
+                    error = None
+                elif (
+                    self.retries.batches or registration.lock.stuck
+                ) and self._is_deferred(batch):
+                    del batch
+                    continue
+                else:
+                    error = yield from self._delivery.deliver(
+                        batch, registration, self._drain_task
+                    )
+                if error is None:
+                    self.undelivered.pop()
+                    if batch.is_deferred:
+                        settled.append(batch)
+                else:
+                    yield from self._fail(batch, error, settled)
+                # An error that is kept may keep this frame, as that of its callers.
+                del batch, error
+                if self.task.cancelling():
+                    # By a handler, of the task it ran in.
+                    yield from absorb_cancellation()
+                # After the last one the cycle's end sees to it.
+                if self.undelivered and self._turn.is_over():
+                    yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            for batch in settled:
-                batch.is_deferred = False
-                batch.resume_partitions()
-            settled.clear()
+            resume_partitions_of(settled)
+
+    def _is_deferred(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; then it is among the retries."""
+        if not self.retries.defer_if_blocked(batch):
+            return False
+        self.retries.add(self.undelivered.pop())
+        return True
 
     async def _resume(self, settled: list[Batch[T]]) -> None:
         """Decide on the batch whose delivery was cancelled with the drain task."""
+        self.was_cut_short = False
         batch = self.undelivered[-1]
         if batch.is_settled:
             # In its `on_error`, or in the moment after its handler had returned.
@@ -172,40 +209,6 @@ class InFlight(Generic[T]):
                 settled.append(batch)
         elif error := self._delivery.take_cut_off(batch):
             await self._fail(batch, error, settled)
-
-    @coroutine
-    def _deliver_all(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
-        while self.undelivered and not self.is_stopped:
-            batch = self.undelivered[-1]
-            registration = batch.registration
-            is_stuck = registration is not None and registration.lock.stuck
-            if (is_stuck or self.retries.batches) and self.retries.defer_if_blocked(
-                batch
-            ):
-                self.retries.add(self.undelivered.pop())
-                del batch
-                continue
-            if registration is None:
-                self._delivery.settle_unhandled(batch)
-                error = None
-            else:
-                error = yield from self._delivery.deliver(
-                    batch, registration, self._drain_task
-                )
-            if error is not None:
-                yield from self._fail(batch, error, settled)
-            else:
-                self.undelivered.pop()
-                if batch.is_deferred:
-                    settled.append(batch)
-            # An error that is kept may keep this frame, as that of its callers.
-            del batch, error
-            if self.task.cancelling():
-                # By a handler, of the task it ran in.
-                yield from absorb_cancellation()
-            # After the last one the cycle's end sees to it.
-            if self.undelivered and self._turn.is_over():
-                yield from self._turn.next()
 
     async def _fail(
         self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
@@ -221,13 +224,6 @@ class InFlight(Generic[T]):
         self.undelivered.extend(reversed(rest))
         if batch.is_deferred:
             settled.append(batch)
-
-
-def _fetch(items: Sequence[object]) -> None:
-    # They came long ago, among the others'. A copy fetches them into the processor's
-    # caches all at once; sorting would wait for one by one.
-    with contextlib.suppress(MemoryError):
-        list(items)
 
 
 class Delivery(Generic[T]):

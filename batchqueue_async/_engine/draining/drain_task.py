@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.schedule import (
@@ -47,6 +48,11 @@ class Phase(Enum):
     FINISHED = "finished"
 
 
+# Once: to look a member of an enum up takes Python 3.11 as long as a call does.
+_RUNNING, _DRAINING = Phase.RUNNING, Phase.DRAINING
+_STOPPED, _FINISHED = Phase.STOPPED, Phase.FINISHED
+
+
 class DrainTask(Generic[T]):
     """Empties the partitions that it owns; `run` is the task's body."""
 
@@ -75,7 +81,7 @@ class DrainTask(Generic[T]):
         self.cycles = 0
         self.busy = 0.0
         self.is_in_cycle = False
-        self._phase = Phase.RUNNING
+        self._phase = _RUNNING
         # Whether it is to end now, and may be run again later.
         self.is_paused = False
         self._parts = parts
@@ -103,7 +109,7 @@ class DrainTask(Generic[T]):
         self._turn.join()
         self.in_flight.was_cut_short = bool(self.in_flight.undelivered)
         try:
-            while not (self._phase is Phase.FINISHED or self.is_paused):
+            while not (self._phase is _FINISHED or self.is_paused):
                 try:
                     # An eager task gets here before those who start it know of it:
                     # handlers that produce, or shut the queue down, come after.
@@ -123,48 +129,49 @@ class DrainTask(Generic[T]):
             if self._calls.timer is not None:
                 self._calls.rest()
 
-    async def _run_cycles(self) -> None:
+    @coroutine
+    def _run_cycles(self) -> Generator[Any, None, None]:
         empty_cycles, now = 0, self._clock()
         waiting: list[Partition[T]] | None = None
         while True:
             if self._permit is not None or self._turn.is_over():
-                await self._wait_for_permit_and_turn()
+                yield from self._wait_for_permit_and_turn()
                 waiting = None
             started = now = max(now, self._clock())
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True
             try:
-                found, items = await self._cycle(waiting, now)
+                found, items = yield from self._cycle(waiting, now)
             finally:
-                # A cancelled cycle with batches left is not ended: handoffs wait until
-                # the next one has delivered them.
-                if not self.in_flight.undelivered:
-                    self._end_cycle()
-                if self._permit is not None:
-                    self._permit.lend()
+                self._end_cycle()
             if self._finish_if_done():
                 return
             if found:
-                empty_cycles = 0
                 self._gathering.delivered(items, started)
-                waiting = await self._yield_to_loop(items)
-            else:
+            # Producers that were waiting for room use the turn. A lone item's cycle
+            # ends in a nap, which is a turn, too.
+            waiting = self._waiting_now() if items <= 1 else None
+            if waiting is None or (found and waiting):
+                self._turn.yields()
+                yield
+                self._turn.resumes()
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
                 if self._calls.timer is not None:
                     self._calls.rest()
-                now = await self.nap.sleep(until)
+                now = yield from self.nap.sleep(until)
                 waiting = None
-            empty_cycles += not found
+            empty_cycles = 0 if found else empty_cycles + 1
 
-    async def _wait_for_permit_and_turn(self) -> None:
+    @coroutine
+    def _wait_for_permit_and_turn(self) -> Generator[Any, None, None]:
         """Wait until it may work: nothing is taken before, so no handoff is held up."""
         if self._permit is not None:
-            await self._permit.acquire()
+            yield from self._permit.acquire()
         if self._turn.is_over():
-            await self._turn.next()
+            yield from self._turn.next()
 
     def _nap_until(
         self,
@@ -175,15 +182,18 @@ class DrainTask(Generic[T]):
         found: bool,
     ) -> float | None:
         """Return when the nap before the next cycle ends by itself, if it does."""
-        now = self._clock()
         if found:
+            if waiting and self._gathering.pays and not waiting[0].is_due():
+                now = self._clock()
+                until = self._schedule.gather_until(waiting, started, now)
+                return until if until > now else _NO_NAP
             # Hooks are called in a cycle that finds nothing.
             have_hooks = self._parts.handlers.have_hooks
-            if waiting or have_hooks or self._phase is Phase.DRAINING:
-                return self._gather_until(waiting, started, now)
+            if waiting or have_hooks or self._phase is _DRAINING:
+                return _NO_NAP
         retries = self.in_flight.retries
         dues = retries.dues() if retries.batches else ()
-        return self._schedule.nap_until(waiting, dues, empty_cycles, now)
+        return self._schedule.nap_until(waiting, dues, empty_cycles, self._clock())
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
@@ -192,26 +202,26 @@ class DrainTask(Generic[T]):
     @property
     def is_running(self) -> bool:
         """Whether it goes on for as long as its queue does."""
-        return self._phase is Phase.RUNNING
+        return self._phase is _RUNNING
 
     @property
     def has_work_left(self) -> bool:
         """Whether `run` is to be run again, where its task has ended."""
-        if self._phase is Phase.FINISHED:
+        if self._phase is _FINISHED:
             return False
-        return self.is_paused or self._phase is not Phase.STOPPED
+        return self.is_paused or self._phase is not _STOPPED
 
     def finish_when_empty(self) -> None:
         """End when nothing is left: the queue closes."""
-        if self._phase is Phase.RUNNING:
-            self._phase = Phase.DRAINING
+        if self._phase is _RUNNING:
+            self._phase = _DRAINING
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
         self.is_paused = False
         self.in_flight.is_stopped = True
-        if self._phase is not Phase.FINISHED:
-            self._phase = Phase.STOPPED
+        if self._phase is not _FINISHED:
+            self._phase = _STOPPED
 
     def pause(self) -> None:
         """End after the handler call that runs: all tasks of the loop are cancelled.
@@ -235,7 +245,10 @@ class DrainTask(Generic[T]):
             end.set_result(None)
         return end
 
-    async def _cycle(self, waiting: list[Partition[T]], now: float) -> tuple[bool, int]:
+    @coroutine
+    def _cycle(
+        self, waiting: list[Partition[T]], now: float
+    ) -> Generator[Any, None, tuple[bool, int]]:
         """Do one round; returns whether anything was delivered, and items taken."""
         called: set[Registration | None] | None = None
         handlers, in_flight = self._parts.handlers, self.in_flight
@@ -248,11 +261,11 @@ class DrainTask(Generic[T]):
             if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
                 if found and self._turn.is_over():
-                    await self._turn.next()
+                    yield from self._turn.next()
                 found = True
                 if called is not None:
                     called.update(in_flight.registrations())
-                await in_flight.deliver()
+                yield from in_flight.deliver()
             if in_flight.is_stopped:
                 self.cycles += found
                 return found, items
@@ -260,9 +273,9 @@ class DrainTask(Generic[T]):
         if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
             self._tell_counts(now)
         if handlers.has_retired and (retired := handlers.take_retired()):
-            await self._close(retired)
+            yield from self._close(retired)
         if called is not None:
-            await self._call_hooks(called, now, found=found)
+            yield from self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
 
@@ -309,51 +322,31 @@ class DrainTask(Generic[T]):
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries.batches) or bool(self._schedule.waiting())
 
-    async def _yield_to_loop(self, items: int) -> list[Partition[T]]:
-        """Give the loop its turn after a cycle; returns what waits by then.
-
-        Producers that were waiting for room use it. A lone item's cycle ends in a nap,
-        which is a turn, too.
-        """
-        if items <= 1:
-            waiting = self._waiting_now()
-            if not waiting:
-                return waiting
-        self._turn.yields()
-        await asyncio.sleep(0)
-        self._turn.resumes()
-        return self._waiting_now()
-
     def _waiting_now(self) -> list[Partition[T]]:
         """Return what waits; what comes after this look is news, and ends the nap."""
         self.nap.has_news = False
         return self._schedule.waiting()
 
-    def _gather_until(
-        self, waiting: list[Partition[T]], started: float, now: float
-    ) -> float:
-        """Return until when to let more gather, where that makes batches."""
-        if not waiting or not self._gathering.pays:
-            return _NO_NAP
-        until = self._schedule.gather_until(waiting, started, now)
-        return until if until > now else _NO_NAP
-
     def _finish_if_done(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""
         if not self.in_flight.is_stopped:
-            if self._phase is Phase.RUNNING or self.in_flight.retries.batches:
+            if self._phase is _RUNNING or self.in_flight.retries.batches:
                 return False
             if self._schedule.has_items():
                 return False
         if not self.is_paused:
-            self._phase = Phase.FINISHED
+            self._phase = _FINISHED
         return True
 
     def _end_cycle(self) -> None:
-        self.is_in_cycle = False
-        if self._cycle_ends is None:
-            return
-        ends, self._cycle_ends = self._cycle_ends, None
-        for end in ends:
-            if not end.done():
-                end.set_result(None)
+        # A cancelled cycle with batches left is not ended: handoffs wait until the next
+        # one has delivered them.
+        if not self.in_flight.undelivered:
+            self.is_in_cycle = False
+            if self._cycle_ends is not None:
+                ends, self._cycle_ends = self._cycle_ends, None
+                for end in ends:
+                    if not end.done():
+                        end.set_result(None)
+        if self._permit is not None:
+            self._permit.lend()

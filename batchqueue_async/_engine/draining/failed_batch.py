@@ -389,3 +389,11 @@ class RetryQueue(Generic[T]):
             else:
                 dues.append(batch.due)
         return dues
+
+
+def resume_partitions_of(settled: list[Batch[T]]) -> None:
+    """Let items behind these batches go on."""
+    for batch in settled:
+        batch.is_deferred = False
+        batch.resume_partitions()
+    settled.clear()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_of
@@ -134,7 +135,7 @@ class Schedule(Generic[T]):
         if self._parts.layout.terms.lingers:
             lingers = [each.ages.linger for each in self._owned_now()]
             return now + min(lingers, default=self._parts.config.linger)
-        return self._gathered_at(since, now)
+        return now if since < 0.0 else self._gathered_at(since, now)
 
     def gather_until(
         self, waiting: list[Partition[T]], started: float, now: float
@@ -226,9 +227,8 @@ class Nap:
         self._until: float | None = None
         self._slept_until = 0.0
         self._is_called = False
-        # Whether anything came since whoever is to nap looked around. It may be too
-        # late to be seen: a `__del__` or a signal handler puts in also between the look
-        # and the nap.
+        # Whether anything came since whoever is to nap looked around, if only between
+        # the look and the nap, as from a `__del__` or a signal handler.
         self.has_news = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False
@@ -280,7 +280,8 @@ class Nap:
         # Of a nap its first part is kept, where that makes batches.
         return self._started if self._gathering.pays else -math.inf
 
-    async def sleep(self, until: float | None) -> float:
+    @coroutine
+    def sleep(self, until: float | None) -> Generator[Any, None, float]:
         """Sleep; without `until` only `wake` or `end_by` end it.
 
         Returns:
@@ -300,8 +301,8 @@ class Nap:
                 self.end_by(until)
             if self.has_news:
                 self.wake()
-            if not sleeper.is_called:
-                await sleeper
+            if not sleeper.is_woken:
+                yield sleeper.fall_asleep()
         finally:
             self.listens = False
             self._sleeper = None
@@ -326,7 +327,7 @@ class Nap:
         """End the nap now, or else the next one before it begins."""
         if self._sleeper is None:
             self._is_called = True
-        elif not self._sleeper.is_called:
+        elif not self._sleeper.is_woken:
             # Before the sleeper gets to run: a turn begins before all that is in it.
             self._turn.yields()
             self._sleeper.wake()

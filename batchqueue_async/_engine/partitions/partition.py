@@ -155,27 +155,27 @@ class Partition(ProducersQueue[T]):
         *,
         is_given: bool = False,
     ) -> bool:
-        """Accept a chunk on the loop, if it is empty and meets no other edge.
+        """Accept a chunk on the loop, if it meets no other edge than empty, due, full.
 
         As `offer` does it, for a fifth of the price. A list that is given is the
         partition's own from then on: that spares going through the items.
         """
-        count = len(chunk)
-        if not self.has_fast_path or self.is_changing or count > self._maxsize:
+        if not self.has_fast_path or self.is_changing:
             return False
         self.is_changing = True
         try:
-            if self.items:
+            items: Any = self.items
+            count = len(items) + len(chunk)
+            if count > self._maxsize:
                 return False
-            self.filled_at = self.clock()
-            if is_given and type(chunk) is list and type(self.items) is list:
+            self.filled_at = self.filled_at if items else self.clock()
+            if is_given and not items and type(chunk) is list and type(items) is list:
                 self.items = chunk
             else:
-                items: Any = self.items
                 # No call, after which a signal handler might raise before it counts.
                 items += chunk
             if placed is not None:
-                placed.count += count
+                placed.count += len(chunk)
         finally:
             self.is_changing = False
         limit = self.due_size if count < self.due_size else self._maxsize
@@ -231,8 +231,7 @@ class Partition(ProducersQueue[T]):
             count = 0 if self.is_closed else self.line.turn_of(waiter)
             if count:
                 start = len(chunk) - waiter.wants
-                is_whole = count == len(chunk)
-                self._append(chunk if is_whole else chunk[start : start + count])
+                self._append(chunk[start : start + count])
                 self.line.filled(waiter, count)
                 if (head := self.line.head) is not None and head.hands_over:
                     self._serve_line()
@@ -371,6 +370,8 @@ class Partition(ProducersQueue[T]):
 
     def _fill_from_line(self) -> None:
         line = self.line
+        if not line.reserved and self.ages.clock is None and self.entered is None:
+            line.place_singles(self, self._maxsize - len(self.items))
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
@@ -389,12 +390,11 @@ class Partition(ProducersQueue[T]):
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return
-        is_alone = not self.is_shared
-        self.has_fast_path = (
-            is_alone and self.ages.clock is None and self.accounts.watchers is None
+        self.has_fast_path = not self.is_shared and (
+            self.ages.clock is None and self.accounts.watchers is None
         )
         count, limit = len(self.items), 0
         if count:
             limit = (self.due_size if count < self.due_size else self._maxsize) - 1
         self.guarded_limit = limit
-        self.limit = limit if is_alone else 0
+        self.limit = 0 if self.is_shared else limit

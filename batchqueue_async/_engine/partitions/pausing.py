@@ -20,7 +20,7 @@ class Pause:
 
     def __init__(self) -> None:
         self._count = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: tuple[asyncio.Future[None], ...] = ()
 
     def add(self) -> None:
         self._count += 1
@@ -28,18 +28,18 @@ class Pause:
     def remove(self) -> bool:
         """Undo one `add`; returns whether it is still on."""
         self._count -= 1
-        if not self._count:
-            for ended in self._waiting:
+        if self._waiting and not self._count:
+            waiting, self._waiting = self._waiting, ()
+            for ended in waiting:
                 if not ended.done():
                     ended.set_result(None)
-            self._waiting.clear()
         return self._count > 0
 
     def ended(self) -> asyncio.Future[None]:
         """Return a future that is done when it is off."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._count:
-            self._waiting.append(ended)
+            self._waiting = (*self._waiting, ended)
         else:
             ended.set_result(None)
         return ended

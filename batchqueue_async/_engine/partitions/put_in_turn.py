@@ -13,7 +13,8 @@ back, since its partition is paused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batchqueue_async._engine.partitions.pausing import pause, resume
@@ -38,12 +39,13 @@ class Tally:
         self.count = 0
 
 
-async def put_in_turn(
+@coroutine
+def put_in_turn(
     partition: Partition[T],
     chunk: Sequence[T],
     placed: Tally,
     loop: asyncio.AbstractEventLoop,
-) -> None:
+) -> Generator[Any, None, None]:
     """Accept a chunk on the loop as room is made; less only if the partition closes.
 
     Cancelled, it leaves nothing behind but what `placed` says, and nothing of one item.
@@ -63,9 +65,12 @@ async def put_in_turn(
                 placed.count += partition.offer_in_turn(waiter, chunk)
             if not waiter.wants:
                 return
-            sleeper = waiter.fall_asleep()
+            asleep = waiter.fall_asleep()
             if not waiter.is_woken:
-                await sleeper
+                yield asleep
+            if not waiter.wants:
+                # Who has placed it has told.
+                return
             waiter.is_woken = False
     except BaseException:
         waiter.is_cancelled()
@@ -91,7 +96,7 @@ class ServedWaiter(LoopWaiter):
         chunk: Sequence[Any],
         partition: Partition[Any],
     ) -> None:
-        super().__init__(loop, len(chunk), partition)
+        LoopWaiter.__init__(self, loop, len(chunk), partition)
         self._chunk = chunk
         self.accepted = 0
 
@@ -101,10 +106,16 @@ class ServedWaiter(LoopWaiter):
             # It could come between a drain task's look and its take.
             return ()
         if len(chunk) == 1:
-            if _keep_for(self, partition):
-                self.accepted = 1
-                return chunk
-            return ()
+            line = partition.line
+            if line.unaware is None:
+                line.unaware = {}
+                pause(partition)
+            elif len(line.unaware) >= MOST_UNAWARE:
+                return ()
+            # Kept until its producer knows.
+            line.unaware[self] = partition.accounts.taken_out + len(partition.items)
+            self.accepted = 1
+            return chunk
         first = len(chunk) - self.wants
         self.accepted += self.granted
         return chunk[first : first + self.granted]
@@ -113,7 +124,11 @@ class ServedWaiter(LoopWaiter):
         self.accepted -= count
 
     def is_told(self) -> None:
-        _let_go_of(self, self._partition)
+        unaware = self._partition.line.unaware
+        if unaware is not None and self in unaware:
+            del unaware[self]
+            if not unaware:
+                _end_unawareness(self._partition)
 
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
@@ -132,7 +147,9 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
         if unaware is None or waiter not in unaware:
             return
         position = unaware[waiter]
-        _let_go_of(waiter, partition)
+        del unaware[waiter]
+        if not unaware:
+            _end_unawareness(partition)
         if waiter.accepted:
             waiter.take_back(1)
             for other, its in unaware.items():
@@ -141,24 +158,8 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
             partition.take_back(position)
 
 
-def _keep_for(waiter: Waiter, partition: Partition[Any]) -> bool:
-    """Keep what is placed next until its producer knows; returns whether that goes."""
-    line = partition.line
-    if line.unaware is None:
-        line.unaware = {}
-        pause(partition)
-    elif len(line.unaware) >= MOST_UNAWARE:
-        return False
-    line.unaware[waiter] = partition.accepted
-    return True
-
-
-def _let_go_of(waiter: Waiter, partition: Partition[Any]) -> None:
-    line = partition.line
-    if line.unaware is not None and waiter in line.unaware:
-        del line.unaware[waiter]
-        if not line.unaware:
-            line.unaware = None
-            resume(partition)
-            # Its owner may have looked meanwhile, and sleep since.
-            partition.notify()
+def _end_unawareness(partition: Partition[Any]) -> None:
+    partition.line.unaware = None
+    resume(partition)
+    # Its owner may have looked meanwhile, and sleep since.
+    partition.notify()

@@ -15,7 +15,7 @@ from asyncio import _get_running_loop
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.runtime.loop_time import Sleeper
+from batchqueue_async._engine.runtime.loop_time import Asleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
@@ -64,30 +64,34 @@ class Waiter(ABC):
         """So many of what it has handed over last were not accepted."""
 
 
-class LoopWaiter(Waiter):
-    """A producer that waits on the event loop, and fills its slots itself."""
+class LoopWaiter(Asleep, Waiter):
+    """A producer that waits on the event loop, and fills its slots itself.
 
-    __slots__ = ("_loop", "_partition", "_sleeper")
+    It is awaited itself, once for each time that it is woken.
+    """
+
+    __slots__ = (*Asleep.SLOTS, "_partition")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, wants: int, partition: Partition[Any]
     ) -> None:
-        super().__init__(wants)
+        # All in one go, since each wait makes one.
+        self.wants = wants
+        self.granted = 0
+        self.line = self.ahead = self.behind = None
         self._loop = loop
         self._partition = partition
-        self._sleeper: Sleeper | None = None
+        self._asyncio_future_blocking = self.is_woken = False
+        self._wakeup = self._context = self._outcome = None
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
-        if self._is_on_loop():
-            self._end_sleep()
-        else:
+        if self._partition.is_shared and not self._is_on_loop():
             self._loop.call_soon_threadsafe(self._end_sleep)
-
-    def fall_asleep(self) -> Sleeper:
-        """Return what to await, unless `is_woken` since: then there is news."""
-        self._sleeper = Sleeper(self._loop)
-        return self._sleeper
+        elif not self.is_woken:
+            if self._wakeup is not None or self._asyncio_future_blocking:
+                self._loop.call_soon(self._resume, context=self._context)
+            self.is_woken = True
 
     def is_told(self) -> None:
         """It runs, and knows what was placed for it."""
@@ -100,9 +104,10 @@ class LoopWaiter(Waiter):
         return not self._partition.is_shared or _get_running_loop() is self._loop
 
     def _end_sleep(self) -> None:
-        self.is_woken = True
-        if self._sleeper is not None:
-            self._sleeper.wake()
+        # In a callback of the loop, whose context is not the task's.
+        if not self.is_woken:
+            self.is_woken = True
+            self.resume()
 
 
 class WaitingLine:
@@ -148,6 +153,34 @@ class WaitingLine:
             head.ahead = waiter
         if self.unserved is None:
             self.unserved = waiter
+
+    def place_singles(self, partition: Partition[Any], room: int) -> None:
+        """Place the item of each at the head who brings one, while nobody holds slots.
+
+        As `reserve` and `filled` do it for all, for a third of the price.
+        """
+        if not partition.items:
+            partition.filled_at = partition.clock()
+        items: Any = partition.items
+        while room and (waiter := self.head) is not None and waiter.wants == 1:
+            if not waiter.hands_over:
+                return
+            # A wake-up too many is harmless, an item in vain is not.
+            waiter.wake()
+            try:
+                if not (chunk := waiter.hand_over()):
+                    return
+                # No call from here on, after which a signal handler might raise.
+                items += chunk
+                waiter.wants = 0
+            except BaseException:
+                waiter.take_back(waiter.accepted)
+                raise
+            self.head = self.unserved = behind = waiter.behind
+            if behind is not None:
+                behind.ahead = waiter.ahead
+            waiter.line = waiter.ahead = waiter.behind = None
+            room -= 1
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to those who wait, in order."""

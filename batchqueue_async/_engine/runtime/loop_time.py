@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
@@ -42,7 +42,11 @@ _SHARE: Final = 0.02
 """Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
 
 
-class Sleeper(asyncio.Future[None]):
+# A subclass may have other bases with slots of their own, so it has all of them itself.
+_NO_SLOTS: tuple[str, ...] = ()
+
+
+class Asleep:
     """What a task awaits until it is woken, in a step that nothing can cut in two.
 
     A future of asyncio is done first and calls back second. What is raised in between
@@ -50,24 +54,50 @@ class Sleeper(asyncio.Future[None]):
     it asleep for ever: no later call wakes it. Here the call back is asked for first:
     `wake` either raises or wakes.
 
-    `set_result` is not for its users.
+    It is future-like, as `asyncio.isfuture` defines that, and has what a task needs of
+    one. Each wait makes one, and a future that is a subclass costs three times as much.
     """
 
-    __slots__ = ("_context", "_wakeup", "is_called")
+    __slots__ = _NO_SLOTS
+    SLOTS = (
+        "_asyncio_future_blocking",
+        "_context",
+        "_loop",
+        "_outcome",
+        "_wakeup",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._wakeup: Callable[[Sleeper], object] | None = None
-        self._context: Context | None = None
-        # Whether it need not be awaited any more, or the call back is on its way.
-        self.is_called = False
+    # Asked for by tasks instead of `get_loop`, which would be one call more.
+    _loop: asyncio.AbstractEventLoop
+    # Whether a task is about to be told of it, as the protocol has it.
+    _asyncio_future_blocking: bool
+    _wakeup: Callable[[object], object] | None
+    _context: Context | None
+    # A cancelled future, where the wait was cancelled.
+    _outcome: asyncio.Future[None] | None
+    is_woken: bool
+    """Whether it need not be awaited any more, or the call back is on its way."""
+
+    result = bool
+    """Returns nothing of interest; asked for by the task that goes on."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield self.fall_asleep()
+
+    def fall_asleep(self) -> Self:
+        """Return what is awaited; from now on `wake` calls back.
+
+        Or what a generator-based coroutine yields: that spares a frame.
+        """
+        self._asyncio_future_blocking = True
+        return self
 
     def wake(self) -> None:
         """End the wait. What raises has changed nothing, and may be called again."""
-        if not self.is_called:
-            self.get_loop().call_soon(self._resume, context=self._context)
+        if not self.is_woken:
+            self._loop.call_soon(self._resume, context=self._context)
             # A second call back would be harmless, a missing one would not.
-            self.is_called = True
+            self.is_woken = True
 
     def resume(self) -> None:
         """Run the task on now, up to its next wait; for callbacks of the loop only."""
@@ -76,28 +106,35 @@ class Sleeper(asyncio.Future[None]):
 
     def cancel(self, msg: object | None = None) -> bool:
         """Cancel the wait, as the awaiting task's `cancel` does."""
-        if self.is_called or self.done():
+        if self.is_woken:
             return False
-        self.wake()
-        return super().cancel(msg)
+        outcome: asyncio.Future[None] = asyncio.Future(loop=self._loop)
+        outcome.cancel(msg)
+        self._loop.call_soon(self._resume, context=self._context)
+        self.is_woken, self._outcome = True, outcome
+        return True
 
     def add_done_callback(
-        self,
-        fn: Callable[[Sleeper], object],
-        /,
-        *,
-        context: Context | None = None,
+        self, fn: Callable[[object], object], /, *, context: Context | None = None
     ) -> None:
         """Keep the task that awaits it; called by asyncio, once."""
         self._wakeup, self._context = fn, context
 
     def _resume(self) -> None:
         wakeup, self._wakeup = self._wakeup, None
-        if wakeup is None:
-            return
-        if not self.done():
-            self.set_result(None)
-        wakeup(self)
+        if wakeup is not None:
+            wakeup(self if self._outcome is None else self._outcome)
+
+
+class Sleeper(Asleep):
+    """One wait of a task."""
+
+    __slots__ = (*Asleep.SLOTS, "is_woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asyncio_future_blocking = self.is_woken = False
+        self._wakeup = self._context = self._outcome = None
 
 
 class LoopTurn:
@@ -153,7 +190,7 @@ class LoopTurn:
             sleeper = Sleeper(self._loop)
             self._line.append(sleeper)
             self._ask()
-            yield from sleeper
+            yield sleeper.fall_asleep()
 
     def yields(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
