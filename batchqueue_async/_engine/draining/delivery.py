@@ -169,6 +169,8 @@ class Delivery(Generic[T]):
                     "%s: no handler for items of type %s; they count as unhandled",
                     self._parts.name,
                     item_type.__qualname__,
+                    queue=self._parts.name,
+                    item_type=item_type.__qualname__,
                 )
         note(self._parts, "unhandled", batch.items)
         batch.settle("unhandled")
@@ -198,6 +200,9 @@ class Delivery(Generic[T]):
             "%s: %s cannot be stopped; its partitions are blocked until it ends",
             self._parts.name,
             registration.label,
+            queue=self._parts.name,
+            handler=registration.label,
+            items=len(batch),
         )
 
         def ended() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Share
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
@@ -42,7 +42,9 @@ async def fail(
     try:
         rest = _rest_of(batch, registration.retry, error)
     except Exception:  # noqa: BLE001 - no memory for its halves
-        logger.exception("%s: a failed batch could not be split", parts.name)
+        logger.exception(
+            "%s: a failed batch could not be split", parts.name, queue=parts.name
+        )
         rest = []
     if not rest:
         await _give_up(parts, batch, registration, error, drain_task)
@@ -180,14 +182,18 @@ async def report_retry(
         wait,
         title=f"{parts.name}: items are tried again in {registration.label}",
         error=error,
-        items=count,
+        **_fields(parts, batch),
+        attempt=batch.attempts + 1,
+        attempts=retry.attempts,
+        wait=wait,
     )
     if parts.config.on_retry is None:
         return
     try:
         await _tell_on_retry(parts, batch, error, wait, drain_task)
     except Exception:  # noqa: BLE001 - no memory for the list
-        logger.exception("%s: on_retry could not be told", parts.name)
+        says, name = "%s: on_retry could not be told", parts.name
+        logger.exception(says, name, queue=name, hook="on_retry")
 
 
 async def _tell_on_retry(
@@ -215,7 +221,8 @@ async def _tell_on_retry(
             reason(error),
             title=f"{parts.name}: on_retry raised",
             error=raised,
-            items=len(batch),
+            **_fields(parts, batch),
+            hook="on_retry",
         )
 
 
@@ -236,7 +243,7 @@ async def _give_up(
                 registration.label,
                 title=f"{parts.name}: items failed in {registration.label}",
                 error=error,
-                items=len(batch),
+                **_fields(parts, batch),
             )
         else:
             if (permit := parts.detector.permit) is not None:
@@ -248,6 +255,8 @@ async def _give_up(
             parts.name,
             count,
             exc_info=error,
+            **_fields(parts, batch),
+            hook="on_error",
         )
         raise
     finally:
@@ -301,7 +310,9 @@ async def _call_on_error(
             reason(error),
             title=f"{parts.name}: on_error raised for items that had failed",
             error=raised,
+            queue=parts.name,
             items=len(items),
+            hook="on_error",
         )
 
 
@@ -320,4 +331,18 @@ def note(
             parts.name,
             len(items),
             outcome,
+            queue=parts.name,
+            items=len(items),
         )
+
+
+def _fields(parts: Parts[T], batch: Batch[T]) -> dict[str, Any]:
+    """Return what log lines about a batch have beside their text."""
+    registration = batch.registration
+    return {
+        "queue": parts.name,
+        "handler": None if registration is None else registration.label,
+        # The others' shares of it failed as well: no single one is to be named.
+        "partition": batch.partition.index if batch.others is None else None,
+        "items": len(batch),
+    }

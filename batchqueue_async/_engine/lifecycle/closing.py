@@ -136,6 +136,7 @@ class Closing(Generic[T]):
                 "%s: a handler does not stop at the deadline; %s is left behind",
                 self._parts.name,
                 task.get_name(),
+                queue=self._parts.name,
             )
 
 
@@ -178,7 +179,8 @@ class Leftovers(Generic[T]):
         items = self.take()
         if not items:
             return
-        logger.error(message)
+        fields = self._fields(items)
+        logger.error(message, **fields)
         if self._parts.config.on_error is None:
             return
         self._has_begun = False
@@ -186,7 +188,8 @@ class Leftovers(Generic[T]):
         try:
             _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
             if late:
-                logger.error("%s: on_error did not take them in time", self._parts.name)
+                name = self._parts.name
+                logger.error("%s: on_error did not take them in time", name, **fields)
                 cancel_for_good(telling)
                 await asyncio.wait({telling}, timeout=GRACE)
         finally:
@@ -201,13 +204,14 @@ class Leftovers(Generic[T]):
         items = self.take()
         if not items:
             return
-        on_error = self._parts.config.on_error
+        on_error, fields = self._parts.config.on_error, self._fields(items)
         if on_error is None:
-            logger.error(message)
+            logger.error(message, **fields)
         elif _is_async(on_error):
-            logger.error("%s; on_error is async and is not told: %s", message, _DEAD)
+            says = "%s; on_error is async and is not told: %s"
+            logger.error(says, message, _DEAD, **fields)
         else:
-            logger.error("%s; on_error is told", message)
+            logger.error("%s; on_error is told", message, **fields)
             self._call_after_loop(on_error, items, BatchQueueError(message))
 
     async def _call(self, items: list[T], error: BaseException) -> None:
@@ -226,15 +230,27 @@ class Leftovers(Generic[T]):
             result = on_error(items, error)
         except BaseException as raised:  # noqa: BLE001 - nobody could catch it
             logger.error(
-                "%s: on_error raised %r", self._parts.name, raised, exc_info=raised
+                "%s: on_error raised %r",
+                self._parts.name,
+                raised,
+                exc_info=raised,
+                **self._fields(items),
+                hook="on_error",
             )
             return
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
             logger.error(
-                "%s: what on_error returned is not awaited: %s", self._parts.name, _DEAD
+                "%s: what on_error returned is not awaited: %s",
+                self._parts.name,
+                _DEAD,
+                **self._fields(items),
+                hook="on_error",
             )
+
+    def _fields(self, items: list[T]) -> dict[str, Any]:
+        return {"queue": self._parts.name, "items": len(items)}
 
 
 _DEAD = "the loop does not run any more"

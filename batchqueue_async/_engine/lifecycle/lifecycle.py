@@ -344,6 +344,8 @@ class Lifecycle(Generic[T]):
                 "next call of shutdown returns them",
                 len(self.leftovers.items),
                 self.parts.name,
+                queue=self.parts.name,
+                items=len(self.leftovers.items),
             )
 
     def _tell_manager(self) -> None:

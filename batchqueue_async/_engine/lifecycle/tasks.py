@@ -162,4 +162,5 @@ def _log_error(task: asyncio.Task[None]) -> None:
             "%s ended with an error, and its work is left undone",
             task.get_name(),
             exc_info=task.exception(),
+            queue=task.get_name().rpartition(": ")[0],
         )

@@ -128,7 +128,9 @@ class LoopRegistry:
                 self._see_off(queue, queue.end_after_loop())
             except Exception:  # noqa: BLE001 - one failure does not stop the rest
                 self._see_off(queue, None)
-                logger.exception("queue %r could not be ended", queue.name)
+                logger.exception(
+                    "queue %r could not be ended", queue.name, queue=queue.name
+                )
 
     def end_at_exit(self) -> None:
         """The program ends; another thread may still run the loop."""
@@ -144,6 +146,8 @@ class LoopRegistry:
                     "lost, and on_error is not told",
                     queue.name,
                     count,
+                    queue=queue.name,
+                    items=count,
                 )
 
     def __del__(self) -> None:
@@ -173,7 +177,12 @@ class LoopRegistry:
         )
         for queue, count in zip(queues, counts, strict=True):
             if isinstance(count, BaseException):
-                logger.error("queue %r could not be ended", queue.name, exc_info=count)
+                logger.error(
+                    "queue %r could not be ended",
+                    queue.name,
+                    exc_info=count,
+                    queue=queue.name,
+                )
             else:
                 self._see_off(queue, count)
         await self._end_canary()
