@@ -3,8 +3,9 @@
 A real HTTP server in a process of its own takes calls at its pace, gets slower beyond
 it, and then refuses what is too much, with 429 and `Retry-After`. Each fixed setting,
 and the one that is found, get the same: the server as it is, then one that throttles;
-in turns, with always something to send. Ratios are of the best fixed setting in the same
-state of the server. Takes four minutes; a sketch: --quick.
+in turns, with always something to send. Ratios are of the best fixed setting in the
+same state of the server. Takes four minutes; a sketch: --quick. With --virtual the same
+pace is kept in virtual time, without HTTP: exact, whatever else the machine does.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import aiohttp
 
@@ -28,8 +29,9 @@ from batchqueue_async import (
     RetryAfter,
     round_robin,
 )
+from batchqueue_async.testing import run_virtual
 from benchmarks.table import Column, Table, show
-from benchmarks.throttling_service import running_service
+from benchmarks.throttling_service import PAUSE, Pace, running_service
 
 Limits = dict[str, int]
 Config = Callable[["Client"], BatchQueueConfig[float]]
@@ -41,12 +43,24 @@ MOST = 24
 SIZE_LIMITS: Limits = {"items": 200}
 CALL_LIMITS: Limits = {"calls": 4}
 SECONDS = 1.2
-LEARNING_SIZE, LEARNING_COUNT = 18.0, 14.0
+LEARNING_SIZE, LEARNING_COUNT = 18.0, 20.0
 """Seconds for what is to be found, each time that the server has changed."""
-TURNS_OF_SIZES, TURNS_OF_COUNTS = 3, 2
+SECONDS_FOUND = 4.0
+"""What is found goes on trying: so that this is in it."""
+TURNS = 2
 
 
-class Client:
+class Client(Protocol):
+    """What a handler does with a server, and who has it throttle."""
+
+    async def consume(self, batch: list[Any]) -> None:
+        """Send a batch, or hand on the server's request for a pause."""
+
+    async def limit(self, limits: Limits) -> int:
+        """Have the server refuse more than that; returns how often it did so far."""
+
+
+class OverHttp:
     """What a handler does with such a server."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
@@ -62,10 +76,26 @@ class Client:
             answer.raise_for_status()
 
     async def limit(self, limits: Limits) -> int:
-        """Have the server refuse more than that; returns how often it did so far."""
+        """Tell it over HTTP, too."""
         async with self._session.put(self._url, json=limits) as answer:
             refused: int = await answer.json()
             return refused
+
+
+class WithoutHttp:
+    """The same pace, called as it is."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+
+    async def consume(self, batch: list[Any]) -> None:
+        """Make a call."""
+        if not await self._pace.take(len(batch)):
+            raise RetryAfter(PAUSE)
+
+    async def limit(self, limits: Limits) -> int:
+        """Set the limits."""
+        return self._pace.limit(limits)
 
 
 def of_size(size: int | Literal["auto"]) -> Config:
@@ -132,9 +162,10 @@ class Found:
                 if learning:
                     await asyncio.sleep(learning)
                     await client.limit(now)
-                self.rates[state].append(await rate(queue, SECONDS))
+                seconds = SECONDS_FOUND if learning else SECONDS
+                self.rates[state].append(await rate(queue, seconds))
                 if now:
-                    self.refused.append(await client.limit(now) / SECONDS)
+                    self.refused.append(await client.limit(now) / seconds)
                 says.append(told(queue.stats()))
             await queue.shutdown(0.0)
             await feeding
@@ -234,25 +265,32 @@ COUNTS_COMPARED = Comparison(
 )
 
 
-async def run(*, quick: bool) -> None:
+async def compare(client: Client, *, quick: bool) -> None:
     """Print both tables."""
+    turns = 1 if quick else TURNS
+    show(await SIZES_COMPARED.run(client, turns))
+    show(await COUNTS_COMPARED.run(client, turns))
+
+
+async def run(*, quick: bool) -> None:
+    """Do so with a server."""
     with running_service() as url:
         async with aiohttp.ClientSession() as session:
-            client = Client(session, url)
-            turns = 1 if quick else TURNS_OF_SIZES
-            show(await SIZES_COMPARED.run(client, turns))
-            turns = 1 if quick else TURNS_OF_COUNTS
-            show(await COUNTS_COMPARED.run(client, turns))
+            await compare(OverHttp(session, url), quick=quick)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Compare what is fixed with what is found."""
     parser = argparse.ArgumentParser(prog="throttling", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one turn")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--virtual", action="store_true", help="in virtual time")
+    options = parser.parse_args(arguments)
     # Retries, and what the end of a turn cuts off, would hide the tables.
     logging.getLogger("batchqueue_async").setLevel(logging.CRITICAL)
-    asyncio.run(run(quick=quick))
+    if options.virtual:
+        run_virtual(compare(WithoutHttp(), quick=options.quick))
+    else:
+        asyncio.run(run(quick=options.quick))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ four times as long. What `PUT /` says is refused: larger calls, or more of them.
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from aiohttp import web
@@ -19,7 +19,7 @@ COMFORTABLE_SIZE, COMFORTABLE_CALLS = 400, 8
 PAUSE = 0.05
 
 
-class Service:
+class Pace:
     """Takes calls of so many items, without looking at them."""
 
     def __init__(self) -> None:
@@ -27,30 +27,45 @@ class Service:
         self._calls = 0
         self._refused = 0
 
-    async def take(self, request: web.Request) -> web.Response:
+    async def take(self, items: int) -> bool:
         """Take a moment, or refuse."""
-        items = int(request.query["items"])
         if items > self._most_items or self._calls >= self._most_calls:
             self._refused += 1
-            return web.Response(status=429, headers={"Retry-After": str(PAUSE)})
+            return False
         self._calls += 1
         try:
             await asyncio.sleep(self._seconds(items))
         finally:
             self._calls -= 1
-        return web.Response(status=204)
+        return True
+
+    def limit(self, limits: Mapping[str, int]) -> int:
+        """Set what is refused from now on; returns how many calls were up to now."""
+        self._most_items = limits.get("items", sys.maxsize)
+        self._most_calls = limits.get("calls", sys.maxsize)
+        refused, self._refused = self._refused, 0
+        return refused
 
     def _seconds(self, items: int) -> float:
         seconds = CALL + ITEM * items + 3 * ITEM * max(0, items - COMFORTABLE_SIZE)
         return seconds * max(1.0, self._calls / COMFORTABLE_CALLS) ** 2
 
+
+class Service:
+    """The same over HTTP."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Answer a call."""
+        if await self._pace.take(int(request.query["items"])):
+            return web.Response(status=204)
+        return web.Response(status=429, headers={"Retry-After": str(PAUSE)})
+
     async def limit(self, request: web.Request) -> web.Response:
-        """Set what is refused from now on; says how many calls were up to now."""
-        limits = await request.json()
-        self._most_items = limits.get("items", sys.maxsize)
-        self._most_calls = limits.get("calls", sys.maxsize)
-        refused, self._refused = self._refused, 0
-        return web.json_response(refused)
+        """Set the limits."""
+        return web.json_response(self._pace.limit(await request.json()))
 
 
 async def serve() -> None:
