@@ -124,7 +124,11 @@ class Merging(Generic[T]):
         try:
             await self._hand_on()
         except BaseException:
-            logger.error("%d merged items were not handed on: they are lost", self.held)
+            logger.error(
+                "%d merged items were not handed on: they are lost",
+                self.held,
+                items=self.held,
+            )
             raise
 
     @property
@@ -193,5 +197,8 @@ class Merging(Generic[T]):
         if not self._is_failing:
             self._is_failing = True
             logger.error(
-                "%d merged items are not handed on, and held", self.held, exc_info=error
+                "%d merged items are not handed on, and held",
+                self.held,
+                exc_info=error,
+                items=self.held,
             )

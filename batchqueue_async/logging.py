@@ -229,7 +229,7 @@ class BatchingHandler(logging.Handler):
         if new:
             token = _on_its_way.set(True)
             try:
-                _say(_DROPPED, new, "" if new == 1 else "s", dropped)
+                _say_dropped(new, dropped)
             finally:
                 _on_its_way.reset(token)
 
@@ -293,11 +293,12 @@ def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _say(message: str, *arguments: object) -> None:
+def _say_dropped(new: int, dropped: int) -> None:
     """Log it, also where `dictConfig` has disabled the logger, as is its default."""
     if _logger.getEffectiveLevel() <= logging.WARNING:
-        place = (_logger.name, logging.WARNING, __file__, 0)
-        _logger.callHandlers(_logger.makeRecord(*place, message, arguments, None))
+        arguments = (new, "" if new == 1 else "s", dropped)
+        line = (_logger.name, logging.WARNING, __file__, 0, _DROPPED, arguments, None)
+        _logger.callHandlers(_logger.makeRecord(*line, extra={"items": new}))
 
 
 def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> None:

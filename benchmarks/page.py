@@ -53,6 +53,9 @@ These programs are not part of one run of all; what they show stands where it be
 | `adaptive` | `max_batch="auto"`: 95 % of the best fixed size, and under throttling; \
 `DrainTaskPolicy.adaptive` | [batches](guides/batching.md#a-size-that-is-found), \
 [drain tasks](guides/rebalancing.md#as-many-as-help) |
+| `throttling` | both of them before an HTTP server that throttles | \
+[batches](guides/batching.md#a-size-that-is-found), \
+[drain tasks](guides/rebalancing.md#as-many-as-help) |
 | `rebalancing`, `shared_drains` | drain tasks under skewed load | \
 [rebalancing](guides/rebalancing.md), [sharing](guides/manager.md#sharing-drain-tasks) |
 | `tenants` | quiet tenants beside one that floods | [fairness](guides/fairness.md) |

@@ -200,6 +200,7 @@ class LoopRun:
                     self._name,
                     each,
                     exc_info=each,
+                    loop_thread=self._name,
                 )
 
     def _watchdog(self, patience: float | None = None) -> LoopWatchdog:
@@ -251,7 +252,9 @@ class LoopRun:
             # Or nobody: to end the loop's executor, if it has one, takes a new thread.
             self._failure = error
             if self._ready.is_set and not self.draining.done.is_set:
-                logger.exception("LoopThread %r: its loop failed", self._name)
+                name = self._name
+                says = "LoopThread %r: its loop failed"
+                logger.exception(says, name, loop_thread=name)
         finally:
             at_exit.forget(self)
             fork_rest.forget(self)
@@ -287,7 +290,9 @@ class LoopRun:
                 uncancel()
             except BaseExceptionGroup:
                 # A task of the portal was to end the program, and so it ended all.
-                logger.warning("LoopThread %r: its portal is renewed", self._name)
+                name = self._name
+                says = "LoopThread %r: its portal is renewed"
+                logger.warning(says, name, loop_thread=name)
 
     def _cut_off_tasks(self, portal: Portal) -> None:
         """Let what else was started through the portal have the rest of the time."""

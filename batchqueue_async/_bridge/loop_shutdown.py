@@ -88,14 +88,27 @@ class LoopShutdown:
         left, self._left = self._left, {}
         for name, items in left.items():
             if items:
-                logger.error("%d items of %r were left at shutdown", len(items), name)
+                logger.error(
+                    "%d items of %r were left at shutdown",
+                    len(items),
+                    name,
+                    queue=name,
+                    items=len(items),
+                )
         return left
 
     def log_left(self, why: str) -> None:
         """Say what is lost, where the loop has not done so in time, and why."""
         for queue in self.queues():
             if count := queue.count_left():
-                logger.error("%d items of %r are left: %s", count, queue.name, why)
+                logger.error(
+                    "%d items of %r are left: %s",
+                    count,
+                    queue.name,
+                    why,
+                    queue=queue.name,
+                    items=count,
+                )
 
     def _begin_or_shorten(self) -> None:
         if self._task is None:
@@ -125,7 +138,8 @@ class LoopShutdown:
                 uncancel()
                 continue
             except Exception:  # noqa: BLE001 - one failure does not stop the rest
-                logger.exception("queue %r failed to shut down", self._current.name)
+                name = self._current.name
+                logger.exception("queue %r failed to shut down", name, queue=name)
             ended.append(self._current)
             self._current = None
 

@@ -170,7 +170,7 @@ class LoopThread:
         try:
             run.refuse_inherited()
         except BatchQueueError as refused:
-            logger.warning("%s", refused)
+            logger.warning("%s", refused, loop_thread=self._name)
             return
         self._end = self._end or _End.LEFT
         run.draining.begin(self._shutdown_timeout, tells=True)

@@ -327,6 +327,7 @@ class BatchQueueManager:
                 "queue %r exists with other settings, which stay: %s",
                 name,
                 _differences(existing, wanted),
+                queue=name,
             )
 
 

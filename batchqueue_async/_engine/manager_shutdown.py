@@ -86,7 +86,8 @@ class ManagerShutdown:
                 try:
                     await self._end(queue)
                 except Exception:  # noqa: BLE001 - one failure does not stop the rest
-                    logger.exception("queue %r failed to shut down", queue.name)
+                    name = queue.name
+                    logger.exception("queue %r failed to shut down", name, queue=name)
         finally:
             if self._timer is not None:
                 self._timer.cancel()

@@ -77,13 +77,14 @@ class _Draining:
     def begin(self, received: signal.Signals) -> None:
         loop = asyncio.get_running_loop()
         if self._task is None:
-            logger.info("%s: draining", received.name)
+            logger.info("%s: draining", received.name, signal=received.name)
             self._task = loop.create_task(self._drain())
             self._task.add_done_callback(
                 lambda _: loop.call_soon(_exit, loop, received)
             )
         else:
-            logger.warning("%s again: not waiting any longer", received.name)
+            name = received.name
+            logger.warning("%s again: not waiting any longer", name, signal=name)
             # The closing may not have begun yet.
             self._timeout = 0.0
             if isinstance(self._drained, BatchQueueManager):

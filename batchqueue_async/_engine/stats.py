@@ -53,8 +53,8 @@ class Totals(Value):
 
     @property
     def used_fraction(self) -> float:
-        """How full it is, from 0.0 to 1.0."""
-        return self.waiting / self.capacity
+        """How full it is, from 0.0 to 1.0; 0.0 where the capacity is not known."""
+        return self.waiting / self.capacity if self.capacity else 0.0
 
     @property
     def unaccounted(self) -> int:

@@ -80,15 +80,30 @@ its events; for the other hooks `event` is None.
 
 def log_and_continue(error: Exception, sequence: int, event: object) -> None:
     """Log the error and go on with the next event: the default."""
-    logger.error("event %d, %s, failed", sequence, kind_of(event), exc_info=error)
+    logger.error(
+        "event %d, %s, failed",
+        sequence,
+        kind_of(event),
+        exc_info=error,
+        extra=_fields(error, sequence),
+    )
 
 
 def halt(error: Exception, sequence: int, event: object) -> NoReturn:
     """Halt the ring: no event after this one is handled, and producers are told."""
     logger.critical(
-        "event %d, %s, halts the ring", sequence, kind_of(event), exc_info=error
+        "event %d, %s, halts the ring",
+        sequence,
+        kind_of(event),
+        exc_info=error,
+        extra=_fields(error, sequence),
     )
     raise error
+
+
+def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
+    """Return what their records have beside the text."""
+    return {"sequence": sequence, "error_type": type(error).__qualname__}
 
 
 def require_timeout(field: str, value: object) -> None:

@@ -125,7 +125,8 @@ class ConsumerTasks:
             timer.cancel()
         left = target - minimum(sequences, target) if is_late else 0
         if left and not self._waiting:
-            logger.error("%d events were not handled before the deadline", left)
+            says = "%d events were not handled before the deadline"
+            logger.error(says, left, extra={"events": left})
         return left
 
     async def _drain(self, drained: SequenceBarrier, target: int) -> None:
@@ -171,7 +172,9 @@ class ConsumerTasks:
             if not task.get_loop().is_running():
                 self._lose(consumer, reason)
             elif left := consumer.take_left():
-                logger.error("%s: %d events are left", reason, len(left))
+                count = len(left)
+                says = "%s: %d events are left"
+                logger.error(says, reason, count, extra={"events": count})
 
     async def _run(self, consumer: Consumer) -> None:
         # An eager task would call its handler before it is known here.
@@ -229,7 +232,7 @@ def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | 
     left = consumer.take_left()
     if left:
         message = f"{reason}: {len(left)} events are left"
-        logger.error(message)
+        logger.error(message, extra={"events": len(left)})
         yield from consumer.lose(left, RingError(message))
 
 

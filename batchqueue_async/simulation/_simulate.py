@@ -50,8 +50,8 @@ def simulate(
     Args:
         config: What is to be tried. Its consumer is replaced by one that takes
             `handler_cost`; without a consumer, each type of item gets such a handler.
-        arrivals: Seconds from the start, and items: recorded, or described by a
-            generator. They may be a million.
+        arrivals: Seconds from the start when each is ready to be produced, and items:
+            recorded, or described by a generator. They may be a million.
         handler_cost: Seconds of a handler's call for a batch. It may raise what a sink
             raises that is down: then the config's `retry` counts.
         weights: Of handlers by type, for adaptive partitions; 1.0 for all others.

@@ -61,7 +61,11 @@ class EpochWriter(Generic[T]):
             await self._sink.write(self._epoch, batch)
             self._written += len(batch)
         elif self._drops:
-            logger.debug("%d items of an epoch that was given up", len(batch))
+            logger.debug(
+                "%d items of an epoch that was given up",
+                len(batch),
+                extra={"items": len(batch)},
+            )
         else:
             msg = f"no epoch is open: {len(batch)} items would get past the fence"
             raise BatchQueueError(msg)

@@ -42,6 +42,7 @@ def warn_of_old_fence(epoch: Epoch, table: str) -> None:
         " a table that is new fences of its own",
         epoch,
         table,
+        extra=_fields(epoch, table),
     )
 
 
@@ -52,7 +53,12 @@ def warn_of_new_table(epoch: Epoch, table: str) -> None:
         " the new one of that name, too",
         epoch,
         table,
+        extra=_fields(epoch, table),
     )
+
+
+def _fields(epoch: Epoch, table: str) -> dict[str, str | int]:
+    return {"query": epoch.query, "batch": epoch.batch, "table": table}
 
 
 def _unquoted(part: str) -> str:

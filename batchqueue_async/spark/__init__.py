@@ -5,6 +5,7 @@ On the driver:
 * `arrow_batches`, `items`, `push`: a frame's rows as columns, as items, into a queue.
 * `foreach_batch`: a stream's micro-batches, each exactly once into an `EpochSink`.
 * `progress_listener`: a query's progress and the queue's statistics in one record.
+* `spark_jobs`: executors' queues beside the driver's, for `telemetry`.
 * `active_session`: threads that use a session which was made on another.
 * `java`: a Java runtime for machines that have none.
 
@@ -51,6 +52,7 @@ from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .progress_listener import QueryRecord, QueueProgressListener
 from .push import PushProgress, push
 from .registered_source import register_when_wanted
+from .spark_jobs import SparkJobs
 from .write_partitions import write_partitions
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "PushProgress",
     "QueryRecord",
     "QueueProgressListener",
+    "SparkJobs",
     "StagedRowsMissing",
     "StagedSink",
     "Token",

@@ -78,6 +78,7 @@ class BatchWriter(DataSourceArrowWriter):
                 "%s is published already, so this write of it changes nothing: another"
                 " write takes another `query` or `batch`",
                 self._epoch,
+                extra={"query": self._epoch.query, "batch": self._epoch.batch},
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

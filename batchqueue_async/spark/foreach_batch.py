@@ -125,7 +125,8 @@ class ForeachBatchSink(Generic[T]):
             if self._sink is None:
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
-                logger.info("%s is committed already: skipped", epoch)
+                says = "%s is committed already: skipped"
+                logger.info(says, epoch, extra=_fields(epoch))
             else:
                 self._attempt_epoch(df, epoch, self._sink)
 
@@ -187,7 +188,8 @@ class ForeachBatchSink(Generic[T]):
             self._sync_queue.call(sink.abort, epoch)
         except Exception:
             # The news is what made it fail; what is left goes with the next `begin`.
-            logger.exception("what was staged for %s cannot be discarded", epoch)
+            says = "what was staged for %s cannot be discarded"
+            logger.exception(says, epoch, extra=_fields(epoch))
         with contextlib.suppress(Exception):
             self._settle(epoch)
 
@@ -225,4 +227,9 @@ def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
             " queue's handler must write through the same EpochWriter",
             epoch,
             items,
+            extra=_fields(epoch) | {"items": items},
         )
+
+
+def _fields(epoch: Epoch) -> dict[str, str | int]:
+    return {"query": epoch.query, "batch": epoch.batch}

@@ -14,6 +14,7 @@ from ._calls.counts import AddingCounts, CallCounts
 from ._calls.declared import declare
 from ._calls.options import Call, CallOptions, OnError, Open, require_error_column
 from ._calls.task import CallTask
+from .executor_stats import accumulator_of
 from .frames import require_frame
 from .items import to_dicts
 from .map_in_arrow import map_in_arrow
@@ -142,7 +143,8 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     if not is_connect(df):
         context = df.sparkSession.sparkContext
         counts = context.accumulator(CallCounts(), AddingCounts())
-    made = map_in_arrow(df, CallTask(options, declared, counts), declared.schema)
+    task = CallTask(options, declared, counts, accumulator_of(df))
+    made = map_in_arrow(df, task, declared.schema)
     if counts is not None:
         _counts[made] = counts
     return made

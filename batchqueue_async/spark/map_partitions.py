@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask
 from .executor_queue import require_open_queue
+from .executor_stats import accumulator_of
 from .frames import require_frame
 from .map_in_arrow import map_in_arrow
 from .push import ToItems, chosen
@@ -72,5 +73,5 @@ def map_partitions_with_queue(
     make = chosen(to_items)
     require_frame(df)
     declared = declare(schema, None, "raise", "error")
-    task = QueueTask(open_queue, make, declared)
+    task = QueueTask(open_queue, make, declared, accumulator_of(df))
     return map_in_arrow(df, task, declared.schema)

@@ -159,7 +159,14 @@ def stage_rows(
     if work.error is not None:
         # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
         msg = f"{attempt} was not staged into {work.target}: {_cause(work.error)}"
-        logger.error("%s", msg)
+        epoch = attempt.epoch
+        fields = {
+            "queue": queue.name,
+            "query": epoch.query,
+            "batch": epoch.batch,
+            "error_type": type(work.error).__qualname__,
+        }
+        logger.error("%s", msg, extra=fields)
         raise BatchQueueError(msg)
     if work.token is None:
         msg = f"queue {queue.name!r} was shut down while it staged {attempt}"

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from pyspark import TaskContext
 
-from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+from batchqueue_async import (
+    BatchQueueError,
+    BatchQueueStats,
+    DeliveryError,
+    SyncBatchQueue,
+)
 from batchqueue_async._wording import reason
 
 from .executor_queue import OpenQueue, executor_queue, require_open_queue
+from .executor_stats import Report, counted, since, watching
 from .frames import require_batch_frame
 from .map_in_arrow import map_in_arrow
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .push import ToItems, chosen, require_timeout
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame
 
 T = TypeVar("T")
@@ -86,9 +93,14 @@ def write_partitions(
     make = chosen(to_items)
     require_timeout(timeout)
     require_batch_frame(df, 'format("batchqueue")')
-    run = _task_function(open_queue, make, timeout)
+    ledger = watching(df)
+    told = None if ledger is None else ledger.accumulator
+    run = _task_function(open_queue, make, timeout, told)
     answers = map_in_arrow(df, run, _COLUMNS).collect()
     result = WriteResult(tuple(sorted(map(_result_of, answers), key=_number)))
+    if ledger is not None and told is None:
+        for each in answers:
+            ledger.add(_stats_of(each))
     if result.failed:
         name = next(answer.queue for answer in answers if answer.failed)
         raise PartitionsFailed(name, result)
@@ -96,10 +108,14 @@ def write_partitions(
 
 
 def _task_function(
-    open_queue: OpenQueue[Any], to_items: ToItems[Any], timeout: float | None
+    open_queue: OpenQueue[Any],
+    to_items: ToItems[Any],
+    timeout: float | None,
+    told: Accumulator[Report] | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         queue = executor_queue(open_queue)
+        before = None if told is None else queue.stats()
         rows = items = failed = 0
         failures: list[str] = []
         try:
@@ -114,6 +130,8 @@ def _task_function(
         except DeliveryError as error:
             failed = error.count
             failures = [str(each) for each in error.failures[:_MOST_FAILURES]]
+        if told is not None:
+            told.add({queue.name: since(before, queue.stats())})
         task = TaskContext.get()
         partition = task.partitionId() if task is not None else 0
         answer = (partition, rows, items, failed, failures, queue.name)
@@ -159,6 +177,11 @@ def _result_of(answer: Any) -> PartitionResult:  # noqa: ANN401  # a Row
         answer.failed,
         tuple(answer.failures),
     )
+
+
+def _stats_of(answer: Any) -> BatchQueueStats:  # noqa: ANN401  # a Row
+    handled = answer.items - answer.failed
+    return counted(answer.queue, handled=handled, failed=answer.failed)
 
 
 def _number(result: PartitionResult) -> int:

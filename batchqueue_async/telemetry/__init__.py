@@ -6,6 +6,9 @@
 * `open_view`: lets `batchqueue top PATH` look at this process.
 * `web_view`: a live page, as an ASGI app.
 
+A target is queues, whatever manages some, or what tells of `QueuesElsewhere`, such as
+`batchqueue_async.spark.SparkJobs`.
+
 The first three load their package when they are used: `batchqueue-async[opentelemetry]`
 or `batchqueue-async[prometheus]`; the command needs `batchqueue-async[top]`.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async.telemetry._source import Target
+from batchqueue_async.telemetry._source import QueuesElsewhere, Target, Watched
 
 if TYPE_CHECKING:
     from batchqueue_async.telemetry._instruments import Instrumentation, instrument
@@ -27,7 +30,9 @@ __all__ = [
     "Instrumentation",
     "OpenView",
     "PrometheusCollector",
+    "QueuesElsewhere",
     "Target",
+    "Watched",
     "instrument",
     "open_view",
     "traceparent",

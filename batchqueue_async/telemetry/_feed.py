@@ -60,7 +60,7 @@ class Feed:
         self._taken_at = float("-inf")
         self._sample: Sample = {}
         # By identity: two queues may have one name.
-        self._before: dict[int, tuple[float, BatchQueueStats, bool]] = {}
+        self._before: dict[object, tuple[float, BatchQueueStats, bool]] = {}
         self._events: deque[Sample] = deque(maxlen=KEPT_EVENTS)
         self._event_count = 0
         self._history: deque[Sample] = deque(maxlen=KEPT_SAMPLES)

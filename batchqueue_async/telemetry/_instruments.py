@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self
+from weakref import WeakSet
 
 from opentelemetry.metrics import (
     CallbackOptions,
@@ -29,7 +30,14 @@ from batchqueue_async.telemetry._metrics import (
     Metric,
     values_of,
 )
-from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
+from batchqueue_async.telemetry._source import (
+    PATIENCE,
+    Reading,
+    Source,
+    Target,
+    Watched,
+    queues_of,
+)
 
 # All instruments of one collection are observed within it, and share one reading.
 _FRESH = 0.05
@@ -53,8 +61,8 @@ def instrument(
     observe nothing.
 
     Args:
-        target: A queue, from either side, several, a manager, or a running
-            LoopThread.
+        target: A queue, from either side, a manager, a running LoopThread,
+            `QueuesElsewhere`, or several of them.
         meter_provider: OpenTelemetry's global one unless given.
         patience: Seconds that a loop gets to answer.
 
@@ -89,7 +97,14 @@ class Instrumentation:
             explicit_bucket_boundaries_advisory=list(SECONDS),
         ).record
         self._listening: list[Callable[[], None]] = []
-        self._stop_following = self._follow(source.target)
+        self._heard: WeakSet[BatchQueue[Any]] = WeakSet()
+        self._following: list[Callable[[], None]] = []
+        try:
+            for each in source.watched:
+                self._following.append(self._follow(each))
+        except BatchQueueError:
+            self.close()
+            raise
         for metric in METRICS:
             self._create(meter, metric)
 
@@ -102,10 +117,9 @@ class Instrumentation:
     def close(self) -> None:
         """Observe nothing from now on. Idempotent."""
         self._is_closed = True
-        self._stop_following()
-        self._stop_following = _nothing
-        while self._listening:
-            self._listening.pop()()
+        for endings in (self._following, self._listening):
+            while endings:
+                endings.pop()()
 
     def _create(self, meter: Meter, metric: Metric) -> None:
         create = {
@@ -133,21 +147,25 @@ class Instrumentation:
                 self._read_at = time.monotonic()
             return self._readings
 
-    def _follow(self, target: Target) -> Callable[[], None]:
+    def _follow(self, watched: Watched) -> Callable[[], None]:
         """Listen to each queue; returns what ends it for those of the future."""
-        if isinstance(target, LoopThread):
-            manager = manager_of(target)
+        if isinstance(watched, LoopThread):
+            manager = manager_of(watched)
             if manager is None:
                 msg = "target must be a LoopThread that runs, got one that does not"
                 raise BatchQueueError(msg)
             return on_create(manager, self._listen)
-        if isinstance(target, BatchQueueManager):
-            return on_create(target, self._listen)
-        for queue in self._source.queues():
+        if isinstance(watched, BatchQueueManager):
+            return on_create(watched, self._listen)
+        for queue in queues_of(watched):
             self._listen(queue)
         return _nothing
 
     def _listen(self, queue: BatchQueue[Any]) -> None:
+        if queue in self._heard:
+            # Watched by itself, and as one of a manager's.
+            return
+        self._heard.add(queue)
         listeners = parts_of(queue).handlers.settings.listeners
         listener = _Recorder(queue.name, self._record_size, self._record_seconds)
         listeners.append(listener)

@@ -101,7 +101,8 @@ def _limit_changes(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _fullest(reading: Reading) -> Values:
-    return [((), max(reading.overview.used_fractions))]
+    used = reading.overview.used_fractions
+    return [((), max(used))] if used else []
 
 
 def _active(reading: Reading) -> Values:

@@ -35,7 +35,8 @@ class PrometheusCollector(Collector):
     read past it, and `batchqueue_loop_blocked` is 1.
 
     Args:
-        target: A queue, from either side, several, a manager, or a LoopThread.
+        target: A queue, from either side, a manager, a LoopThread, `QueuesElsewhere`,
+            or several of them.
         patience: Seconds that a loop gets to answer.
 
     Raises:

@@ -36,7 +36,8 @@ def open_view(
     while nobody looks. It needs a thread, which ends with `close`, or the program.
 
     Args:
-        target: A queue, from either side, several, a manager, or a LoopThread.
+        target: A queue, from either side, a manager, a LoopThread, `QueuesElsewhere`,
+            or several of them.
         path: Of the socket. What a dead process left there is replaced.
         interval: Seconds between two samples.
         patience: Seconds that a loop gets to answer.

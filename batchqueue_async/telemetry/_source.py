@@ -6,10 +6,10 @@ import asyncio
 import os
 import threading
 from asyncio import _get_running_loop
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from batchqueue_async._bridge.loop_thread import LoopThread, manager_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -18,20 +18,36 @@ from batchqueue_async._engine.overview import Overview, overview
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.stats import BatchQueueStats
 
+
+class QueuesElsewhere(Protocol):
+    """Queues of other processes, as far as something here knows what they have done.
+
+    Such as `batchqueue_async.spark.SparkJobs`; yours, where your workers tell you.
+    """
+
+    def queue_stats(self) -> Sequence[BatchQueueStats]:
+        """Return what is known of each by now; called on any thread, so be quick.
+
+        Names must differ from each other, and from those of the queues beside them.
+        """
+
+
 Queue = BatchQueue[Any] | SyncBatchQueue[Any]
-Target = Queue | Sequence[Queue] | BatchQueueManager | LoopThread
-"""What can be watched: queues, or all that somebody manages."""
+Watched = Queue | BatchQueueManager | LoopThread | QueuesElsewhere
+"""What can be watched: a queue, all that somebody manages, what is elsewhere."""
+Target = Watched | Sequence[Watched]
+"""One of these, or several."""
 
 PATIENCE = 0.5
 
-_QUEUES = (BatchQueue, SyncBatchQueue)
+_HERE = (BatchQueue, SyncBatchQueue, BatchQueueManager, LoopThread)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One queue at one moment."""
 
-    identity: int
+    identity: object
     """Of the queue: there may be another one of its name."""
     overview: Overview
     loop_responds: bool
@@ -48,7 +64,8 @@ class Source:
     """The queues of a target.
 
     Args:
-        target: A queue, from either side, several, a manager, or a LoopThread.
+        target: A queue, from either side, a manager, a LoopThread, QueuesElsewhere, or
+            several of them.
         patience: Seconds that a loop gets to answer.
         partitions: How many of each queue's partitions are looked at, the fullest.
         handlers: How many of its handlers, the busiest; None for all.
@@ -65,24 +82,17 @@ class Source:
         partitions: int = 1,
         handlers: int | None = None,
     ) -> None:
-        _require_target(target)
-        self.target: Target = target
+        self.watched: tuple[Watched, ...] = _watched(target)
         self._patience = patience
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
 
     def queues(self) -> list[BatchQueue[Any]]:
-        """Return the queues that there are now."""
-        target = self.target
-        if isinstance(target, LoopThread):
-            manager = manager_of(target)
-            return [] if manager is None else list(manager.queues)
-        if isinstance(target, BatchQueueManager):
-            return list(target.queues)
-        queues = [target] if isinstance(target, _QUEUES) else target
-        return [
-            each.queue if isinstance(each, SyncBatchQueue) else each for each in queues
-        ]
+        """Return the queues of this process that there are now, each once."""
+        found: dict[int, BatchQueue[Any]] = {}
+        for each in self.watched:
+            found.update((id(queue), queue) for queue in queues_of(each))
+        return list(found.values())
 
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
@@ -93,11 +103,13 @@ class Source:
         by_loop: dict[asyncio.AbstractEventLoop | None, list[BatchQueue[Any]]] = {}
         for queue in self.queues():
             by_loop.setdefault(parts_of(queue).loop, []).append(queue)
-        return [
+        here = [
             reading
             for loop, queues in by_loop.items()
             for reading in self._read_on(loop, queues)
         ]
+        elsewhere = (each for each in self.watched if not isinstance(each, _HERE))
+        return [*here, *(each for known in elsewhere for each in _told_by(known))]
 
     def _read_on(
         self, loop: asyncio.AbstractEventLoop | None, queues: list[BatchQueue[Any]]
@@ -125,18 +137,41 @@ class Source:
         ]
 
 
-def _require_target(target: object) -> None:
-    if isinstance(target, (*_QUEUES, BatchQueueManager, LoopThread)):
-        return
-    wrong = [target]
+def _watched(target: object) -> tuple[Watched, ...]:
+    watched: tuple[Any, ...] = (target,)
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
-        wrong = [each for each in target if not isinstance(each, _QUEUES)]
-    if wrong:
-        msg = (
-            "target must be a BatchQueue or SyncBatchQueue, a sequence of them, a "
-            f"BatchQueueManager or a LoopThread, got {type(wrong[0]).__qualname__}"
-        )
-        raise TypeError(msg)
+        watched = tuple(target)
+    for each in watched:
+        if not isinstance(each, _HERE) and not callable(
+            getattr(each, "queue_stats", None)
+        ):
+            msg = (
+                "target must be, or be a sequence of, BatchQueue, SyncBatchQueue, "
+                "BatchQueueManager, QueuesElsewhere or LoopThread, got "
+                f"{type(each).__qualname__}"
+            )
+            raise TypeError(msg)
+    return watched
+
+
+def queues_of(watched: Watched) -> Iterable[BatchQueue[Any]]:
+    """Return its queues of this process."""
+    if isinstance(watched, LoopThread):
+        manager = manager_of(watched)
+        return () if manager is None else manager.queues
+    if isinstance(watched, BatchQueueManager):
+        return watched.queues
+    if isinstance(watched, SyncBatchQueue):
+        return (watched.queue,)
+    return (watched,) if isinstance(watched, BatchQueue) else ()
+
+
+def _told_by(elsewhere: QueuesElsewhere) -> Iterator[Reading]:
+    for stats in elsewhere.queue_stats():
+        # Of its partitions it may know nothing.
+        used = [each.used_fraction for each in stats.partitions]
+        seen = Overview(stats, used, len(stats.handlers))
+        yield Reading((id(elsewhere), stats.name), seen, loop_responds=True)
 
 
 class _Asked:

@@ -51,7 +51,8 @@ def web_view(
     of your program, or serve it on loopback only. While nobody looks, nothing is read.
 
     Args:
-        target: A queue, from either side, several, a manager, or a LoopThread.
+        target: A queue, from either side, a manager, a LoopThread, `QueuesElsewhere`,
+            or several of them.
         allowed_hosts: Names in the request's `Host`, without port, that are answered:
             so no page of another site can read it through a name of its own. None for
             any, where something before it checks that.

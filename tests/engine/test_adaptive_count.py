@@ -50,6 +50,34 @@ def test_idle_ones_are_given_back() -> None:
     assert count.stats().reason == "idle"
 
 
+def refusing(count: AdaptiveCount, most: int, rounds: int) -> list[int]:
+    """Let rounds pass with a server that refuses more calls than so many at once."""
+    counts = []
+    for _ in range(rounds):
+        counts.append(now := count.count)
+        count.round(100.0 * min(now, most), 1.0, is_throttled=now > most)
+    return counts
+
+
+def test_what_a_server_refuses_is_tried_in_vain_and_taken_back() -> None:
+    count = AdaptiveCount(1, 16)
+    assert 4 in refusing(count, 4, 60)
+    counts = refusing(count, 4, 200)
+    assert set(counts) <= {3, 4, 5}
+    assert sum(counts) / len(counts) > 0.9 * 4
+    # A try costs refusals, so there are few.
+    assert counts.count(5) < 15
+    assert count.stats().throttled > 0
+
+
+def test_what_is_still_refused_when_the_try_is_taken_back_is_halved() -> None:
+    count = AdaptiveCount(1, 16)
+    while count.count < 8:
+        count.round(100.0 * count.count, 1.0, is_throttled=False)
+    # 8 are being tried when the server begins to refuse more than 2.
+    assert refusing(count, 2, 4) == [8, 4, 4, 2]
+
+
 def test_a_throttled_server_gets_half_once_and_then_more_again() -> None:
     count = AdaptiveCount(1, 16)
     run(count, up_to(16), 60)

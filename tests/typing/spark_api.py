@@ -10,7 +10,12 @@ from typing import Any, NamedTuple, assert_type
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from batchqueue_async import BatchQueueConfig, LoopThread, SyncBatchQueue
+from batchqueue_async import (
+    BatchQueueConfig,
+    BatchQueueStats,
+    LoopThread,
+    SyncBatchQueue,
+)
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.postgres import PostgresEpochSink
@@ -21,6 +26,7 @@ from batchqueue_async.spark import (
     PushProgress,
     QueryRecord,
     QueueProgressListener,
+    SparkJobs,
     arrow_batches,
     ensure_java,
     push,
@@ -31,6 +37,7 @@ from batchqueue_async.spark import (
     use_session,
     whole_frame,
 )
+from batchqueue_async.telemetry import open_view
 
 
 class Sale(NamedTuple):
@@ -191,3 +198,6 @@ def streaming(spark: SparkSession, stream: DataFrame, loop_thread: LoopThread) -
 
     spark.streams.addListener(QueueProgressListener(queue))
     spark.streams.addListener(QueueProgressListener(queue, on_record))
+    with SparkJobs(spark) as jobs:
+        assert_type(jobs.queue_stats(), tuple[BatchQueueStats, ...])
+        open_view([queue, jobs], "queues.sock").close()

@@ -11,6 +11,7 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     BatchQueueManager,
+    BatchQueueStats,
     LoopThread,
     SyncBatchQueue,
 )
@@ -18,7 +19,9 @@ from batchqueue_async.telemetry import (
     Instrumentation,
     OpenView,
     PrometheusCollector,
+    QueuesElsewhere,
     Target,
+    Watched,
     instrument,
     open_view,
     traceparent,
@@ -31,6 +34,11 @@ class Order:
     origin: str | None
 
 
+class Workers:
+    def queue_stats(self) -> list[BatchQueueStats]:
+        return []
+
+
 async def save(batch: list[Order]) -> None: ...
 
 
@@ -40,7 +48,10 @@ def targets(
     manager: BatchQueueManager,
     loop_thread: LoopThread,
 ) -> None:
-    all_of_them: list[Target] = [queue, bridge, manager, loop_thread, [bridge]]
+    workers: QueuesElsewhere = Workers()
+    several: list[Watched] = [loop_thread, workers, bridge]
+    all_of_them: list[Target] = [queue, bridge, manager, loop_thread, workers, several]
+    all_of_them.append([bridge])
     for target in all_of_them:
         REGISTRY.register(PrometheusCollector(target, patience=0.1))
         with instrument(target) as instrumentation:

@@ -22,10 +22,9 @@ from batchqueue_async._engine.draining.failed_batch import (
     fail,
     note,
     report_retry,
-    resume_partitions_of,
-    settle_handled,
 )
 from batchqueue_async._engine.draining.lost_items import UnhandledTypes
+from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.handlers.handler_call import HandlerCall
 from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
 from batchqueue_async._engine.handlers.take_limit import learn
@@ -37,6 +36,7 @@ from batchqueue_async._engine.handlers.timed_call import (
 )
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
+from batchqueue_async._policies.answers import PartialFailure
 from batchqueue_async._policies.handler_options import AUTO
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class InFlight(Generic[T]):
                     yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            resume_partitions_of(settled)
+            _resume_partitions_of(settled)
 
     def _is_deferred(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; then it is among the retries."""
@@ -224,6 +224,14 @@ class InFlight(Generic[T]):
         self.undelivered.extend(reversed(rest))
         if batch.is_deferred:
             settled.append(batch)
+
+
+def _resume_partitions_of(settled: list[Batch[T]]) -> None:
+    """Let items behind these batches go on."""
+    for batch in settled:
+        batch.is_deferred = False
+        batch.resume_partitions()
+    settled.clear()
 
 
 class Delivery(Generic[T]):
@@ -278,8 +286,9 @@ class Delivery(Generic[T]):
                 self._outlive(left, batch, registration, call)
         if error is None:
             batch.settle("handled")
-            return None
-        return settle_handled(batch, error)
+        elif isinstance(error, PartialFailure):
+            error = settle_handled(batch, error)
+        return error
 
     def time_calls(self) -> None:
         """Time them from now on: a handler was registered that needs it."""
@@ -336,6 +345,8 @@ class Delivery(Generic[T]):
                 "%s: no handler for items of type %s; they count as unhandled",
                 self._parts.name,
                 item_type.__qualname__,
+                queue=self._parts.name,
+                item_type=item_type.__qualname__,
             )
         note(self._parts, "unhandled", batch.items)
         batch.settle("unhandled")
@@ -353,6 +364,9 @@ class Delivery(Generic[T]):
             "%s: %s cannot be stopped; its partitions are blocked until it ends",
             self._parts.name,
             registration.label,
+            queue=self._parts.name,
+            handler=registration.label,
+            items=len(batch),
         )
 
         def ended() -> None:

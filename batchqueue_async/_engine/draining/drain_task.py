@@ -197,7 +197,12 @@ class DrainTask(Generic[T]):
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()
-        logger.exception("%s goes on", task.get_name() if task else self.index)
+        logger.exception(
+            "%s goes on",
+            task.get_name() if task else self.index,
+            queue=self._parts.name,
+            drain_task=self.index,
+        )
 
     @property
     def is_running(self) -> bool:

@@ -2,20 +2,18 @@
 
 What gets another attempt waits for it in the drain task's retry queue.
 
-Of the items that a handler says to have handled none is tried again. Whatever is told
-of a batch, in the log, to `on_retry` or to `on_error`, it is safe meanwhile.
+Whatever is told of a batch, in the log, to `on_retry` or to `on_error`, it is safe
+meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, Share
+from batchqueue_async._engine.draining.batch import Batch
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
 from batchqueue_async._engine.handlers.timed_call import Unstoppable, attempt
-from batchqueue_async._engine.partitions.pausing import resume
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.answers import PartialFailure, RetryAfter
 from batchqueue_async._wording import reason
@@ -44,7 +42,9 @@ async def fail(
     try:
         rest = _rest_of(batch, registration.retry, error)
     except Exception:  # noqa: BLE001 - no memory for its halves
-        logger.exception("%s: a failed batch could not be split", parts.name)
+        logger.exception(
+            "%s: a failed batch could not be split", parts.name, queue=parts.name
+        )
         rest = []
     if not rest:
         await _give_up(parts, batch, registration, error, drain_task)
@@ -96,81 +96,6 @@ def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
     return asyncio.CancelledError("the handler was cancelled with its drain task")
 
 
-def settle_handled(batch: Batch[T], answer: BaseException) -> BaseException | None:
-    """Book what was handled by a `PartialFailure`, and leave what failed in the batch.
-
-    The rest keeps its place, its order and its attempts (promises A1 and B1). So
-    whoever was behind the batch is behind the rest, if that has items of his partition.
-
-    Returns:
-        Why what is left in it failed: what was raised, or what is wrong with that. None
-        if nothing is left.
-    """
-    if not isinstance(answer, PartialFailure) or batch.is_settled:
-        return answer
-    try:
-        failed = sorted(set(answer.failed))
-        if not failed:
-            batch.settle("handled")
-            return None
-        _require_within(len(batch), failed, answer)
-        if len(failed) < len(batch):
-            _leave(batch, failed)
-    except Exception as error:  # noqa: BLE001 - a subclass may be anything, or no memory
-        return error
-    return answer
-
-
-def _require_within(count: int, failed: list[int], answer: PartialFailure) -> None:
-    for position in (failed[0], failed[-1]):
-        if not 0 <= position < count:
-            msg = f"failed must be positions from 0 to {count - 1}, got {position}"
-            raise ValueError(msg) from answer
-
-
-def _leave(batch: Batch[T], failed: list[int]) -> None:
-    """Leave the items at these positions, ascending, in the batch."""
-    former = batch.items
-    items = [former[position] for position in failed]
-    parts = _parted(batch.shares, failed)
-    first, *others = (rest for _, rest in parts if rest is not None)
-    # All that takes memory is made. The batch first: what it has no more, it cannot
-    # settle again.
-    batch.items = items
-    batch.partition = first.partition
-    batch.count, batch.first = first.count, first.first
-    batch.others = others or None
-    if batch.registration is not None:
-        batch.registration.items += len(former) - len(items)
-    for share, rest in parts:
-        accounts = share.partition.accounts
-        if rest is None:
-            accounts.settle("handled", share.count, share.first)
-            if batch.is_deferred:
-                resume(share.partition)
-        elif rest.count < share.count:
-            accounts.settle_some(share.count - rest.count, share.first, rest.first)
-
-
-def _parted(
-    shares: list[Share[T]], failed: list[int]
-) -> list[tuple[Share[T], Share[T] | None]]:
-    """Return each share with what is left of it, if anything is."""
-    parts: list[tuple[Share[T], Share[T] | None]] = []
-    start = known = 0
-    for share in shares:
-        end = start + share.count
-        beyond = bisect_left(failed, end, known)
-        rest = None
-        if beyond > known:
-            # As many of the share's items are before it, so its position is no lower.
-            first = share.first + failed[known] - start
-            rest = Share(share.partition, beyond - known, first)
-        parts.append((share, rest))
-        start, known = end, beyond
-    return parts
-
-
 async def report_retry(
     parts: Parts[T],
     batch: Batch[T],
@@ -198,14 +123,18 @@ async def report_retry(
         wait,
         title=f"{parts.name}: items are tried again in {registration.label}",
         error=error,
-        items=count,
+        **_fields(parts, batch),
+        attempt=batch.attempts + 1,
+        attempts=retry.attempts,
+        wait=wait,
     )
     if parts.config.on_retry is None:
         return
     try:
         await _tell_on_retry(parts, batch, error, wait, drain_task)
     except Exception:  # noqa: BLE001 - no memory for the list
-        logger.exception("%s: on_retry could not be told", parts.name)
+        says, name = "%s: on_retry could not be told", parts.name
+        logger.exception(says, name, queue=name, hook="on_retry")
 
 
 async def _tell_on_retry(
@@ -233,7 +162,8 @@ async def _tell_on_retry(
             reason(error),
             title=f"{parts.name}: on_retry raised",
             error=raised,
-            items=len(batch),
+            **_fields(parts, batch),
+            hook="on_retry",
         )
 
 
@@ -254,7 +184,7 @@ async def _give_up(
                 registration.label,
                 title=f"{parts.name}: items failed in {registration.label}",
                 error=error,
-                items=len(batch),
+                **_fields(parts, batch),
             )
         else:
             if (permit := parts.detector.permit) is not None:
@@ -266,6 +196,8 @@ async def _give_up(
             parts.name,
             count,
             exc_info=error,
+            **_fields(parts, batch),
+            hook="on_error",
         )
         raise
     finally:
@@ -319,7 +251,9 @@ async def _call_on_error(
             reason(error),
             title=f"{parts.name}: on_error raised for items that had failed",
             error=raised,
+            queue=parts.name,
             items=len(items),
+            hook="on_error",
         )
 
 
@@ -338,6 +272,8 @@ def note(
             parts.name,
             len(items),
             outcome,
+            queue=parts.name,
+            items=len(items),
         )
 
 
@@ -391,9 +327,13 @@ class RetryQueue(Generic[T]):
         return dues
 
 
-def resume_partitions_of(settled: list[Batch[T]]) -> None:
-    """Let items behind these batches go on."""
-    for batch in settled:
-        batch.is_deferred = False
-        batch.resume_partitions()
-    settled.clear()
+def _fields(parts: Parts[T], batch: Batch[T]) -> dict[str, Any]:
+    """Return what log lines about a batch have beside their text."""
+    registration = batch.registration
+    return {
+        "queue": parts.name,
+        "handler": None if registration is None else registration.label,
+        # The others' shares of it failed as well: no single one is to be named.
+        "partition": batch.partition.index if batch.others is None else None,
+        "items": len(batch),
+    }

@@ -50,6 +50,8 @@ class DropReport:
             self._name,
             more,
             f" (of {dropped} so far)" if self._told else "",
+            queue=self._name,
+            items=more,
         )
         self._told, self._told_at = dropped, now
 

@@ -201,6 +201,7 @@ class SharedPermits:
                 name,
                 shown(policy),
                 shown(shared.policy),
+                shared_drain_tasks=name,
             )
         return pool
 

@@ -240,6 +240,9 @@ class Hooks:
                 "%s: on_close of %s was cut off; what it had to do is undone",
                 self._parts.name,
                 registration.label,
+                queue=self._parts.name,
+                handler=registration.label,
+                hook="on_close",
             )
 
     def skip(self, registrations: Iterable[Registration]) -> None:
@@ -251,6 +254,9 @@ class Hooks:
                 "%s: on_close of %s was not called: the queue's end came first",
                 self._parts.name,
                 registration.label,
+                queue=self._parts.name,
+                handler=registration.label,
+                hook="on_close",
             )
 
     def _note_not_closed(self, registration: Registration) -> None:
@@ -283,6 +289,9 @@ class Hooks:
                 registration.label,
                 title=f"{self._parts.name}: {name} of {registration.label} failed",
                 error=error,
+                queue=self._parts.name,
+                handler=registration.label,
+                hook=name,
             )
         return error
 
@@ -298,6 +307,9 @@ class Hooks:
             self._parts.name,
             name,
             registration.label,
+            queue=self._parts.name,
+            handler=registration.label,
+            hook=name,
         )
         tasks = self._parts.tasks
         self._parts.detector.calls.outlives(call, left, None, tasks.wake)

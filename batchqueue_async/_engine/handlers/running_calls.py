@@ -134,6 +134,9 @@ class RunningCalls:
             title=f"{self._name}: {call.label} held up the event loop",
             error=f"for {computed + blocked:.2f} s",
             period=_HELD_UP_PERIOD,
+            queue=self._name,
+            handler=call.label,
+            seconds=computed + blocked,
         )
 
     def _look_around(self) -> None:
@@ -169,6 +172,9 @@ class RunningCalls:
             call.label,
             seconds,
             f", at:\n{stack}" if stack else "",
+            queue=self._name,
+            handler=call.label,
+            seconds=seconds,
         )
 
 

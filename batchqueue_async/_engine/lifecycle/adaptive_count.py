@@ -5,7 +5,8 @@ were. Where they are busy all the time it tries more of them, or fewer, and keep
 raises items per second, discounted by their number, ``rate / count ** PRICE``: each of
 them is a connection of the sink's. A try in vain makes the next one rarer. Where they
 are idle for half of the time, one less is enough; and where items have to be tried
-again, half of them, as in Vector's adaptive request concurrency. For the sources see
+again, half of them, as in Vector's adaptive request concurrency, or as many as before
+where more were being tried. For the sources see
 `adaptive_limit`.
 """
 
@@ -38,6 +39,7 @@ class AdaptiveCount:
         "_direction",
         "_is_backed_off",
         "_is_starting",
+        "_is_taken_back",
         "_least",
         "_most",
         "_pause",
@@ -61,7 +63,7 @@ class AdaptiveCount:
         self._wait, self._pause = 0, 1
         # Whether it may double: until a try was in vain, as TCP's slow start.
         self._is_starting = True
-        self._is_backed_off = False
+        self._is_backed_off = self._is_taken_back = False
 
     def stats(self) -> DrainTaskLimit:
         """Return how many there are to be, and why."""
@@ -87,7 +89,7 @@ class AdaptiveCount:
         if is_throttled:
             self._back_off()
             return
-        self._is_backed_off = False
+        self._is_backed_off = self._is_taken_back = False
         if use < IDLE:
             self._tried_from, self._is_starting = None, True
             self._wait, self._pause = 0, 1
@@ -101,9 +103,16 @@ class AdaptiveCount:
                 self._try(rate)
 
     def _back_off(self) -> None:
-        self._tried_from = None
+        tried_from, self._tried_from = self._tried_from, None
         self._wait = self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        if not self._is_backed_off:
+        if tried_from is not None and self.count > tried_from[0]:
+            # What there was before had not been refused.
+            self._is_taken_back, self._is_starting = True, False
+            self._change(tried_from[0], "throttled")
+        elif self._is_taken_back:
+            # It may have been the rest of what was tried.
+            self._is_taken_back = False
+        elif not self._is_backed_off:
             self._is_backed_off = True
             self._change(self.count // 2, "throttled")
 

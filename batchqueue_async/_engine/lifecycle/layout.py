@@ -64,6 +64,7 @@ class Layout(Generic[T]):
                 count,
                 self._declared,
                 count,
+                queue=parts.name,
             )
         parts.ownership.drain_tasks = min(count, self._declared)
         if isinstance(policy, DrainTaskPolicy) and policy.least is not None:

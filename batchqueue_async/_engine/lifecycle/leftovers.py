@@ -34,7 +34,7 @@ async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
     items = _taken(left)
     if not items:
         return
-    logger.error(message)
+    logger.error(message, **_fields(parts, items))
     if parts.config.on_error is None:
         return
     begun: list[None] = []
@@ -48,7 +48,11 @@ async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
     try:
         _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
         if late:
-            logger.error("%s: on_error did not take them in time", parts.name)
+            logger.error(
+                "%s: on_error did not take them in time",
+                parts.name,
+                **_fields(parts, items),
+            )
             cancel_for_good(telling)
             await asyncio.wait({telling}, timeout=GRACE)
     finally:
@@ -64,20 +68,37 @@ def tell_leftovers_after_loop(parts: Parts[T], left: list[T], message: str) -> N
     items = _taken(left)
     if not items:
         return
-    on_error = parts.config.on_error
+    on_error, fields = parts.config.on_error, _fields(parts, items)
     if on_error is None:
-        logger.error(message)
+        logger.error(message, **fields)
     elif is_async(on_error):
-        logger.error("%s; on_error is async and is not told: %s", message, _DEAD)
+        says = "%s; on_error is async and is not told: %s"
+        logger.error(says, message, _DEAD, **fields)
     else:
-        logger.error("%s; on_error is told", message)
+        logger.error("%s; on_error is told", message, **fields)
         _call_after_loop(parts, on_error, items, BatchQueueError(message))
+
+
+def say_unfetched(parts: Parts[T], count: int) -> None:
+    """Nobody waits for the list of what was left: it must not be silent."""
+    logger.error(
+        "%d items of %r were left at shutdown, and nobody waits for them; the next "
+        "call of shutdown returns them",
+        count,
+        parts.name,
+        queue=parts.name,
+        items=count,
+    )
 
 
 def _taken(left: list[T]) -> list[T]:
     items = left.copy()
     left.clear()
     return items
+
+
+def _fields(parts: Parts[T], items: list[T]) -> dict[str, Any]:
+    return {"queue": parts.name, "items": len(items)}
 
 
 def _call_after_loop(
@@ -89,9 +110,22 @@ def _call_after_loop(
     try:
         result = on_error(items, error)
     except BaseException as raised:  # noqa: BLE001 - nobody could catch it
-        logger.error("%s: on_error raised %r", parts.name, raised, exc_info=raised)
+        logger.error(
+            "%s: on_error raised %r",
+            parts.name,
+            raised,
+            exc_info=raised,
+            **_fields(parts, items),
+            hook="on_error",
+        )
         return
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        logger.error("%s: what on_error returned is not awaited: %s", parts.name, _DEAD)
+        logger.error(
+            "%s: what on_error returned is not awaited: %s",
+            parts.name,
+            _DEAD,
+            **_fields(parts, items),
+            hook="on_error",
+        )

@@ -21,6 +21,7 @@ from batchqueue_async._engine.handlers.handler_call import (
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.handlers.waits import EndWait
 from batchqueue_async._engine.lifecycle.leftovers import (
+    say_unfetched,
     tell_leftovers,
     tell_leftovers_after_loop,
 )
@@ -224,7 +225,9 @@ class Lifecycle(Generic[T]):
 
     def could_not_end(self, error: BaseException) -> None:
         """It has raised this where its loop ended."""
-        logger.error("queue %r could not be ended", self.name, exc_info=error)
+        logger.error(
+            "queue %r could not be ended", self.name, exc_info=error, queue=self.name
+        )
 
     def say_lost(self) -> None:
         """The program ends, and another thread still runs the loop."""
@@ -234,6 +237,8 @@ class Lifecycle(Generic[T]):
                 "and on_error is not told",
                 self.name,
                 count,
+                queue=self.name,
+                items=count,
             )
 
     def _loop_ended(self, count: int | None) -> str:
@@ -347,12 +352,7 @@ class Lifecycle(Generic[T]):
     def _say_unfetched(self) -> None:
         """Nobody waits for the list of what was left: it must not be silent."""
         if self.leftovers and not self._callers and self.parts.state in ENDED:
-            logger.error(
-                "%d items of %r were left at shutdown, and nobody waits for them; the "
-                "next call of shutdown returns them",
-                len(self.leftovers),
-                self.parts.name,
-            )
+            say_unfetched(self.parts, len(self.leftovers))
 
     def _tell_manager(self) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""

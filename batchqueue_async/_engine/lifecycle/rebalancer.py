@@ -131,6 +131,8 @@ class Rebalancer(Generic[T]):
                 "" if moved == 1 else "s",
                 self.last_round.ratio_before,
                 self.last_round.ratio_after,
+                queue=self._parts.name,
+                moved=moved,
             )
 
     def _count(self) -> int:
@@ -166,12 +168,12 @@ class Rebalancer(Generic[T]):
                 shown(balancer),
                 title=f"{self._parts.name}: the balancer failed",
                 error=error,
+                queue=self._parts.name,
             )
             return owners
         if wrong:
-            logger.error(
-                "%s: ignored a plan of %s: %s", self._parts.name, shown(balancer), wrong
-            )
+            says, name = "%s: ignored a plan of %s: %s", self._parts.name
+            logger.error(says, name, shown(balancer), wrong, queue=name)
         return planned
 
 

@@ -293,6 +293,7 @@ class Closing(Generic[T]):
                 "%s: a handler does not stop at the deadline; %s is left behind",
                 self._parts.name,
                 task.get_name(),
+                queue=self._parts.name,
             )
 
 
@@ -307,4 +308,5 @@ def _log_error(task: asyncio.Task[None]) -> None:
             "%s ended with an error, and its work is left undone",
             task.get_name(),
             exc_info=task.exception(),
+            queue=task.get_name().rpartition(": ")[0],
         )

@@ -7,6 +7,9 @@ So equal failures are logged once in full, and after that how many more there we
 Failures are equal if the same thing failed, with an exception of the same type that was
 raised in the same line. There is no timer: what was counted is logged with the first
 cycle or failure that comes a second later, and at the latest when the queue ends.
+
+Beside its text a line has fields, which become attributes of its record, for whoever
+writes JSON: the table in `docs/guides/logging.md` has all of them.
 """
 
 from __future__ import annotations
@@ -28,21 +31,49 @@ MOST = 256
 """Kinds of failures that are told apart; all others are counted together."""
 
 
+_SHARED = ("queue", "handler", "hook")
+
+
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose calls never raise.
+    """A logger whose calls never raise, and whose other keywords are a line's fields.
 
     `logging` itself prints what goes wrong in its own handlers. A handler of somebody
     else's may raise, and would end whoever logs: a drain task, with what it holds.
     """
 
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401
-        # One level more, so that records name the caller and not this method.
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+    def log(
+        self,
+        level: int,
+        msg: object,
+        *args: object,
+        exc_info: Any = None,  # noqa: ANN401 - as for `logging`
+        stacklevel: int = 1,
+        **fields: Any,  # noqa: ANN401 - None leaves one out
+    ) -> None:
+        if not self.isEnabledFor(level):
+            return
         try:
-            super().log(level, msg, *args, **kwargs)
+            self.logger.log(
+                level,
+                msg,
+                *args,
+                exc_info=exc_info,
+                # So that records name the caller and not this method.
+                stacklevel=stacklevel + 1,
+                extra=_known(fields, exc_info),
+            )
         except Exception:  # noqa: BLE001
             if logging.raiseExceptions and sys.stderr is not None:
                 traceback.print_exc()
+
+
+def _known(fields: dict[str, Any], exc_info: object) -> dict[str, Any]:
+    """Return the fields that have a value, with what kind of error there was."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    error = exc_info if isinstance(exc_info, BaseException) else sys.exception()
+    if exc_info and error is not None:
+        known.setdefault("error_type", type(error).__qualname__)
+    return known
 
 
 logger = SafeLogger(logging.getLogger("batchqueue_async"))
@@ -51,8 +82,11 @@ logger = SafeLogger(logging.getLogger("batchqueue_async"))
 class _Kind:
     """Equal failures, and those of them that the log does not know yet."""
 
-    def __init__(self, title: str, level: int, period: float, now: float) -> None:
+    def __init__(
+        self, title: str, level: int, period: float, now: float, fields: dict[str, Any]
+    ) -> None:
         self.title = title
+        self.fields = fields
         self.level = level
         self.period = period
         self.told_at = self.seen_at = now
@@ -76,7 +110,7 @@ class RepeatedFailures:
         *arguments: object,
         title: str,
         error: BaseException,
-        items: int = 0,
+        **fields: Any,  # noqa: ANN401 - as `SafeLogger` takes them
     ) -> None:
         """Log a failure at ERROR with its traceback, or count it if it is no news.
 
@@ -85,11 +119,11 @@ class RepeatedFailures:
             arguments: As for `logging`.
             title: What failed; it stands in the line that counts the next ones.
             error: What was raised.
-            items: How many items failed by it.
+            fields: The line's, such as `items`, which are added up.
         """
-        if self._is_news(logging.ERROR, title, error, items):
+        if self._is_news(logging.ERROR, title, error, fields):
             # The record names the line that called here.
-            logger.error(message, *arguments, exc_info=error, stacklevel=2)
+            logger.error(message, *arguments, exc_info=error, stacklevel=2, **fields)
 
     def warning(
         self,
@@ -97,8 +131,8 @@ class RepeatedFailures:
         *arguments: object,
         title: str,
         error: BaseException | str,
-        items: int = 0,
         period: float = PERIOD,
+        **fields: Any,  # noqa: ANN401 - as for `error`
     ) -> None:
         """Do the same at WARNING and without a traceback: it may turn out well.
 
@@ -107,18 +141,20 @@ class RepeatedFailures:
             arguments: As for `logging`.
             title: What happened.
             error: What was raised; where nothing was, what is told of it as an example.
-            items: How many items it concerns.
             period: Seconds between two lines about it, at least.
+            fields: As for `error`.
         """
-        if self._is_news(logging.WARNING, title, error, items, period):
-            logger.warning(message, *arguments, stacklevel=2)
+        if isinstance(error, BaseException):
+            fields["error_type"] = type(error).__qualname__
+        if self._is_news(logging.WARNING, title, error, fields, period):
+            logger.warning(message, *arguments, stacklevel=2, **fields)
 
     def _is_news(
         self,
         level: int,
         title: str,
         error: BaseException | str,
-        items: int,
+        fields: dict[str, Any],
         period: float = PERIOD,
     ) -> bool:
         """Whether it is to be logged in full; else it is counted."""
@@ -131,11 +167,13 @@ class RepeatedFailures:
             del kinds[key]
             kind = None
         if kind is None and self._has_room(kinds, now):
-            kinds[key] = _Kind(title, level, period, now)
+            kinds[key] = _Kind(title, level, period, now, _lasting(fields, error))
             return True
         others = f"other failures than the first {MOST} kinds"
-        rest = _Kind(others, logging.ERROR, PERIOD, now)
-        self._count(kind or kinds.setdefault(None, rest), now, items, error)
+        queue = {"queue": fields.get("queue")}
+        rest = _Kind(others, logging.ERROR, PERIOD, now, queue)
+        kind = kind or kinds.setdefault(None, rest)
+        self._count(kind, now, fields.get("items", 0), error)
         return False
 
     def tell(self, now: float) -> None:
@@ -159,6 +197,9 @@ class RepeatedFailures:
                 "second" if seconds == 1 else f"{seconds} seconds",
                 f" ({kind.items} items)" if kind.items else "",
                 kind.example,
+                count=kind.count,
+                items=kind.items or None,
+                **kind.fields,
             )
             kind.count = kind.items = 0
             kind.told_at = kind.seen_at if math.isinf(now) else now
@@ -181,6 +222,14 @@ class RepeatedFailures:
                 if not kind.count and now - kind.seen_at >= NEWS_AFTER:
                     del kinds[key]
         return len(kinds) < MOST
+
+
+def _lasting(fields: dict[str, Any], error: BaseException | str) -> dict[str, Any]:
+    """Return the fields that equal failures share."""
+    shared = {name: fields[name] for name in _SHARED if name in fields}
+    if isinstance(error, BaseException):
+        shared["error_type"] = type(error).__qualname__
+    return shared
 
 
 def _likeness(error: BaseException | str) -> tuple[object, ...]:

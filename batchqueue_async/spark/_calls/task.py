@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async import BatchQueueError, LoopThread, SyncBatchQueue
 from batchqueue_async.spark.executor_queue import kept_queue
+from batchqueue_async.spark.executor_stats import of_calls
 
 from .caller import Caller
 from .counts import CallCounts
@@ -21,6 +22,8 @@ from .results import joined
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
+
+    from batchqueue_async.spark.executor_stats import Report
 
 # A call, or its client's opening, may block the loop for as long as it imports a model.
 _PATIENCE = 600.0
@@ -57,11 +60,13 @@ class CallTask:
         options: How calls are made.
         declared: What their results are.
         counts: Where the driver reads how many there were; None where it cannot.
+        told: The same for whoever watches all of the driver's jobs, if somebody does.
     """
 
     options: CallOptions
     declared: Declared
     counts: Accumulator[CallCounts] | None = None
+    told: Accumulator[Report] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Make the calls of one partition."""
@@ -78,6 +83,9 @@ class CallTask:
                 _abandon(queue, caller, pipeline)
         if self.counts is not None:
             self.counts.add(pipeline.counts)
+        if self.told is not None:
+            stats = of_calls(self.options.name, pipeline.counts)
+            self.told.add({stats.name: stats})
 
 
 def _rows_of(

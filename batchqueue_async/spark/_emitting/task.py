@@ -18,12 +18,14 @@ from batchqueue_async._wording import shown
 
 from .._calls.declared import Declared
 from .._calls.row_columns import RowColumns
+from ..executor_stats import Report, since, together
 from .emit import Emit
 from .exchange import Exchange, Step
 from .output import Output
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.accumulators import Accumulator
 
 T = TypeVar("T")
 
@@ -46,11 +48,13 @@ class QueueTask:
         open_queue: Opens the queue of each task.
         to_items: Makes its items.
         declared: What its rows are.
+        told: What the driver is told of its queues, if somebody there watches.
     """
 
     open_queue: OpenEmittingQueue[Any]
     to_items: Callable[[pa.RecordBatch], Iterable[Any]]
     declared: Declared
+    told: Accumulator[Report] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take one partition through a queue of its own."""
@@ -64,6 +68,8 @@ class QueueTask:
                     yield columns.of_rows(rows[start : start + _MOST_ROWS])
         finally:
             emitting.end()
+        if self.told is not None:
+            self.told.add(loop_thread.report())
 
 
 class _TaskThread(LoopThread):
@@ -103,6 +109,13 @@ class _TaskThread(LoopThread):
             )
             raise ValueError(msg)
         return queue
+
+    def report(self) -> Report:
+        """Return what the task's queues have done."""
+        report: Report = {}
+        for queue in self._queues:
+            report = together(report, {queue.name: since(None, queue.stats())})
+        return report
 
     def close(self) -> None:
         """End all queues in good order.

@@ -32,9 +32,21 @@ class Keeping:
         self.items.extend(batch)
 
 
+def open_somewhere(loop_thread: LoopThread) -> SyncBatchQueue[Any]:
+    """Open a queue on executors."""
+    config = BatchQueueConfig[Any](consumer=lambda _: None)
+    return loop_thread.open("somewhere", config)
+
+
 def use_client_side(spark: "SparkSession", home: Path) -> dict[str, Any]:
     """Use each part that runs in the client's own process; returns what came of it."""
-    from batchqueue_async.spark import arrow_batches, push, whole_frame  # noqa: PLC0415
+    from batchqueue_async.spark import (  # noqa: PLC0415
+        SparkJobs,
+        arrow_batches,
+        push,
+        whole_frame,
+        write_partitions,
+    )
 
     frame = spark.range(0, 1000, 1, 3).selectExpr("id", "timestamp_micros(id) AS at")
     columns = [[*arrow_batches(frame)], [*whole_frame(frame)]]
@@ -47,8 +59,11 @@ def use_client_side(spark: "SparkSession", home: Path) -> dict[str, Any]:
             "pushed": push(frame, queue),
             "handled": handler.items,
             "refused": _refused(spark, queue, home),
-            "events": _events(spark, queue, home),
         }
+        with SparkJobs(spark) as jobs:
+            write_partitions(frame, open_somewhere)
+            answer["events"] = _events(spark, queue, home)
+            answer["seen"] = {each.name: each.handled for each in jobs.queue_stats()}
         handler.error = OSError("disk full")
         try:
             push(frame, queue)
@@ -76,7 +91,7 @@ def _events(spark: "SparkSession", queue: SyncBatchQueue[Any], home: Path) -> li
     records: list[QueryRecord] = []
     listener = QueueProgressListener(queue, records.append)
     spark.streams.addListener(listener)
-    writer = _read(spark, home).writeStream.format("batchqueue")
+    writer = _read(spark, home).writeStream.format("batchqueue").queryName("counted")
     writer = writer.option("sink", COUNTING)
     writer = writer.option("checkpointLocation", str(home / "counted"))
     writer.trigger(once=True).start().awaitTermination(60)

@@ -76,4 +76,5 @@ def test_over_spark_connect_all_of_it_works(tmp_path: Path) -> None:
         "handled": [[n, n] for n in range(1000)],
         "failed": 1000,
         "events": ["started", "progress", "terminated"],
+        "seen": {"somewhere (executors)": 1000, "query counted": 60},
     }

@@ -1,0 +1,92 @@
+"""A batch of which only a part has failed, as its handler says.
+
+Of the items that it says to have handled none is tried again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, TypeVar
+
+from batchqueue_async._engine.draining.batch import Batch, Share
+from batchqueue_async._engine.partitions.pausing import resume
+
+if TYPE_CHECKING:
+    from batchqueue_async._policies.answers import PartialFailure
+
+T = TypeVar("T")
+
+
+def settle_handled(batch: Batch[T], answer: PartialFailure) -> BaseException | None:
+    """Book what was handled, and leave what failed in the batch.
+
+    The rest keeps its place, its order and its attempts (promises A1 and B1). So
+    whoever was behind the batch is behind the rest, if that has items of his partition.
+
+    Returns:
+        Why what is left in it failed: what was raised, or what is wrong with that. None
+        if nothing is left.
+    """
+    if batch.is_settled:
+        return answer
+    try:
+        failed = sorted(set(answer.failed))
+        if not failed:
+            batch.settle("handled")
+            return None
+        _require_within(len(batch), failed, answer)
+        if len(failed) < len(batch):
+            _leave(batch, failed)
+    except Exception as error:  # noqa: BLE001 - a subclass may be anything, or no memory
+        return error
+    return answer
+
+
+def _require_within(count: int, failed: list[int], answer: PartialFailure) -> None:
+    for position in (failed[0], failed[-1]):
+        if not 0 <= position < count:
+            msg = f"failed must be positions from 0 to {count - 1}, got {position}"
+            raise ValueError(msg) from answer
+
+
+def _leave(batch: Batch[T], failed: list[int]) -> None:
+    """Leave the items at these positions, ascending, in the batch."""
+    former = batch.items
+    items = [former[position] for position in failed]
+    parts = _parted(batch.shares, failed)
+    first, *others = (rest for _, rest in parts if rest is not None)
+    # All that takes memory is made. The batch first: what it has no more, it cannot
+    # settle again.
+    batch.items = items
+    batch.partition = first.partition
+    batch.count, batch.first = first.count, first.first
+    batch.others = others or None
+    if batch.registration is not None:
+        batch.registration.items += len(former) - len(items)
+    for share, rest in parts:
+        accounts = share.partition.accounts
+        if rest is None:
+            accounts.settle("handled", share.count, share.first)
+            if batch.is_deferred:
+                resume(share.partition)
+        elif rest.count < share.count:
+            accounts.settle_some(share.count - rest.count, share.first, rest.first)
+
+
+def _parted(
+    shares: list[Share[T]], failed: list[int]
+) -> list[tuple[Share[T], Share[T] | None]]:
+    """Return each share with what is left of it, if anything is."""
+    parts: list[tuple[Share[T], Share[T] | None]] = []
+    start = known = 0
+    for share in shares:
+        end = start + share.count
+        beyond = bisect_left(failed, end, known)
+        rest = None
+        if beyond > known:
+            # As many of the share's items are before it, so its position is no lower.
+            first = share.first + failed[known] - start
+            rest = Share(share.partition, beyond - known, first)
+        parts.append((share, rest))
+        start, known = end, beyond
+    return parts

@@ -1,0 +1,96 @@
+"""An HTTP service for `benchmarks.throttling`: it has its pace, and says 429 beyond it.
+
+Run as a program of its own it prints its port, and ends with its standard input. A call
+takes 20 ms, and 50 us for each item, of which 400 fit at a time: those above take four
+times as long. Eight calls run side by side at that pace; with twice as many each takes
+four times as long. What `PUT /` says is refused: larger calls, or more of them.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from aiohttp import web
+
+CALL, ITEM = 0.02, 5e-5
+COMFORTABLE_SIZE, COMFORTABLE_CALLS = 400, 8
+PAUSE = 0.05
+
+
+class Pace:
+    """Takes calls of so many items, without looking at them."""
+
+    def __init__(self) -> None:
+        self._most_items = self._most_calls = sys.maxsize
+        self._calls = 0
+        self._refused = 0
+
+    async def take(self, items: int) -> bool:
+        """Take a moment, or refuse."""
+        if items > self._most_items or self._calls >= self._most_calls:
+            self._refused += 1
+            return False
+        self._calls += 1
+        try:
+            await asyncio.sleep(self._seconds(items))
+        finally:
+            self._calls -= 1
+        return True
+
+    def limit(self, limits: Mapping[str, int]) -> int:
+        """Set what is refused from now on; returns how many calls were up to now."""
+        self._most_items = limits.get("items", sys.maxsize)
+        self._most_calls = limits.get("calls", sys.maxsize)
+        refused, self._refused = self._refused, 0
+        return refused
+
+    def _seconds(self, items: int) -> float:
+        seconds = CALL + ITEM * items + 3 * ITEM * max(0, items - COMFORTABLE_SIZE)
+        return seconds * max(1.0, self._calls / COMFORTABLE_CALLS) ** 2
+
+
+class Service:
+    """The same over HTTP."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Answer a call."""
+        if await self._pace.take(int(request.query["items"])):
+            return web.Response(status=204)
+        return web.Response(status=429, headers={"Retry-After": str(PAUSE)})
+
+    async def limit(self, request: web.Request) -> web.Response:
+        """Set the limits."""
+        return web.json_response(self._pace.limit(await request.json()))
+
+
+async def serve() -> None:
+    """Serve until standard input ends."""
+    application, service = web.Application(), Service()
+    application.router.add_post("/", service.take)
+    application.router.add_put("/", service.limit)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await runner.cleanup()
+
+
+@contextmanager
+def running_service() -> Iterator[str]:
+    """Run it in a process of its own; returns its URL."""
+    command = [sys.executable, "-m", "benchmarks.throttling_service"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/"
+        process.communicate()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())
