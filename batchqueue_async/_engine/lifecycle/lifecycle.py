@@ -224,6 +224,7 @@ class Lifecycle(Generic[T]):
             _tell_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
+            parts.handlers.detach()
             count = len(self.leftovers.items)
         self.leftovers.tell_after_loop(self._loop_ended(count))
         return count
