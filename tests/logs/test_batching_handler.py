@@ -380,6 +380,48 @@ def test_dict_config_and_what_waits_at_the_end(
     assert numbers == [f"INFO {number}" for number in range(1000)]
 
 
+WORKING = """
+import atexit, multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+def work(number):
+    for part in range(20):
+        time.sleep(0.002)
+        log.info("%s, part %d", number, part)
+
+def begin_work(where):
+    log.info("first in %s", where)
+    threading.Thread(target=work, args=(where,)).start()
+
+if __name__ == "__main__":
+    atexit.register(log.info, "last")
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=begin_work, args=("child",))
+    child.start()
+    child.join()
+    pool = ThreadPoolExecutor(2)
+    for number in range(8):
+        pool.submit(work, number)
+    begin_work("main")
+"""
+
+
+@each_python
+def test_threads_that_work_on_after_the_main_one_log(
+    python: Path, tmp_path: Path
+) -> None:
+    """And so do functions that `atexit` calls, and the threads of a pool."""
+    program = Program(PROGRAM + WORKING, str(tmp_path / "log"), python=python)
+    ended = program.end()
+    assert (ended.status, ended.log) == (0, "")
+    parts = [f"{each}, part {part}" for each in range(8) for part in range(20)]
+    for where in ("child", "main"):
+        parts += [f"first in {where}", *(f"{where}, part {part}" for part in range(20))]
+    lines = (tmp_path / "log").read_text().splitlines()
+    lines = [each for each in lines if each.startswith("INFO")]
+    assert sorted(lines) == sorted(f"INFO {each}" for each in [*parts, "last"])
+
+
 FORKED = """
 log.info("parent %d", os.getpid())
 children = []
