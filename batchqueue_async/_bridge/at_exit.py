@@ -15,8 +15,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import count
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING
 
 from batchqueue_async._policies.errors import BatchQueueError
@@ -121,7 +122,7 @@ def _drain_before_joining() -> None:
     for running in [each for each in _running.values() if each.is_late]:
         # A handler may need threads that are about to be ended.
         if not (is_drained_later and running.is_flushed_at_exit()):
-            _drain_all(lambda each, late=running: each is late)
+            _drain_all(partial(is_, running))
 
 
 def _drain() -> None:
