@@ -117,11 +117,18 @@ def _others() -> list[threading.Thread]:
 
 def _drain_before_joining() -> None:
     """Drain all but those that a thread works with which the interpreter waits for."""
+    if _has_no_atexit() and not (_others() and _drain_after_threads()):
+        _drain_all(lambda running: not _is_left_later(running))
+        return
+    # First: what is drained next may be what it feeds. And what that logs by it.
+    _flush_late()
     _drain_all(lambda running: not (running.is_late or _is_left_later(running)))
-    is_drained_later = not _has_no_atexit() or (_others() and _drain_after_threads())
+    _flush_late()
+
+
+def _flush_late() -> None:
     for running in [each for each in _running.values() if each.is_late]:
-        # A handler may need threads that are about to be ended.
-        if not (is_drained_later and running.is_flushed_at_exit()):
+        if not running.is_flushed_at_exit():
             _drain_all(partial(is_, running))
 
 

@@ -422,6 +422,39 @@ def test_threads_that_work_on_after_the_main_one_log(
     assert sorted(lines) == sorted(f"INFO {each}" for each in [*parts, "last"])
 
 
+FEEDING = """
+from batchqueue_async import BatchQueueConfig, process_queue
+from batchqueue_async.logging import BatchingHandler
+
+def open_queue(loop_thread):
+    return loop_thread.open("lines", BatchQueueConfig(consumer=store, linger=1.0))
+
+def store(lines):
+    ship([logging.makeLogRecord({"msg": each}) for each in lines])
+
+def feed(records):
+    for each in records:
+        process_queue(open_queue).produce(each.getMessage())
+
+process_queue(open_queue)
+log.addHandler(BatchingHandler(feed, linger=60))
+log.propagate = False
+for number in range(100):
+    log.info("%d", number)
+"""
+
+
+@each_python
+def test_a_queue_that_the_target_feeds_is_drained_after_it(
+    python: Path, tmp_path: Path
+) -> None:
+    program = Program(PROGRAM + FEEDING, str(tmp_path / "log"), python=python)
+    ended = program.end()
+    assert (ended.status, ended.log) == (0, "")
+    lines = (tmp_path / "log").read_text().split()
+    assert [each for each in lines if each.isdigit()] == [*map(str, range(100))]
+
+
 FORKED = """
 log.info("parent %d", os.getpid())
 children = []
