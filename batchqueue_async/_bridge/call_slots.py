@@ -45,6 +45,8 @@ class CallSlots:
         # Locks for which somebody waits, in order of asking, and their loops.
         self._line: dict[SlottedLock, asyncio.AbstractEventLoop] = {}
         self._locks: WeakSet[SlottedLock] = WeakSet()
+        # Those that have slots: until these are back they must not be forgotten.
+        self._holding: set[SlottedLock] = set()
 
     def new_lock(self) -> SlottedLock:
         """Return a lock whose callers need a slot, too."""
@@ -61,13 +63,16 @@ class CallSlots:
             joins_line: Whether to be told, by `grant_next`, once there may be one.
         """
         with self._guard:
+            if lock.loop is None:
+                lock.loop = asyncio._get_running_loop()  # noqa: SLF001
+            elif lock.is_lost:
+                # A call of a closed loop that is thrown away lets the next one in.
+                return False
             ahead = self._ahead_of(lock)
             if self._free <= ahead:
                 self._take_from_closed_loops()
             if self._free > ahead:
-                self._free -= 1
-                lock.held += 1
-                lock.loop = asyncio._get_running_loop()  # noqa: SLF001
+                self._change(lock, 1)
                 self._line.pop(lock, None)
                 return True
             if joins_line:
@@ -85,15 +90,13 @@ class CallSlots:
         with self._guard:
             # Else, of a loop that is closed, it was taken back, or will be.
             if lock.held > (lock.on_threads if lock.is_lost else 0):
-                lock.held -= 1
-                self._free += 1
+                self._change(lock, -1)
         self.tell()
 
     def overdraw(self, lock: SlottedLock) -> None:
         """Take one more, though there is none: a call outlives the one that made it."""
         with self._guard:
-            lock.held += 1
-            self._free -= 1
+            self._change(lock, 1)
 
     def enter_thread(self, lock: SlottedLock) -> None:
         """A call is on a thread from now on, whatever becomes of its loop."""
@@ -129,11 +132,16 @@ class CallSlots:
         ]
 
     def _take_from_closed_loops(self) -> None:
-        for lock in self._locks:
-            lost = lock.held - lock.on_threads
-            if lost > 0 and lock.is_lost:
-                lock.held -= lost
-                self._free += lost
+        for lock in [each for each in self._holding if each.is_lost]:
+            self._change(lock, min(0, lock.on_threads - lock.held))
+
+    def _change(self, lock: SlottedLock, by: int) -> None:
+        lock.held += by
+        self._free -= by
+        if lock.held:
+            self._holding.add(lock)
+        else:
+            self._holding.discard(lock)
 
     def _ahead_of(self, lock: SlottedLock) -> int:
         ahead = 0
@@ -143,6 +151,12 @@ class CallSlots:
             # One that has stopped may never go on.
             ahead += loop.is_running()
         return ahead
+
+    def loop_may_have_ended(self) -> None:
+        """What a queue's loop has taken may have to be taken back."""
+        with self._guard:
+            self._take_from_closed_loops()
+        self.tell()
 
     def tell(self) -> None:
         """Let those in line look: there may be a slot."""
@@ -172,7 +186,7 @@ class SlottedLock(HandlerLock):
         # That of the queue; None where a call is made by no queue.
         self.detector: DeadlockDetector | None = None
         # These change under the guard of its slots: those that it has, how many calls
-        # are on threads, and the loop on which it got them.
+        # are on threads, and its loop.
         self.held = self.on_threads = 0
         self.loop: asyncio.AbstractEventLoop | None = None
 

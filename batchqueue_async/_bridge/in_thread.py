@@ -142,8 +142,7 @@ class InThread(Attached):
 
     def detach(self, queue: object) -> None:
         self._forget_parent()
-        # Its loop may have been closed in the middle of calls.
-        self._slots.tell()
+        self._slots.loop_may_have_ended()
         with self._lock:
             self._queues.discard(queue)
             if not self._queues and self._workers is not None:

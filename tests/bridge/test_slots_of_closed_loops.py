@@ -122,3 +122,29 @@ def test_a_slot_that_no_call_is_left_for_is_free(*, is_in_line: bool) -> None:
     finally:
         for loop in loops:
             loop.close()
+
+
+def test_a_call_that_is_thrown_away_lets_nobody_in_on_its_closed_loop() -> None:
+    slots = CallSlots(1)
+    first, second = slots.new_lock(), slots.new_lock()
+
+    async def take_and_ask() -> None:
+        assert first.try_acquire(SHARED)
+        assert not first.request(SHARED).done()
+
+    run_and_close(take_and_ask())
+    # As its `finally` does when the coroutine is collected.
+    first.release(SHARED)
+    assert second.try_acquire(SHARED)
+
+
+def test_a_queue_that_is_forgotten_with_its_loop_leaves_its_slot() -> None:
+    """Nothing releases what a call holds that could not be stopped."""
+    slots = CallSlots(1)
+
+    async def take() -> None:
+        assert slots.new_lock().try_acquire(SHARED)
+        gc.collect()
+
+    run_and_close(take())
+    assert slots.new_lock().try_acquire(SHARED)
