@@ -130,7 +130,10 @@ def test_a_call_that_is_thrown_away_lets_nobody_in_on_its_closed_loop() -> None:
 
     async def take_and_ask() -> None:
         assert first.try_acquire(SHARED)
-        assert not first.request(SHARED).done()
+        answer = first.request(SHARED)
+        assert not answer.done()
+        # To tell who waits would raise.
+        answer.add_done_callback(lambda _: None)
 
     run_and_close(take_and_ask())
     # As its `finally` does when the coroutine is collected.
