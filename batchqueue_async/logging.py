@@ -25,6 +25,7 @@ from batchqueue_async import (
     in_thread,
     process_queue,
 )
+from batchqueue_async._bridge.loop_thread import outlast_threads
 from batchqueue_async._policies.handler_checks import HOOKS, is_async, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.validation import (
@@ -57,7 +58,8 @@ class BatchingHandler(logging.Handler):
 
     The queue runs on a thread of its own, started by the first record; in a forked
     child by the child's first one. It is drained when the handler is closed and when
-    the interpreter exits; before an `os._exit` call `close` or `logging.shutdown`.
+    the interpreter exits, after the threads that the exit waits for have ended. Before
+    an `os._exit` call `close` or `logging.shutdown`.
 
     What is logged there (by the target, its client, or this library about its failures)
     does not come back into any `BatchingHandler`. Without another handler, such as the
@@ -207,6 +209,7 @@ class BatchingHandler(logging.Handler):
             retry=self._retry,
         )
         queue = loop_thread.open("logging", config)
+        outlast_threads(loop_thread)
         self._loop = queue.call(_running_loop)
         return queue
 

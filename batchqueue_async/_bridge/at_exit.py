@@ -2,6 +2,9 @@
 
 Before it joins its threads, since after that nobody's threads would be left to work on;
 all there are still run then, daemons too. Python 3.12 and later start no more.
+
+One that is late, as that of a log, is flushed then, and drained by `atexit`: threads
+that the exit waits for may go on, and log, for long.
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import count
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING
 
 from batchqueue_async._policies.errors import BatchQueueError
@@ -77,20 +82,16 @@ def _hook() -> None:
         _drain_after_threads()
 
 
-def _drain_after_threads() -> None:
+def _drain_after_threads() -> bool:
     """Drain what was started by a thread that the exit waits for, when that has ended.
 
     A process of `multiprocessing` waits for its threads, and then ends without `atexit`
-    before Python 3.13: so a thread does it that is waited for, too.
+    before Python 3.13: so a thread does it that is waited for, too. Returns False if
+    there is none to be had.
     """
 
     def drain() -> None:
-        me, main = threading.current_thread(), threading.main_thread()
-        while others := [
-            each
-            for each in threading.enumerate()
-            if not each.daemon and each not in (me, main)
-        ]:
+        while others := _others():
             for each in others:
                 each.join()
         _last.clear()
@@ -101,15 +102,45 @@ def _drain_after_threads() -> None:
         # None is to be had? Then `atexit` is left, which runs where that is so.
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=drain, name="batchqueue last", daemon=False).start()
+            return True
+        return False
+    return True
+
+
+def _others() -> list[threading.Thread]:
+    """Return the threads that the exit waits for."""
+    beside = (threading.current_thread(), threading.main_thread())
+    return [
+        each for each in threading.enumerate() if not each.daemon and each not in beside
+    ]
 
 
 def _drain_before_joining() -> None:
     """Drain all but those that a thread works with which the interpreter waits for."""
-    _drain_all(lambda running: not _is_left_later(running))
+    if _has_no_atexit() and not (_others() and _drain_after_threads()):
+        _drain_all(lambda running: not _is_left_later(running))
+        return
+    # First: what is drained next may be what it feeds. And what that logs by it.
+    _flush_late()
+    _drain_all(lambda running: not (running.is_late or _is_left_later(running)))
+    _flush_late()
+
+
+def _flush_late() -> None:
+    for running in [each for each in _running.values() if each.is_late]:
+        if not running.is_flushed_at_exit():
+            _drain_all(partial(is_, running))
 
 
 def _drain() -> None:
-    _drain_all(lambda _: True)
+    # What is late is left to who is called even later: `close_process_queues`.
+    _drain_all(lambda running: not running.is_late or _has_no_atexit())
+
+
+def _has_no_atexit() -> bool:
+    """Whether the process is one of `multiprocessing`, which takes all of it away."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
 
 
 def _is_left_later(running: LoopRun) -> bool:

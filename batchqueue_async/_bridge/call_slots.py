@@ -2,6 +2,9 @@
 
 Who gets no slot waits at the handler's lock, before its call begins: no timeout runs
 yet, and the graph of waits knows for whom it waits.
+
+A closed loop gives nothing back by itself. So what its calls hold is taken back, of
+those that are still on a thread when they have left that.
 """
 
 from __future__ import annotations
@@ -36,10 +39,14 @@ class CallSlots:
     def __init__(self, most: int) -> None:
         self.most = most
         self._free = most
-        self._guard = threading.Lock()
+        # Reentrant: the garbage of a closed loop may be collected inside, with calls
+        # that give back what they have.
+        self._guard = threading.RLock()
         # Locks for which somebody waits, in order of asking, and their loops.
         self._line: dict[SlottedLock, asyncio.AbstractEventLoop] = {}
         self._locks: WeakSet[SlottedLock] = WeakSet()
+        # Those that have slots: until these are back they must not be forgotten.
+        self._holding: set[SlottedLock] = set()
 
     def new_lock(self) -> SlottedLock:
         """Return a lock whose callers need a slot, too."""
@@ -56,8 +63,16 @@ class CallSlots:
             joins_line: Whether to be told, by `grant_next`, once there may be one.
         """
         with self._guard:
-            if self._free > self._ahead_of(lock):
-                self._free -= 1
+            if lock.loop is None:
+                lock.loop = asyncio._get_running_loop()  # noqa: SLF001
+            elif lock.is_lost:
+                # A call of a closed loop that is thrown away lets the next one in.
+                return False
+            ahead = self._ahead_of(lock)
+            if self._free <= ahead:
+                self._take_from_closed_loops()
+            if self._free > ahead:
+                self._change(lock, 1)
                 self._line.pop(lock, None)
                 return True
             if joins_line:
@@ -69,23 +84,40 @@ class CallSlots:
         with self._guard:
             was_in_line = self._line.pop(lock, None) is not None
         if was_in_line:
-            self._tell()
+            self.tell()
 
-    def give_back(self) -> None:
+    def give_back(self, lock: SlottedLock) -> None:
         with self._guard:
-            self._free += 1
-        self._tell()
+            # Else, of a loop that is closed, it was taken back, or will be.
+            if lock.held > (lock.on_threads if lock.is_lost else 0):
+                self._change(lock, -1)
+        self.tell()
 
-    def overdraw(self) -> None:
+    def overdraw(self, lock: SlottedLock) -> None:
         """Take one more, though there is none: a call outlives the one that made it."""
         with self._guard:
-            self._free -= 1
+            self._change(lock, 1)
 
-    def is_held_here(self) -> bool:
-        """Whether the caller is part of a call that has got a slot."""
+    def enter_thread(self, lock: SlottedLock) -> None:
+        """A call is on a thread from now on, whatever becomes of its loop."""
+        with self._guard:
+            lock.on_threads += 1
+
+    def leave_thread(self, lock: SlottedLock) -> None:
+        with self._guard:
+            lock.on_threads -= 1
+            if not lock.is_lost:
+                return
+            self._take_from_closed_loops()
+        self.tell()
+
+    def lock_held_here(self) -> SlottedLock | None:
+        """Return the lock by which the caller, part of a call, has got a slot."""
         call = current_call()
         lock = None if call is None else call.lock
-        return isinstance(lock, SlottedLock) and lock.slots is self
+        if isinstance(lock, SlottedLock) and lock.slots is self:
+            return lock
+        return None
 
     def holders(self) -> list[HandlerCall]:
         """Return the calls that hold a slot, as far as they are known."""
@@ -99,6 +131,18 @@ class CallSlots:
             if call.lock is lock
         ]
 
+    def _take_from_closed_loops(self) -> None:
+        for lock in [each for each in self._holding if each.is_lost]:
+            self._change(lock, min(0, lock.on_threads - lock.held))
+
+    def _change(self, lock: SlottedLock, by: int) -> None:
+        lock.held += by
+        self._free -= by
+        if lock.held:
+            self._holding.add(lock)
+        else:
+            self._holding.discard(lock)
+
     def _ahead_of(self, lock: SlottedLock) -> int:
         ahead = 0
         for each, loop in self._line.items():
@@ -108,7 +152,14 @@ class CallSlots:
             ahead += loop.is_running()
         return ahead
 
-    def _tell(self) -> None:
+    def loop_may_have_ended(self) -> None:
+        """What a queue's loop has taken may have to be taken back."""
+        with self._guard:
+            self._take_from_closed_loops()
+        self.tell()
+
+    def tell(self) -> None:
+        """Let those in line look: there may be a slot."""
         with self._guard:
             line = list(self._line.items())
         here = asyncio._get_running_loop()  # noqa: SLF001
@@ -127,13 +178,22 @@ class CallSlots:
 class SlottedLock(HandlerLock):
     """A handler's lock in one queue; whoever is inside has one of its slots."""
 
-    __slots__ = ("__weakref__", "detector", "slots")
+    __slots__ = ("__weakref__", "detector", "held", "loop", "on_threads", "slots")
 
     def __init__(self, slots: CallSlots) -> None:
         super().__init__()
         self.slots = slots
         # That of the queue; None where a call is made by no queue.
         self.detector: DeadlockDetector | None = None
+        # These change under the guard of its slots: those that it has, how many calls
+        # are on threads, and its loop.
+        self.held = self.on_threads = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing on its loop runs any more."""
+        return self.loop is not None and self.loop.is_closed()
 
     def belongs_to(self, detector: DeadlockDetector) -> None:
         self.detector = detector
@@ -154,7 +214,7 @@ class SlottedLock(HandlerLock):
 
     def release(self, mode: Hashable) -> None:
         super().release(mode)
-        self.slots.give_back()
+        self.slots.give_back(self)
 
     def keeps_out(self, mode: Hashable) -> bool:
         return super().keeps_out(mode) or len(self.stuck) >= self.slots.most

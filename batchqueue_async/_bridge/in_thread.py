@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._bridge.call_slots import CallSlots
+from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
 from batchqueue_async._engine.handlers.attached import Attached
 from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of, is_async
@@ -141,6 +141,8 @@ class InThread(Attached):
                     self._workers, self._end = workers, end
 
     def detach(self, queue: object) -> None:
+        self._forget_parent()
+        self._slots.loop_may_have_ended()
         with self._lock:
             self._queues.discard(queue)
             if not self._queues and self._workers is not None:
@@ -164,21 +166,22 @@ class InThread(Attached):
 
     async def _run(self, call: Callable[..., object], *arguments: object) -> None:
         self._forget_parent()
-        if self._slots.is_held_here():
-            await self._run_on_thread(call, *arguments)
+        held = self._slots.lock_held_here()
+        if held is not None:
+            await self._run_on_thread(held, call, *arguments)
             return
         # Called by a handler of somebody's own, so no queue has seen to it.
         lock = self._slots.new_lock()
         await lock.granted(SHARED, lock.request(SHARED))
         try:
-            await self._run_on_thread(call, *arguments)
+            await self._run_on_thread(lock, call, *arguments)
         finally:
             lock.release(SHARED)
 
     async def _run_on_thread(
-        self, call: Callable[..., object], *arguments: object
+        self, lock: SlottedLock, call: Callable[..., object], *arguments: object
     ) -> None:
-        thread_call = _ThreadCall(partial(call, *arguments))
+        thread_call = _ThreadCall(partial(call, *arguments), lock)
         job = asyncio.ensure_future(self._call(thread_call.run))
         try:
             result, error = await asyncio.shield(job)
@@ -188,9 +191,7 @@ class InThread(Attached):
             await _outlast(job)
             if job.cancelled():
                 # Its task was cancelled away from its thread, which still takes a slot.
-                slots = self._slots
-                slots.overdraw()
-                thread_call.end().add_done_callback(lambda _: slots.give_back())
+                thread_call.outlives_its_task()
             raise
         if error is not None:
             raise error
@@ -220,13 +221,14 @@ class _ThreadCall:
     Whoever cancels all tasks of a loop ends that task, and not the thread.
     """
 
-    def __init__(self, call: Callable[[], object]) -> None:
+    def __init__(self, call: Callable[[], object], lock: SlottedLock) -> None:
         self._call = call
-        self._loop = asyncio.get_running_loop()
+        self._lock = lock
         self._is_on = False
         self._is_cancelled = False
         self._thread = 0
-        self._ended: asyncio.Future[None] | None = None
+        # Whether the thread is to give the slot back: popped by who sees to that.
+        self._owes: list[bool] = []
 
     def cancel(self, stop: Callable[[int], object]) -> None:
         """Let it not begin any more; if it has, have it stopped."""
@@ -239,33 +241,37 @@ class _ThreadCall:
         """Call, on the thread."""
         self._thread = threading.get_ident()
         self._is_on = True
+        # Before the look at the loop: one that is closed later leaves it its slot.
+        self._lock.slots.enter_thread(self._lock)
         # What is to end the program would end the thread, and then the loop, before the
         # drain task gets to know of it; and no future takes a StopIteration.
         try:
-            if self._is_cancelled:
+            if self._is_cancelled or self._lock.is_lost:
                 return None, asyncio.CancelledError()
             return self._call(), None
         except BaseException as error:  # noqa: BLE001 - raised on the loop
             return None, error
         finally:
             self._is_on = False
-            if self._ended is not None:
-                # Without the loop nobody is left to enter.
-                with contextlib.suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(_finish, self._ended)
+            self._lock.slots.leave_thread(self._lock)
+            self._pay()
 
-    def end(self) -> asyncio.Future[None]:
-        """Return a future that is done when the thread has left the call."""
-        # Before the look: of this and the thread's own, the later one sees the other.
-        self._ended = self._loop.create_future()
+    def outlives_its_task(self) -> None:
+        """Keep a slot until the thread has left; if it has not begun, it never does.
+
+        By the thread itself, since the loop may be closed by then.
+        """
+        self._lock.slots.overdraw(self._lock)
+        # Before the look, as in `cancel`.
+        self._owes.append(True)
+        self._is_cancelled = True
         if not self._is_on:
-            _finish(self._ended)
-        return self._ended
+            self._pay()
 
-
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def _pay(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._owes.pop()
+            self._lock.slots.give_back(self._lock)
 
 
 async def _outlast(job: asyncio.Future[Any]) -> None:

@@ -23,7 +23,7 @@ from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import uncancel
-from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.watchdog import PATIENCE, Heartbeat, LoopWatchdog
 
@@ -65,6 +65,8 @@ class LoopRun:
         self.entered_by: threading.Thread | None = None
         # The higher, the earlier it is drained at the interpreter's exit.
         self.turn = 0
+        # Whether that waits for other threads first; what opened it closes it then.
+        self.is_late = False
         self._name = name
         self._shutdown_timeout = shutdown_timeout
         self._patience = patience
@@ -202,6 +204,22 @@ class LoopRun:
                     exc_info=each,
                     loop_thread=self._name,
                 )
+
+    def is_flushed_at_exit(self) -> bool:
+        """Hand on what waits, and stay open; returns whether that was possible in time.
+
+        If not, draining has no more time either.
+        """
+        timeout = self._shutdown_timeout
+        try:
+            self.call(partial(self.manager.flush, timeout))
+        except DeliveryError:
+            # Told already.
+            return True
+        except BaseException:  # noqa: BLE001 - a Ctrl-C hurries, and ends the program
+            self.draining.begin(0.0, tells=True)
+            return False
+        return True
 
     def _watchdog(self, patience: float | None = None) -> LoopWatchdog:
         name = f"the loop of LoopThread {self._name!r}"

@@ -298,3 +298,13 @@ def manager_of(loop_thread: LoopThread) -> BatchQueueManager | None:
     """Return what keeps its queues, while it runs; not meant for users."""
     run = loop_thread._run  # noqa: SLF001
     return None if run is None else run.manager
+
+
+def outlast_threads(loop_thread: LoopThread) -> None:
+    """Keep it open at the interpreter's exit until other threads have ended.
+
+    For one of `process_queue`, whose end closes it then; not meant for users.
+    """
+    run = loop_thread._run  # noqa: SLF001
+    if run is not None:
+        run.is_late = True

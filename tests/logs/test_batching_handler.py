@@ -380,6 +380,81 @@ def test_dict_config_and_what_waits_at_the_end(
     assert numbers == [f"INFO {number}" for number in range(1000)]
 
 
+WORKING = """
+import atexit, multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+def work(number):
+    for part in range(20):
+        time.sleep(0.002)
+        log.info("%s, part %d", number, part)
+
+def begin_work(where):
+    log.info("first in %s", where)
+    threading.Thread(target=work, args=(where,)).start()
+
+if __name__ == "__main__":
+    atexit.register(log.info, "last")
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=begin_work, args=("child",))
+    child.start()
+    child.join()
+    pool = ThreadPoolExecutor(2)
+    for number in range(8):
+        pool.submit(work, number)
+    begin_work("main")
+"""
+
+
+@each_python
+def test_threads_that_work_on_after_the_main_one_log(
+    python: Path, tmp_path: Path
+) -> None:
+    """And so do functions that `atexit` calls, and the threads of a pool."""
+    program = Program(PROGRAM + WORKING, str(tmp_path / "log"), python=python)
+    ended = program.end()
+    assert (ended.status, ended.log) == (0, "")
+    parts = [f"{each}, part {part}" for each in range(8) for part in range(20)]
+    for where in ("child", "main"):
+        parts += [f"first in {where}", *(f"{where}, part {part}" for part in range(20))]
+    lines = (tmp_path / "log").read_text().splitlines()
+    lines = [each for each in lines if each.startswith("INFO")]
+    assert sorted(lines) == sorted(f"INFO {each}" for each in [*parts, "last"])
+
+
+FEEDING = """
+from batchqueue_async import BatchQueueConfig, process_queue
+from batchqueue_async.logging import BatchingHandler
+
+def open_queue(loop_thread):
+    return loop_thread.open("lines", BatchQueueConfig(consumer=store, linger=1.0))
+
+def store(lines):
+    ship([logging.makeLogRecord({"msg": each}) for each in lines])
+
+def feed(records):
+    for each in records:
+        process_queue(open_queue).produce(each.getMessage())
+
+process_queue(open_queue)
+log.addHandler(BatchingHandler(feed, linger=60))
+log.propagate = False
+for number in range(100):
+    log.info("%d", number)
+"""
+
+
+@each_python
+def test_a_queue_that_the_target_feeds_is_drained_after_it(
+    python: Path, tmp_path: Path
+) -> None:
+    program = Program(PROGRAM + FEEDING, str(tmp_path / "log"), python=python)
+    ended = program.end()
+    assert (ended.status, ended.log) == (0, "")
+    lines = (tmp_path / "log").read_text().split()
+    assert [each for each in lines if each.isdigit()] == [*map(str, range(100))]
+
+
 FORKED = """
 log.info("parent %d", os.getpid())
 children = []

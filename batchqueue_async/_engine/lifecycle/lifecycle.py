@@ -212,13 +212,13 @@ class Lifecycle(Generic[T]):
             parts.state = State.CLOSED if is_shut_down else State.LOST
             _close_partitions(parts)
             for partition in parts.partitions:
-                # Who flushes cannot be woken any more.
-                partition.accounts.watchers = None
+                partition.accounts.watchers = None  # Nobody can wake who flushes.
             parts.tasks.abandon()
             self.leftovers += parts.tasks.take_leftovers()
             _tell_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
+            parts.handlers.detach()
             count = len(self.leftovers)
         tell_leftovers_after_loop(parts, self.leftovers, self._loop_ended(count))
         return count
