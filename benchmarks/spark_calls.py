@@ -1,4 +1,4 @@
-"""Calls inside of a frame: python -m benchmarks.spark_calls [--quick].
+"""Calls inside of a frame: python -m benchmarks.spark_calls [--quick] [--only http].
 
 `map_async` beside what people write today, on two Python worker processes: over HTTP
 with a local service (20 ms away, 1 % errors, 1 % 429s), and with a call that only
@@ -29,10 +29,10 @@ from benchmarks.spark_calls_http import (
     UNORDERED,
     Frame,
     HttpWays,
-    in_steady_state,
+    by_a_udf,
+    over_http,
     seconds,
     summed,
-    whole_jobs,
 )
 from benchmarks.spark_calls_peers import by_gather
 from benchmarks.spark_setup import session
@@ -188,28 +188,39 @@ def frames(spark: "SparkSession") -> Frame:
     return lambda rows: spark.range(0, rows, 1, PROCESSES)
 
 
+def http(frame: Frame, rows: int, turns: Turns) -> None:
+    """Measure over HTTP, beside processes that have no Spark."""
+    with (
+        multiprocessing.get_context("spawn").Pool(PROCESSES) as processes,
+        running_service() as port,
+    ):
+        ways = HttpWays(frame, port, processes)
+        # They have started, and imported all of this.
+        ways.without_spark(PROCESSES * SIZE)
+        show(over_http(ways, rows, turns))
+        show(by_a_udf(ways, rows // 1000, turns))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="spark_calls", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a sketch")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", choices=("http", "sleep", "slow", "memory"))
+    arguments = parser.parse_args()
+    quick, only = arguments.quick, arguments.only
     print(", ".join(machine.describe().values()))
     turns = Turns(2 if quick else 3, until=0.0)
     rows = 200_000 if quick else 400_000
-    with (
-        multiprocessing.get_context("spawn").Pool(PROCESSES) as processes,
-        running_service() as port,
-        session(f"local[{PROCESSES}]") as spark,
-    ):
+    with session(f"local[{PROCESSES}]") as spark:
         frame = frames(spark)
-        ways = HttpWays(frame, port, processes)
-        # They have started, and imported all of this.
-        ways.without_spark(PROCESSES * SIZE)
-        show(whole_jobs(ways, rows, turns))
-        show(in_steady_state(ways, rows, turns))
-        show(only_sleeping(frame, rows, turns))
-        show(with_slow_ones(frame, rows, turns))
-        show(memory_of(frame, 1_000_000))
+        if only in (None, "http"):
+            http(frame, rows, turns)
+        if only in (None, "sleep"):
+            show(only_sleeping(frame, rows, turns))
+        if only in (None, "slow"):
+            show(with_slow_ones(frame, rows, turns))
+        if only in (None, "memory"):
+            show(memory_of(frame, 1_000_000))
     print(f"\n{said(turns.noise())}")
 
 

@@ -7,6 +7,7 @@ again: `asyncio.gather` and a thread pool keep all results of a record batch mea
 """
 
 import asyncio
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.pool import Pool
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async import Retry
 from batchqueue_async.spark import map_async
-from benchmarks.call_service import LATENCY
 from benchmarks.spark_calls_peers import (
     ATTEMPTS,
     Ask,
@@ -26,7 +26,7 @@ from benchmarks.spark_calls_peers import (
 )
 from benchmarks.spark_cpu import cpu_seconds
 from benchmarks.table import Column, Table
-from benchmarks.turns import Measure, Turns
+from benchmarks.turns import Measure, Samples, Turns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,73 +113,79 @@ class HttpWays:
         return lambda rows: summed(self._frame(rows).mapInArrow(run, RESULT))
 
 
-def whole_jobs(ways: HttpWays, rows: int, turns: Turns) -> Table:
-    """Measure everybody, job start included, and the floor outside of Spark."""
-    cpu: dict[str, list[float]] = {}
-    works = {name: (work, rows) for name, work in ways.ways.items()}
-    works[UDF] = (ways.row_by_row, rows // 200)
-    measures = {
-        name: _rate(count, work, cpu.setdefault(name, []))
-        for name, (work, count) in works.items()
-    }
-    samples = turns.take(measures)
-    ideal = PROCESSES * IN_FLIGHT * SIZE / LATENCY
+def over_http(ways: HttpWays, rows: int, turns: Turns) -> Table:
+    """Measure everybody, and the floor outside of Spark.
+
+    Each turn has a job of all rows and one of a quarter of them: what the first takes
+    longer is the steady state, without the start of a job.
+    """
+    few = rows // 4
+    cpu: dict[str, list[float]] = {name: [] for name in ways.ways}
+    measures: dict[str, Measure] = {}
+    for name, work in ways.ways.items():
+        measures[name] = _timed(work, rows, cpu[name])
+        measures[f"{name}, few"] = _timed(work, few)
+        # Clients are imported, and worker processes are there.
+        work(few)
+    samples = turns.take(measures, warm_up=False)
     table = Table(
         "http",
         f"Over HTTP, {rows:,} rows, {SIZE} in a call, {IN_FLIGHT} calls at a time in"
-        f" each of {PROCESSES} processes; job start and the service's CPU included",
+        f" each of {PROCESSES} processes, the service's CPU included; steady: less a"
+        f" job of {few:,} rows",
         [
             Column("way"),
             Column("rows/s", "count"),
-            Column("of the ideal", "percent"),
             Column(f"of {FLOOR}", "percent"),
+            Column("steady rows/s", "count"),
+            Column("steady, of that", "percent"),
             Column("CPU us per row", "bytes"),
         ],
     )
-    for name, sample in samples.items():
+    whole = {name: _rates(rows, samples[name]) for name in ways.ways}
+    steady = {
+        name: _rates(rows - few, samples[name], samples[f"{name}, few"])
+        for name in ways.ways
+    }
+    for name in ways.ways:
         table.add(
             name,
-            sample.median,
-            sample.median / ideal,
-            sample.beside(samples[FLOOR]),
-            # The first turn is the warm-up; the median is of no other.
-            sorted(cpu[name])[len(cpu[name]) // 2] * 1e6,
+            whole[name].median,
+            whole[name].beside(whole[FLOOR]),
+            steady[name].median,
+            steady[name].beside(steady[FLOOR]),
+            statistics.median(cpu[name]) * 1e6,
         )
     return table
 
 
-def in_steady_state(ways: HttpWays, rows: int, turns: Turns) -> Table:
-    """Measure what there is once everything runs: a large job less a small one."""
-    measures = {name: _slope(rows, work) for name, work in ways.ways.items()}
-    samples = turns.take(measures, warm_up=False)
+def by_a_udf(ways: HttpWays, rows: int, turns: Turns) -> Table:
+    """Measure what waits for each row by itself, with fewer rows."""
+    measures = {UDF: _timed(ways.row_by_row, rows)}
+    rates = _rates(rows, turns.take(measures, warm_up=False)[UDF])
     table = Table(
-        "http steady",
-        f"The same in the steady state: {rows:,} rows less {rows // 4:,}",
-        [Column("way"), Column("rows/s", "count"), Column(f"of {FLOOR}", "percent")],
+        "udf", f"{UDF}, {rows:,} rows", [Column("way"), Column("rows/s", "count")]
     )
-    for name, sample in samples.items():
-        table.add(name, sample.median, sample.beside(samples[FLOOR]))
+    table.add(UDF, rates.median)
     return table
 
 
-def _rate(rows: int, work: Work, cpu: list[float]) -> Measure:
+def _timed(work: Work, rows: int, cpu: list[float] | None = None) -> Measure:
     def measure() -> float:
         before = cpu_seconds()
         taken = seconds(lambda: work(rows))
-        cpu.append((cpu_seconds() - before) / rows)
-        return rows / taken
+        if cpu is not None:
+            cpu.append((cpu_seconds() - before) / rows)
+        return taken
 
     return measure
 
 
-def _slope(rows: int, work: Work) -> Measure:
-    few = rows // 4
-
-    def measure() -> float:
-        small = seconds(lambda: work(few))
-        return (rows - few) / (seconds(lambda: work(rows)) - small)
-
-    return measure
+def _rates(rows: int, taken: Samples, less: Samples | None = None) -> Samples:
+    """Return rows per second, turn by turn."""
+    start = [0.0] * len(taken.values) if less is None else less.values
+    pairs = zip(taken.values, start, strict=True)
+    return Samples([rows / (whole - small) for whole, small in pairs])
 
 
 def _pipelined(port: int, numbers: range) -> int:

@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
 
+from ._postgres.calendar import use_whole_calendar
 from ._postgres.connections import Connections
 from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
@@ -134,7 +135,12 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         self._fence_table = fences
         self._fences = Fences(fences)
         self._connections = Connections(
-            url, timeout, statement_timeout, self._prepare, connections
+            url,
+            timeout,
+            statement_timeout,
+            self._prepare,
+            connections=connections,
+            each=use_whole_calendar,
         )
 
     async def is_committed(self, epoch: Epoch) -> bool:

@@ -19,6 +19,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from .frames import require_columns, require_names_that_differ
+
 # Spark writes it into its own Parquet files, and reads them by it: there are types that
 # Parquet's don't tell from others.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
@@ -31,8 +33,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     With it goes Spark's own, if there is a type that Parquet's alone don't tell.
 
     Raises:
-        ValueError: A column is of a type that Arrow doesn't have.
+        ValueError: A column is of a type that Arrow doesn't have, two have one name, or
+            there are none.
     """
+    require_columns(schema.names)
+    require_names_that_differ(schema.names, "a sink")
     # Its arguments differ between versions of Spark; the zone changes no value.
     takes = signature(to_arrow_schema).parameters
     zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in takes else {}
@@ -40,7 +45,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     for field in schema:
         try:
             fields += to_arrow_schema(StructType([field]), **zone)
-        except PySparkException as error:
+        # Of an array of nulls without nulls, such as ARRAY(), it is a ValueError.
+        except (PySparkException, ValueError) as error:
             msg = (
                 f"column {field.name!r} must be of a type that Arrow has, got"
                 f" {field.dataType.simpleString()}: cast it to another, such as string"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark_types
@@ -20,6 +21,7 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         TypeError: It is no DataFrame of Spark's, or has a column of a type for which
             Arrow in Python has none: Spark's own error comes from a worker, and says
             "KeyError: 21".
+        ValueError: It has no columns: Spark's record batches have no rows then.
     """
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
@@ -28,6 +30,7 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         else:
             msg = f"df must be a DataFrame, got {shown(df)}"
         raise TypeError(msg)
+    require_columns(df.schema.names)
     for field in df.schema:
         if any(isinstance(it, _UNKNOWN) for it in _parts(field.dataType)):
             msg = (
@@ -37,6 +40,36 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
                 " then to INT"
             )
             raise TypeError(msg)
+
+
+def require_columns(names: Sequence[str]) -> None:
+    """Refuse a frame without columns.
+
+    Raises:
+        ValueError: There are none.
+    """
+    if not names:
+        msg = "df must have one column or more, got none"
+        raise ValueError(msg)
+
+
+def require_names_that_differ(names: Sequence[str], needed_for: str) -> None:
+    """Refuse names of which one comes twice.
+
+    Args:
+        names: The columns'.
+        needed_for: What finds a column by its name.
+
+    Raises:
+        ValueError: One does; the message has it.
+    """
+    if len({*names}) < len(names):
+        twice, _ = Counter(names).most_common(1)[0]
+        msg = (
+            f"df must have columns whose names differ for {needed_for}, got"
+            f" {shown(twice)} more than once"
+        )
+        raise ValueError(msg)
 
 
 def require_batch_frame(df: object, instead: str) -> None:

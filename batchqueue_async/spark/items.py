@@ -10,6 +10,7 @@ from batchqueue_async._wording import shown
 from ._items.annotated import Read, reader_for
 from ._items.columns import values_of
 from ._items.parameters import Parameters, parameters_of
+from .frames import require_names_that_differ
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,12 @@ def to_tuples(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def to_dicts(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Return a dict for each row, with values as in `to_tuples`."""
+    """Return a dict for each row, with values as in `to_tuples`.
+
+    Raises:
+        ValueError: As `to_tuples`; or two columns have one name.
+    """
+    require_names_that_differ(batch.schema.names, "dicts")
     columns = zip(batch.schema.names, _columns(batch), strict=True)
     name, first = next(columns, ("", []))
     # Column by column: half of what a `dict(zip(...))` for each row takes, and less.

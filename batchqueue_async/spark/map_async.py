@@ -15,7 +15,7 @@ from ._calls.declared import declare
 from ._calls.options import Call, CallOptions, OnError, Open, require_error_column
 from ._calls.task import CallTask
 from .executor_stats import accumulator_of
-from .frames import require_frame
+from .frames import require_frame, require_names_that_differ
 from .items import to_dicts
 from .map_in_arrow import map_in_arrow
 from .queries import is_connect
@@ -137,6 +137,8 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     )
     require_error_column(error_column)
     require_frame(df)
+    if to_items is to_dicts:
+        require_names_that_differ(df.columns, "dicts")
     given = df.schema if on_error == "column" else None
     declared = declare(schema, given, on_error, error_column)
     counts = None

@@ -19,11 +19,12 @@ def map_in_arrow(
 ) -> DataFrame:
     """Return what `df.mapInArrow` does.
 
-    Spark 4.3 looks the frame's columns up by their names, and takes a dot in one for
-    the way to a part, so that such columns have other names on their way.
+    Spark 4.3 looks the frame's columns up by their names, where a dot is the way to a
+    part, and two names that differ in case only are one. So such columns have other
+    names on their way.
     """
     names = df.columns
-    if not any("." in name or "`" in name for name in names):
+    if _can_be_looked_up(names):
         return df.mapInArrow(function, schema)
 
     # Nested, so that it travels by value: executors need not have this package.
@@ -32,3 +33,9 @@ def map_in_arrow(
 
     plain = df.toDF(*(f"c{number}" for number in range(len(names))))
     return plain.mapInArrow(renamed, schema)
+
+
+def _can_be_looked_up(names: list[str]) -> bool:
+    if any("." in name or "`" in name for name in names):
+        return False
+    return len({name.casefold() for name in names}) == len(names)

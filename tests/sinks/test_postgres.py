@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import asyncpg
@@ -47,6 +47,49 @@ async def test_types_arrive_as_they_are(postgres_store: PostgresStore) -> None:
 
     rows = await postgres_store.ask("SELECT at, tags FROM sinks.typed ORDER BY tags")
     assert rows == [(at, [1, 2]), (at, [3])]
+
+
+async def test_the_ends_of_the_calendar_are_no_infinities(
+    postgres_store: PostgresStore,
+) -> None:
+    """They are to asyncpg, and rows differed from record batches."""
+    columns = ("day", "at", "plain")
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute(
+            "CREATE TABLE sinks.ends (day DATE, at TIMESTAMPTZ, plain TIMESTAMP)"
+        )
+    rows = [
+        (day, at.replace(tzinfo=UTC), at)
+        for day, at in ((date.min, datetime.min), (date.max, datetime.max))
+    ]
+    batch = pa.RecordBatch.from_pydict(
+        dict(zip(columns, zip(*rows, strict=True), strict=True)),
+        pa.schema(
+            [
+                ("day", pa.date32()),
+                ("at", pa.timestamp("us", "UTC")),
+                ("plain", pa.timestamp("us")),
+            ]
+        ),
+    )
+    # A day for a moment is its midnight, as asyncpg has it.
+    days = (date(2026, 1, 2), datetime(2026, 1, 2), date(2026, 1, 2))
+    sink = PostgresEpochSink[Any](postgres_store.dsn, "sinks.ends", columns)
+
+    await delivered(sink, FIRST, [*rows, batch, days])
+
+    seen = await postgres_store.ask(
+        "SELECT day::text, (at AT TIME ZONE 'UTC')::text, plain::text FROM sinks.ends"
+        " WHERE day NOT BETWEEN '2026-01-01' AND '2026-12-31' ORDER BY 1"
+    )
+    first = ("0001-01-01", *["0001-01-01 00:00:00"] * 2)
+    last = ("9999-12-31", *["9999-12-31 23:59:59.999999"] * 2)
+    assert seen == [first, first, last, last]
+    (seen_days,) = await postgres_store.ask(
+        "SELECT at, plain FROM sinks.ends WHERE day = '2026-01-02'"
+    )
+    midnight = datetime(2026, 1, 2)
+    assert seen_days == (midnight.astimezone(UTC), midnight)
 
 
 async def test_rows_may_replace_others(postgres_store: PostgresStore) -> None:

@@ -46,15 +46,18 @@ class Connections:
         statement_timeout: Seconds that a statement may take.
         prepare: Awaited with the first connection, before it is handed out.
         connections: How many are lent at a time; None for no bound.
+        each: Awaited with each connection, before it is handed out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that is said of them
         self,
         url: str,
         timeout: float,
         statement_timeout: float,
         prepare: Callable[[Connection], Awaitable[None]],
+        *,
         connections: int | None = None,
+        each: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> None:
         require_url("url", url)
         require_seconds("timeout", timeout)
@@ -65,6 +68,7 @@ class Connections:
         self._answer = statement_timeout + PARTING / 2
         self._prepare = prepare
         self._is_prepared = False
+        self._each = each
         self._bound: AbstractAsyncContextManager[None] = nullcontext()
         if connections is not None:
             require_count("connections", connections, at_least=1)
@@ -151,6 +155,8 @@ class Connections:
                     "SET synchronous_commit = off;"
                     f" SET statement_timeout = {self.milliseconds}"
                 )
+                if self._each is not None:
+                    await self._each(connection)
                 if not self._is_prepared:
                     await self._prepare(connection)
                     self._is_prepared = True

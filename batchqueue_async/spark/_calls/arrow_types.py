@@ -43,7 +43,7 @@ def arrow_type(declared: DataType, column: str) -> pa.DataType:
         return plain
     if isinstance(declared, spark_types.DecimalType):
         return pa.decimal128(declared.precision, declared.scale)
-    if isinstance(declared, spark_types.ArrayType):
+    if isinstance(declared, spark_types.ArrayType) and not _must_be_empty(declared):
         return pa.list_(arrow_type(declared.elementType, column))
     if isinstance(declared, spark_types.MapType):
         key = arrow_type(declared.keyType, column)
@@ -56,3 +56,10 @@ def arrow_type(declared: DataType, column: str) -> pa.DataType:
         f" {column!r} of type {declared.simpleString().upper()}"
     )
     raise TypeError(msg)
+
+
+def _must_be_empty(array: spark_types.ArrayType) -> bool:
+    """Whether it is the type of `ARRAY()`, for which Arrow has none."""
+    return (
+        isinstance(array.elementType, spark_types.NullType) and not array.containsNull
+    )

@@ -71,7 +71,7 @@ class CallPipeline:
             options.to_items, options.max_batch, keeps_input=output is not None
         )
         self._is_ended = False
-        self._free = deque(slots)
+        self._free = [*slots]
         # Of which not all rows are finished: in their order, where that is kept.
         self._begun: deque[Call] = deque()
         self._unfinished = 0
@@ -145,8 +145,21 @@ class CallPipeline:
                     self._finish(self._begun.popleft())
         except Exception as error:  # noqa: BLE001 - it is not the attempt that failed
             self._fail(error)
-        self._news.set()
         self._tell()
+
+    async def go_on(self) -> None:
+        """Begin a call in the place of one that is settled, in the same turn."""
+        try:
+            if self._is_ready():
+                await self._begin_call()
+        except Exception as error:  # noqa: BLE001 - it is not the attempt that failed
+            self._fail(error)
+        if self._free or not self._waiting:
+            self.look()
+
+    def look(self) -> None:
+        """Have the task look whether another call may begin, or none will any more."""
+        self._news.set()
 
     def _finish(self, call: Call) -> None:
         self._unfinished -= 1
@@ -163,18 +176,22 @@ class CallPipeline:
     async def _begin_calls(self) -> None:
         try:
             while await self._may_begin():
-                cut = self._waiting.cut()
-                self._tell()
-                if cut.items:
-                    await self._begin(Call(cut, self._output))
-                    # It is on its way before the next one's items are made.
-                    await asyncio.sleep(0)
+                await self._begin_call()
+                # It is on its way before the next one's items are made.
+                await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - `advance` raises it
             self._fail(error)
         self._tell()
 
+    async def _begin_call(self) -> None:
+        cut = self._waiting.cut()
+        self._tell()
+        if cut.items:
+            await self._begin(Call(cut, self._output))
+
     async def _begin(self, call: Call) -> None:
-        slot = self._free.popleft()
+        # The last one that had a call: its drain task is awake.
+        slot = self._free.pop()
         self._unfinished += 1
         self._items += len(call)
         if self._options.ordered:
@@ -186,21 +203,41 @@ class CallPipeline:
 
     async def _may_begin(self) -> bool:
         """Wait until a call may begin; False if none will."""
-        linger = self._options.linger
         while self._error is None and (self._waiting or not self._is_ended):
-            loop, timer = asyncio.get_running_loop(), None
-            has_place = self._unfinished < self._most_unfinished
-            if has_place and self._free and self._waiting:
-                since = self._waiting.oldest
-                is_old = loop.time() >= since + linger
-                if is_old or self._is_ended or self._waiting.is_enough:
-                    return True
-                timer = loop.call_at(since + linger, self._news.set)
+            if self._is_ready():
+                return True
+            timer = None
+            if self._has_place:
+                loop = asyncio.get_running_loop()
+                timer = loop.call_at(self._lingers_until, self._news.set)
             self._news.clear()
             await self._news.wait()
             if timer is not None:
                 timer.cancel()
         return False
+
+    def _is_ready(self) -> bool:
+        """Whether a call may begin now."""
+        return (
+            self._has_place
+            and self._error is None
+            and (
+                self._waiting.is_enough
+                or self._is_ended
+                or asyncio.get_running_loop().time() >= self._lingers_until
+            )
+        )
+
+    @property
+    def _has_place(self) -> bool:
+        """Whether a call may begin with what waits, once that is enough."""
+        return bool(
+            self._unfinished < self._most_unfinished and self._free and self._waiting
+        )
+
+    @property
+    def _lingers_until(self) -> float:
+        return self._waiting.oldest + self._options.linger
 
     # What `advance` waits for.
 

@@ -23,6 +23,12 @@ class Told(Protocol):
     def settled(self, slot: CallSlot, call: Call, /) -> None:
         """It is known of all items of the slot's call what came of them."""
 
+    async def go_on(self) -> None:
+        """The slot's drain task takes another call at once, if one is put to it."""
+
+    def look(self) -> None:
+        """The slot may have another call."""
+
     def gave_up(self, items: int, error: BaseException, /) -> None:
         """So many items failed for good."""
 
@@ -73,10 +79,12 @@ class CallSlot:
             self._keep_others(call, positions, items, partial)
             if call.is_settled:
                 owner.settled(self, call)
+                owner.look()
             raise
         call.settle(self._maker.made(positions, items, returned))
         if call.is_settled:
             owner.settled(self, call)
+            await owner.go_on()
 
     def give_up(self, positions: Sequence[int], error: BaseException) -> None:
         """Note that the items at these positions failed for good."""
@@ -89,6 +97,7 @@ class CallSlot:
         call.settle(self._maker.failed(positions, items, text))
         if call.is_settled:
             owner.settled(self, call)
+            owner.look()
 
     def _keep_others(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 import pytest
+from pyspark.sql.types import ArrayType, NullType, StructField, StructType
 
 from batchqueue_async import Retry
 from batchqueue_async.spark import CallCounts, call_counts, map_async, to_batches
@@ -233,6 +234,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": "BIGINT"}, "schema must be a StructType, or columns in DDL"),
     ({"schema": "y INT, Y INT"}, "schema must be of columns whose names differ"),
     ({"schema": "y VARIANT"}, "got column 'y' of type VARIANT"),
+    (
+        {
+            "schema": StructType(
+                [StructField("y", ArrayType(NullType(), containsNull=False))]
+            )
+        },
+        "got column 'y' of type ARRAY<VOID>",
+    ),
     (
         {"on_error": "column", "schema": "id STRING"},
         "schema must have column 'id' as BIGINT, as the input has it .* got STRING",

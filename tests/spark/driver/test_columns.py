@@ -21,6 +21,7 @@ from batchqueue_async.sinks.sqlite import SqliteEpochSink
 from batchqueue_async.spark import (
     ForeachBatchSink,
     arrow_batches,
+    map_async,
     to_batches,
     to_dicts,
     to_tuples,
@@ -107,6 +108,49 @@ def test_a_name_may_have_a_dot_wherever_rows_travel(
     files = OpenFileQueue(str(tmp_path))
     assert write_partitions(frame, files, to_items=to_dicts).rows == 1
     assert files.handled() == ["{'a.b': 1, 'c`d': 2, 'e': 3}"]
+
+
+def test_names_may_differ_in_case_only_or_not_at_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.sql("SELECT 1L AS a, 2L AS A")
+    assert [batch.to_pylist() for batch in arrow_batches(frame)] == [[{"a": 1, "A": 2}]]
+    made = map_async(frame, added, "y BIGINT")
+    assert [row.y for row in made.collect()] == [3]
+
+    frame = spark.sql("SELECT 1L AS a, 2L AS a")
+    files = OpenFileQueue(str(tmp_path))
+    assert write_partitions(frame, files).rows == 1
+    assert files.handled() == ["(1, 2)"]
+    # A dict would have one of them.
+    sentence = "df must have columns whose names differ for dicts, got 'a' more than"
+    with pytest.raises(ValueError, match=sentence):
+        map_async(frame, added, "y BIGINT")
+    with pytest.raises(ValueError, match=sentence):
+        to_dicts(next(arrow_batches(frame)))
+
+
+async def added(batch: list[dict[str, int]]) -> list[tuple[int]]:
+    return [(sum(item.values()),) for item in batch]
+
+
+@pytest.mark.parametrize(
+    "query, told",
+    [
+        ("SELECT 1 AS a, 2 AS a", "names differ for a sink, got 'a' more than once"),
+        ("SELECT 1 AS a, ARRAY() AS b", "column 'b' must be of a type that Arrow has"),
+    ],
+)
+def test_what_no_sink_can_keep_is_refused_before_any_task_runs(
+    spark: SparkSession, tmp_path: Path, query: str, told: str
+) -> None:
+    writer = spark.sql(query).write.format("batchqueue").mode("append")
+    writer = writer.option("sink", "parquet").option("directory", str(tmp_path / "out"))
+
+    with pytest.raises(Exception, match=told):
+        writer.save()
+
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_epoch_has_columns_in_parquet(

@@ -76,6 +76,14 @@ def test_months_which_arrow_in_python_lacks_are_named(
     assert [batch.to_pylist() for batch in arrow_batches(cast)] == [[{"months": 27}]]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_without_columns_are_refused(
+    spark: "SparkSession", loop_thread: LoopThread, way: str
+) -> None:
+    with pytest.raises(ValueError, match="df must have one column or more, got none"):
+        WAYS[way](spark.range(3).select(), loop_thread)
+
+
 @pytest.mark.parametrize("way", ["push", "write_partitions"])
 def test_a_stream_has_no_end_to_wait_for(
     spark: "SparkSession", loop_thread: LoopThread, tmp_path: Path, way: str

@@ -45,7 +45,8 @@ def session(master: str) -> "SparkSession":
         arguments = shlex.join([*settings, "pyspark-shell"])
         os.environ["PYSPARK_SUBMIT_ARGS"] = arguments
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        return SparkSession.builder.remote("local[2]").getOrCreate()
+        # Else a task has one try there.
+        return SparkSession.builder.remote("local[2,4]").getOrCreate()
     builder = SparkSession.builder.master(master)
     # Two executors, with less than `tests.support.cluster` offers.
     executors = {
@@ -92,13 +93,9 @@ def main(master: str, folder: str) -> None:
     open_queue = OpenFileQueue(f"{home / 'queue'}")
     result = write_partitions(frame, open_queue, to_items=numbers)
     fault = {"fault": "sealed", "kill": "true", "marker": home / "marker"}
-    if master == "connect":
-        # With one machine's local master a task has one try.
-        write(frame, "parquet", directory=home / "batch")
-    else:
-        write(frame, FAULTY, directory=home / "batch", partition=1, **fault)
+    write(frame, FAULTY, directory=home / "batch", partition=1, **fault)
     stream(spark, home, directory=home / "stream")
-    dying = Dying(f"{home / 'died'}", kills=master != "connect")
+    dying = Dying(f"{home / 'died'}")
     mapped = map_async(frame, dying, "id BIGINT, y BIGINT", max_batch=5)
     answer = {
         "rows": result.rows,

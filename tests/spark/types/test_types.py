@@ -56,6 +56,41 @@ def stored(kept: str) -> dict[str, Case]:
     }
 
 
+class Writer:
+    """Writes a row with a value of each case, in a batch or as a stream's."""
+
+    def __init__(self, session: "SparkSession", home: Path, *, streams: bool) -> None:
+        self._session = session
+        self._home = home
+        self._streams = streams
+
+    def write(self, cases: dict[str, Case], sink: str, **options: object) -> None:
+        if self._streams:
+            self._stream(cases, sink, options)
+        else:
+            write(frame_of(self._session, cases), sink, **options)
+
+    def _stream(
+        self, cases: dict[str, Case], sink: str, options: dict[str, object]
+    ) -> None:
+        source = str(self._home / "in")
+        self._session.range(1).write.parquet(source)
+        rows = self._session.readStream.schema("id BIGINT").parquet(source)
+        frame = rows.selectExpr(*(f"{it.sql} AS {name}" for name, it in cases.items()))
+        made = frame.writeStream.format("batchqueue").option("sink", sink)
+        for name, value in options.items():
+            made = made.option(name, str(value))
+        made = made.option("checkpointLocation", str(self._home / "at"))
+        made.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.fixture(params=["batch", "stream"])
+def writer(
+    session: "SparkSession", tmp_path: Path, request: pytest.FixtureRequest
+) -> Writer:
+    return Writer(session, tmp_path, streams=request.param == "stream")
+
+
 def write(frame: "DataFrame", sink: str, **options: object) -> None:
     made = frame.write.format("batchqueue").mode("append").option("sink", sink)
     for name, value in options.items():
@@ -112,33 +147,36 @@ def test_what_does_not_fit_is_refused_with_the_column_s_name(
     assert f"'other' of Made is annotated {fitting.__name__}" in str(told.value)
 
 
-def test_sqlite_keeps_them_so(session: "SparkSession", tmp_path: Path) -> None:
+def test_sqlite_keeps_them_so(writer: Writer, tmp_path: Path) -> None:
     cases = stored("sqlite")
     with closing(sqlite3.connect(tmp_path / "t.db")) as database:
         database.execute(f"CREATE TABLE t ({', '.join(cases)})")
 
-    write(frame_of(session, cases), "sqlite", file=tmp_path / "t.db", table="t")
+    writer.write(cases, "sqlite", file=tmp_path / "t.db", table="t")
 
     with closing(sqlite3.connect(tmp_path / "t.db")) as database:
         (row,) = database.execute("SELECT * FROM t")
     assert row == tuple(case.sqlite for case in cases.values())
 
 
-def test_postgresql_keeps_them_so(session: "SparkSession", postgres_dsn: str) -> None:
+def test_postgresql_keeps_them_so(writer: Writer, postgres_dsn: str) -> None:
     cases = stored("postgres")
     columns = ", ".join(f"{name} {it.postgres_type}" for name, it in cases.items())
+    ask(postgres_dsn, "DROP TABLE IF EXISTS types")
     ask(postgres_dsn, f"CREATE TABLE types ({columns})")
 
-    write(frame_of(session, cases), "postgres", url=postgres_dsn, table="types")
+    writer.write(cases, "postgres", url=postgres_dsn, table="types")
 
     (row,) = ask(postgres_dsn, "SELECT * FROM types")
     assert tuple(row) == tuple(case.postgres for case in cases.values())
 
 
-def test_parquet_keeps_them_so(session: "SparkSession", tmp_path: Path) -> None:
+def test_parquet_keeps_them_so(
+    session: "SparkSession", writer: Writer, tmp_path: Path
+) -> None:
     cases = stored("parquet")
 
-    write(frame_of(session, cases), "parquet", directory=tmp_path / "out")
+    writer.write(cases, "parquet", directory=tmp_path / "out")
 
     read = session.read.parquet(str(tmp_path / "out")).select(*cases)
     kinds = [field.dataType.simpleString() for field in read.schema]

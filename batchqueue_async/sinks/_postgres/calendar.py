@@ -1,0 +1,61 @@
+"""The last and the first of Python's dates are dates: to asyncpg they are infinite.
+
+It takes 9999-12-31 for PostgreSQL's `infinity`, of which many a table makes "until
+further notice", and 0001-01-01 for `-infinity`. As a by-product rows are encoded in two
+thirds of the time.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .connections import Connection
+
+# PostgreSQL counts from here.
+_SINCE = datetime(2000, 1, 1)
+_SINCE_UTC = _SINCE.replace(tzinfo=UTC)
+_FIRST_DAY = _SINCE.toordinal()
+
+
+async def use_whole_calendar(connection: Connection) -> None:
+    """Have the connection take each date and timestamp for what it is."""
+    for name, encode in (
+        ("date", _days),
+        ("timestamp", _microseconds),
+        ("timestamptz", _microseconds_utc),
+    ):
+        await connection.set_type_codec(
+            name,
+            schema="pg_catalog",
+            encoder=encode,
+            # A sink reads none.
+            decoder=itemgetter(0),
+            format="tuple",
+        )
+
+
+def _days(value: date) -> tuple[int]:
+    return (value.toordinal() - _FIRST_DAY,)
+
+
+def _microseconds(value: Any) -> tuple[int]:  # noqa: ANN401 - what is not one is refused
+    return _since(_SINCE, value if isinstance(value, datetime) else _midnight(value))
+
+
+def _microseconds_utc(value: Any) -> tuple[int]:  # noqa: ANN401 - as above
+    if not isinstance(value, datetime):
+        value = _midnight(value)
+    # As asyncpg has it: without a zone it is this machine's time.
+    return _since(_SINCE_UTC, value if value.tzinfo else value.astimezone(UTC))
+
+
+def _since(start: datetime, value: datetime) -> tuple[int]:
+    past = value - start
+    return ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds,)
+
+
+def _midnight(value: date) -> datetime:
+    return datetime(value.year, value.month, value.day)
