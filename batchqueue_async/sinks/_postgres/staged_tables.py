@@ -41,7 +41,7 @@ _IS_ALIKE = """
 # Earlier versions made one, of the mark's column alone.
 _INDEX = """
     SELECT indexrelid::regclass::text FROM pg_index
-    JOIN pg_attribute ON attrelid = indrelid AND indkey = ARRAY[attnum]::int2vector
+    JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] AND indnatts = 1
     WHERE indrelid = to_regclass($1) AND attname = $2"""
 # Whose lock would have to be waited for is asked first: each refusal of a lock is a
 # line in the server's log.
@@ -49,7 +49,7 @@ _MAY_BE_EMPTIED = """
     SELECT CASE WHEN pg_relation_size(to_regclass($1)) <= $2 THEN false
         ELSE NOT EXISTS (SELECT FROM pg_locks
             WHERE relation = to_regclass($1) AND pid <> pg_backend_pid()) END"""
-# Bytes of a staging table. Up to here it is read, and its rows deleted, in milliseconds.
+# Bytes of a staging table. So much is read, and its rows deleted, in milliseconds.
 _SMALL = 2**23
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "INTERVAL '7 days'"
