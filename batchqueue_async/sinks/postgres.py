@@ -96,7 +96,8 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING". With
             DO UPDATE an epoch must hold each key once.
         fences: The table of fences, made when it is missing, in the table's schema.
-        connections: How many connections it opens at most.
+        connections: How many connections it opens at most. A write of more than 8
+            record batches is copied on all of them.
         timeout: Seconds until a connection that is not made fails.
         statement_timeout: Seconds that a statement may take. A commit's longest is the
             INSERT of the whole epoch.
