@@ -25,7 +25,7 @@ from batchqueue_async import (
     in_thread,
     process_queue,
 )
-from batchqueue_async._policies.handler_checks import HOOKS, require_handler
+from batchqueue_async._policies.handler_checks import HOOKS, is_async, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.validation import (
     require_at_least,
@@ -272,8 +272,7 @@ def _consume_of(target: Any) -> Callable[..., Any]:  # noqa: ANN401
 
 
 def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
-    called = getattr(function, "__call__", None)  # noqa: B004 - of an object's class
-    if any(map(inspect.iscoroutinefunction, (function, called))):
+    if is_async(function):
 
         async def call_async(*args: object) -> object:
             token = _on_its_way.set(True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge.call_slots import CallSlots
 from batchqueue_async._engine.handlers.attached import Attached
 from batchqueue_async._engine.handlers.handler_call import SHARED, HandlerLock
-from batchqueue_async._policies.handler_checks import HOOKS, consume_of
+from batchqueue_async._policies.handler_checks import HOOKS, consume_of, is_async
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._policies.validation import require_int
 from batchqueue_async._wording import shown
@@ -66,7 +66,7 @@ def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], ob
     """
     consume = consume_of(handler)
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
-        if _is_async(each):
+        if is_async(each):
             msg = (
                 f"handler must be blocking to run in a {place}, got async {shown(each)}"
             )
@@ -266,12 +266,6 @@ class _ThreadCall:
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _is_async(call: object) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
-    )
 
 
 async def _outlast(job: asyncio.Future[Any]) -> None:

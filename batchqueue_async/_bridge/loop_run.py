@@ -21,8 +21,8 @@ from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.manager import BatchQueueManager
-from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import uncancel
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.watchdog import PATIENCE, Heartbeat, LoopWatchdog

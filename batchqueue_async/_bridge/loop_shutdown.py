@@ -11,9 +11,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._bridge import at_exit
-from batchqueue_async._engine.runtime.cancellation import uncancel
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
+from batchqueue_async._engine.runtime.loop_end import LoopRegistry, uncancel
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
 

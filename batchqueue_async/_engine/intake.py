@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from batchqueue_async._engine.handlers.handler_call import current_call
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.bulk import LENGTH, Tally
+from batchqueue_async._engine.partitions.bulk import LENGTH
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
@@ -18,7 +18,7 @@ from batchqueue_async._engine.partitions.item_types import (
     have_type,
 )
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.put_in_turn import put_in_turn
+from batchqueue_async._engine.partitions.put_in_turn import Tally, put_in_turn
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sorting import (
     Bin,

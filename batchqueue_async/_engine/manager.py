@@ -346,7 +346,7 @@ def on_create(
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:
     """Whether its shutdown left items that nobody has got so far."""
-    return bool(parts_of(queue).lifecycle.leftovers.items)
+    return bool(parts_of(queue).lifecycle.leftovers)
 
 
 def _differences(existing: BatchQueueConfig[Any], wanted: BatchQueueConfig[Any]) -> str:

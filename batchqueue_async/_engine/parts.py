@@ -10,20 +10,19 @@ import asyncio
 from typing import Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import Delivery
-from batchqueue_async._engine.draining.drop_report import DropReport
+from batchqueue_async._engine.draining.lost_items import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.settings import HandlerSettings
-from batchqueue_async._engine.lifecycle.layout import Layout
+from batchqueue_async._engine.lifecycle.layout import Layout, room_of
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks import QueueTasks
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads
-from batchqueue_async._engine.partitions.making import room_of
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH, Tally
+from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH
 from batchqueue_async._engine.partitions.measured import (
     Measured,
     measured,
     one_measured,
 )
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.put_in_turn import Tally
 from batchqueue_async._engine.partitions.room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.sorting import Placement, Run
@@ -80,7 +81,7 @@ class SizedIntake(Intake[T]):
             cast("SizedPartition[T]", partition).announce(cast("Measured[T]", chunk))
             count = self._accept(partition, chunk, placed)
         if count < len(chunk):
-            self._room.hurry()
+            self._room.end_linger()
         return count
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from .retrying import doubled
 from .validation import refuse, require_positive
 from .value import Value, frozen
 
@@ -32,15 +31,3 @@ class IdleBackoff(Value):
     def delay(self, empty_cycles: int) -> float:
         """Return the seconds to nap after so many empty cycles since the last data."""
         return doubled(self.shortest, empty_cycles, self.longest)
-
-
-def doubled(first: float, doublings: int, longest: float) -> float:
-    """Return min(first * 2**doublings, longest), without overflow for any count."""
-    if doublings < 0:
-        refuse("doublings", ">= 0", doublings)
-    if first == 0:
-        return first
-    # Beyond the difference of the binary exponents the product exceeds `longest`.
-    if doublings > math.frexp(longest)[1] - math.frexp(first)[1]:
-        return longest
-    return min(math.ldexp(first, doublings), longest)

@@ -54,6 +54,13 @@ def consume_of(handler: object) -> Callable[[list[Any]], Any]:
     return cast("Callable[[list[Any]], Any]", consume)
 
 
+def is_async(call: object) -> bool:
+    """Whether it is a coroutine function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
+    )
+
+
 def _require_form(
     field: str, call: Callable[..., Any], arguments: int, told: str
 ) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
 from .answers import PartialFailure, RetryAfter
-from .backoff import doubled
 from .validation import (
     refuse,
     require_at_least,
@@ -80,8 +81,22 @@ class Retry(Value):
             attempt: The attempt that follows the wait; 2 is the first retry.
             random: A random number from 0 up to, not including, 1.
         """
-        require_int("attempt", attempt, at_least=2)
-        return random * doubled(self.wait_initial, attempt - 2, self.wait_max)
+        retries = attempt - 1
+        if retries < 1:
+            refuse("attempt", ">= 2", attempt)
+        return random * doubled(self.wait_initial, retries - 1, self.wait_max)
+
+
+def doubled(first: float, doublings: int, longest: float) -> float:
+    """Return min(first * 2**doublings, longest), without overflow for any count."""
+    if doublings < 0:
+        refuse("doublings", ">= 0", doublings)
+    if first == 0:
+        return first
+    # Beyond the difference of the binary exponents the product exceeds `longest`.
+    if doublings > math.frexp(longest)[1] - math.frexp(first)[1]:
+        return longest
+    return min(math.ldexp(first, doublings), longest)
 
 
 def _require_exceptions(field: str, value: object) -> None:

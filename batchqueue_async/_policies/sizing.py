@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 Exact: TypeAlias = "int | Fraction"
-"""A size whose sums do not drift: what was added and taken away again leaves 0."""
+"""What sums do not drift of: what was added and taken away again leaves 0."""
 
 SizeOf: TypeAlias = Callable[[Any], float]
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
+from .sizing import Exact
 from .validation import require_positive
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-Exact: TypeAlias = "int | Fraction"
-"""A sum of weights that does not drift."""
 
 
 def exact_weight(weight: float) -> Exact:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
@@ -18,7 +17,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._policies.handler_checks import consume_of
+from batchqueue_async._policies.handler_checks import consume_of, is_async
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.validation import require_callable
 from batchqueue_async._version import __version__
@@ -102,10 +101,8 @@ class _LinkedHandler(Generic[T]):
             with start(links=self._links(batch), attributes=_attributes(batch)):
                 return consume(batch)
 
-        is_async = inspect.iscoroutinefunction(consume) or (
-            inspect.iscoroutinefunction(getattr(consume, "__call__", None))  # noqa: B004
-        )
-        self.consume = cast("Any", consume_async if is_async else consume_sync)
+        known = consume_async if is_async(consume) else consume_sync
+        self.consume = cast("Any", known)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - hooks, `tick_every`...
         if name == "_handler":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async._engine.runtime.loop_turn import Sleeper
+from batchqueue_async._engine.runtime.loop_time import Sleeper
 
 DEEPEST = 40
 """More frames than one `produce_nowait` and a wake-up take."""

@@ -19,7 +19,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from batchqueue_async._engine.runtime.loop_turn import SLICE, LoopTurn
+from batchqueue_async._engine.runtime.loop_time import SLICE, LoopTurn
 from tests.engine.sharing import sharing
 from tests.engine.until import turns, until_soon
 from tests.support.oracle import check_settled

@@ -12,12 +12,12 @@ import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.partitions.audited_partition import AuditedPartition
-from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.put_in_turn import (
     MOST_UNAWARE,
     ServedWaiter,
+    Tally,
     put_in_turn,
     withdraw_all,
 )

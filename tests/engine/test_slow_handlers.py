@@ -19,8 +19,8 @@ from batchqueue_async import (
     PartitionPolicy,
     in_thread,
 )
-from batchqueue_async._engine.runtime import thread_use
-from batchqueue_async._engine.runtime.thread_use import ThreadUse, Use
+from batchqueue_async._engine.runtime import loop_time
+from batchqueue_async._engine.runtime.loop_time import ThreadUse, Use
 from tests.engine.observing import live_timers
 from tests.engine.until import turns, until
 
@@ -458,7 +458,7 @@ def test_what_a_step_took_is_split(
 ) -> None:
     thread = ThreadUse()
     samples = iter([Use(1.0, 2.0, 3.0, 4.0)])
-    monkeypatch.setattr(thread_use, "sample", lambda: next(samples))
+    monkeypatch.setattr(loop_time, "sample", lambda: next(samples))
     thread.look(10.0)
     samples = iter([Use(*map(operator.add, (1.0, 2.0, 3.0, 4.0), used))])
     split = thread.split(0.3)

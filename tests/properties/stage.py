@@ -13,7 +13,7 @@ from batchqueue_async import (
     Retry,
     WhenFull,
 )
-from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
+from batchqueue_async._engine.runtime.loop_end import LoopRegistry
 from tests.properties.calls import Calls, Producing
 from tests.properties.gated_handler import GatedHandler, HookedHandler, Item
 from tests.properties.ledger import Ledger

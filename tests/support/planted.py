@@ -12,13 +12,13 @@ from typing import Any
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.draining.drain_task import DrainTask
-from batchqueue_async._engine.draining.in_flight import RetryQueue
+from batchqueue_async._engine.draining.failed_batch import RetryQueue
 from batchqueue_async._engine.draining.schedule import Nap
 from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.lifecycle.closing import Closing
 from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
+from batchqueue_async._engine.lifecycle.tasks import Closing
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition

@@ -1,49 +1,250 @@
-"""Gives batches to their handlers."""
+"""Gives what drain tasks have taken to its handlers; until it is settled it is here.
+
+Invariants:
+* What was taken is here until it is settled, so nothing is lost when the drain task is
+  cancelled, and a restarted one goes on with it.
+* No batch is delivered while one that was taken before it, for the same handler and
+  from one of the same partitions, waits for its retry or has a handler at work that
+  cannot be stopped (promises B1 and B3).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import ref
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from types import CoroutineType, coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from batchqueue_async._engine.draining.failed_batch import note, settle_handled
-from batchqueue_async._engine.handlers.handler_call import (
-    HandlerCall,
-    Stuck,
-    in_steps,
+from batchqueue_async._engine.draining.batch import Batch, grouping_of
+from batchqueue_async._engine.draining.failed_batch import (
+    RetryQueue,
+    fail,
+    note,
+    report_retry,
+    settle_handled,
 )
+from batchqueue_async._engine.draining.lost_items import UnhandledTypes
+from batchqueue_async._engine.handlers.handler_call import HandlerCall, Stuck
+from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
 from batchqueue_async._engine.handlers.take_limit import follow_change
 from batchqueue_async._engine.handlers.timed_call import (
+    LeftBehind,
     Stopwatch,
     finish,
-    left_behind,
     own_error,
 )
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
+from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.handler_options import AUTO
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.batch import Batch
     from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.runtime.loop_time import LoopTurn
 
 T = TypeVar("T")
 
 # What a call has raised, and what is left of it.
 _NOTHING: tuple[BaseException | None, asyncio.Future[Any] | None] = (None, None)
 
+BuffersToTake: TypeAlias = (
+    "Callable[[Sequence[Partition[T]], int | None], list[Partition[T]]]"
+)
+
+# What waits in more partitions than these does not stay in the processor's caches.
+MANY = 64
+
+
+class InFlight(Generic[T]):
+    """Takes from partitions, and delivers what it took, oldest first."""
+
+    __slots__ = (
+        "_buffers_to_take",
+        "_delivery",
+        "_drain_task",
+        "_grouping",
+        "_is_measured",
+        "_parts",
+        "_turn",
+        "is_stopped",
+        "retries",
+        "task",
+        "undelivered",
+        "was_cut_short",
+    )
+
+    task: asyncio.Task[Any]
+    """In which it is delivered now: the drain task's, which may be run again."""
+
+    def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
+        self._parts = parts
+        self._delivery = parts.delivery
+        self._grouping = grouping_of(parts)
+        self._drain_task = drain_task
+        self._turn = turn
+        # Where keys share partitions, these are taken from buffer by buffer.
+        self._buffers_to_take: BuffersToTake[T] | None = None
+        if isinstance(parts.config.selector, FairSelector):
+            # Here, since few programs need it.
+            from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
+                buffers_to_take,
+            )
+
+            self._buffers_to_take = buffers_to_take
+        # Whether anybody asks why batches are cut.
+        self._is_measured = parts.config.measure_handlers
+        # To be delivered now: in a cycle, or if one was cut short. What that took comes
+        # before anything else. The next one last: a stack takes a tenth of a deque's
+        # memory.
+        self.undelivered: list[Batch[T]] = []
+        self.retries: RetryQueue[T] = RetryQueue(drain_task)
+        # At the deadline nothing more is delivered: all that is left returns.
+        self.is_stopped = False
+        # Whether a delivery was cancelled for good since, and nobody has looked at the
+        # batch that was in its hands.
+        self.was_cut_short = False
+
+    def registrations(self) -> list[Registration | None]:
+        """Return whose batches are to be delivered now."""
+        return [batch.registration for batch in self.undelivered]
+
+    def unsettled(self) -> Iterator[Batch[T]]:
+        """Return what was taken and has not ended, oldest first."""
+        yield from (
+            batch for batch in reversed(self.undelivered) if not batch.is_settled
+        )
+        yield from (batch for batch in self.retries.batches if not batch.is_settled)
+
+    def take(
+        self,
+        partitions: list[Partition[T]],
+        most: int | None,
+        now: float,
+    ) -> int:
+        """Take what is due: batches to retry first, then from each of the partitions.
+
+        Returns:
+            How many items came out of the partitions.
+        """
+        count, grouping = 0, self._grouping
+        collected: list[Batch[T]] = []
+        if self.retries.batches and not self.undelivered:
+            collected = self.retries.take_due(now)
+        is_far = len(partitions) > MANY
+        if self._buffers_to_take is not None:
+            partitions = self._buffers_to_take(partitions, most)
+        causes = causes_of(partitions) if self._is_measured else None
+        try:
+            for partition in partitions:
+                items = partition.take(most)
+                count += len(items)
+                if is_far:
+                    _fetch(items)
+                grouping.add(partition, items)
+        finally:
+            # Without the memory for the rest, what was taken is known all the same.
+            batches = grouping.batches(most)
+            if causes is not None:
+                note_cuts(batches, causes)
+            collected += batches
+            # Whatever a cancellation left there comes first.
+            self.undelivered[:0] = reversed(collected)
+            for partition in partitions:
+                # Items may have been displaced on a thread, which must not tell.
+                if partition.accounts.watchers is not None:
+                    partition.accounts.tell_watchers()
+        return count
+
+    async def deliver(self) -> None:
+        """Have all that was taken handled, or deferred, or failed for good."""
+        settled: list[Batch[T]] = []
+        try:
+            if self.was_cut_short:
+                self.was_cut_short = False
+                await self._resume(settled)
+            await self._deliver_all(settled)
+        finally:
+            # Not before its halves are through: a handoff would let items overtake.
+            for batch in settled:
+                batch.is_deferred = False
+                batch.resume_partitions()
+            settled.clear()
+
+    async def _resume(self, settled: list[Batch[T]]) -> None:
+        """Decide on the batch whose delivery was cancelled with the drain task."""
+        batch = self.undelivered[-1]
+        if batch.is_settled:
+            # In its `on_error`, or in the moment after its handler had returned.
+            self.undelivered.pop()
+            if batch.is_deferred:
+                settled.append(batch)
+        elif error := self._delivery.take_cut_off(batch):
+            await self._fail(batch, error, settled)
+
+    @coroutine
+    def _deliver_all(self, settled: list[Batch[T]]) -> Generator[Any, None, None]:
+        while self.undelivered and not self.is_stopped:
+            batch = self.undelivered[-1]
+            registration = batch.registration
+            is_stuck = registration is not None and registration.lock.stuck
+            if (is_stuck or self.retries.batches) and self.retries.defer_if_blocked(
+                batch
+            ):
+                self.retries.add(self.undelivered.pop())
+                del batch
+                continue
+            if registration is None:
+                self._delivery.settle_unhandled(batch)
+                error = None
+            else:
+                error = yield from self._delivery.deliver(
+                    batch, registration, self._drain_task
+                )
+            if error is not None:
+                yield from self._fail(batch, error, settled)
+            else:
+                self.undelivered.pop()
+                if batch.is_deferred:
+                    settled.append(batch)
+            # An error that is kept may keep this frame, as that of its callers.
+            del batch, error
+            if self.task.cancelling():
+                # By a handler, of the task it ran in.
+                yield from absorb_cancellation()
+            # After the last one the cycle's end sees to it.
+            if self.undelivered and self._turn.is_over():
+                yield from self._turn.next()
+
+    async def _fail(
+        self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
+    ) -> None:
+        if self.task.cancelling():
+            await absorb_cancellation()
+        rest = await fail(self._parts, batch, error, self._drain_task)
+        self.undelivered.pop()
+        if rest and rest[0] is batch:
+            self.retries.add(batch)
+            await report_retry(self._parts, batch, error, self._drain_task)
+            return
+        self.undelivered.extend(reversed(rest))
+        if batch.is_deferred:
+            settled.append(batch)
+
+
+def _fetch(items: Sequence[object]) -> None:
+    # They came long ago, among the others'. A copy fetches them into the processor's
+    # caches all at once; sorting would wait for one by one.
+    with contextlib.suppress(MemoryError):
+        list(items)
+
 
 class Delivery(Generic[T]):
     """The way of a batch from being taken to being settled."""
 
-    __slots__ = (
-        "_cut_off",
-        "_is_timed",
-        "_parts",
-        "_reported",
-        "retried",
-    )
+    __slots__ = ("_cut_off", "_is_timed", "_parts", "_unhandled", "retried")
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
@@ -55,8 +256,7 @@ class Delivery(Generic[T]):
         self._is_timed |= config.max_batch == AUTO
         # Items that were tried again, each time.
         self.retried = 0
-        # By identity: a metaclass may refuse to be hashed.
-        self._reported: dict[int, ref[type]] | None = None
+        self._unhandled = UnhandledTypes()
         # Batches whose handler was cancelled with its drain task, by identity.
         self._cut_off: set[int] | None = None
 
@@ -79,12 +279,11 @@ class Delivery(Generic[T]):
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                in_one = detector.calls.may_run_in_one(call, result, registration)
-                await (result if in_one else in_steps(result, call))
+                await call.run(result, registration)
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
-            error, left = raised, left_behind(raised)
+            error, left = raised, _left_of(raised)
             error = self._own_error(raised, call, batch)
         finally:
             call.end()
@@ -143,8 +342,7 @@ class Delivery(Generic[T]):
 
     def report_again(self, item_type: type) -> None:
         """The type had a handler: when it has none again, that is news."""
-        if self._reported is not None:
-            self._reported.pop(id(item_type), None)
+        self._unhandled.forget(item_type)
 
     @staticmethod
     def _note_deadline(batch: Batch[T], deadline: float) -> None:
@@ -154,6 +352,8 @@ class Delivery(Generic[T]):
     def _own_error(
         self, raised: BaseException, call: object, batch: Batch[T]
     ) -> BaseException:
+        if isinstance(raised, Exception):
+            return raised
         try:
             return own_error(raised, call)
         except asyncio.CancelledError:
@@ -163,27 +363,14 @@ class Delivery(Generic[T]):
 
     def settle_unhandled(self, batch: Batch[T]) -> None:
         """Nobody handles its items: say so, and count them."""
-        for item_type in {id(each): each for each in map(type, batch.items)}.values():
-            if self._is_first_report_of(item_type):
-                logger.error(
-                    "%s: no handler for items of type %s; they count as unhandled",
-                    self._parts.name,
-                    item_type.__qualname__,
-                )
+        for item_type in self._unhandled.news(batch.items):
+            logger.error(
+                "%s: no handler for items of type %s; they count as unhandled",
+                self._parts.name,
+                item_type.__qualname__,
+            )
         note(self._parts, "unhandled", batch.items)
         batch.settle("unhandled")
-
-    def _is_first_report_of(self, item_type: type) -> bool:
-        """Whether it has not been reported yet; from now on it has."""
-        if self._reported is None:
-            self._reported = {}
-        key, reported = id(item_type), self._reported
-        known = reported.get(key)
-        if known is not None and known() is item_type:
-            return False
-        # Forgotten with the type: another one may get its identity.
-        reported[key] = ref(item_type, lambda _: reported.pop(key, None))
-        return True
 
     def _outlive(
         self,
@@ -207,3 +394,7 @@ class Delivery(Generic[T]):
         self._parts.detector.calls.outlives(call, left)
         stuck = Stuck(registration.mode, batch, call.drain_task)
         registration.lock.release_after(stuck, left, ended)
+
+
+def _left_of(error: BaseException) -> asyncio.Future[Any] | None:
+    return error.left if isinstance(error, LeftBehind) else None

@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from batchqueue_async._engine.draining.in_flight import InFlight
+from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.schedule import (
     Gathering,
     Nap,
     Schedule,
 )
-from batchqueue_async._engine.runtime.cancellation import (
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn, clock_of
+from batchqueue_async._engine.runtime.loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
@@ -120,7 +120,8 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
-            self._calls.rest()
+            if self._calls.timer is not None:
+                self._calls.rest()
 
     async def _run_cycles(self) -> None:
         empty_cycles, now = 0, self._clock()
@@ -306,7 +307,7 @@ class DrainTask(Generic[T]):
         return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
-        return bool(self.in_flight.retries) or bool(self._schedule.waiting())
+        return bool(self.in_flight.retries.batches) or bool(self._schedule.waiting())
 
     async def _yield_to_loop(self, items: int) -> list[Partition[T]]:
         """Give the loop its turn after a cycle; returns what waits by then.
@@ -340,7 +341,7 @@ class DrainTask(Generic[T]):
     def _finish_if_done(self) -> bool:
         """Whether `run` is to end: for good, unless it is paused."""
         if not self.in_flight.is_stopped:
-            if self._phase is Phase.RUNNING or self.in_flight.retries:
+            if self._phase is Phase.RUNNING or self.in_flight.retries.batches:
                 return False
             if self._schedule.has_items():
                 return False

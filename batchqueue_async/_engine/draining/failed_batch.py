@@ -1,5 +1,7 @@
 """What becomes of a batch whose handler raised: another attempt, halves, or `on_error`.
 
+What gets another attempt waits for it in the drain task's retry queue.
+
 Of the items that a handler says to have handled none is tried again. Whatever is told
 of a batch, in the log, to `on_retry` or to `on_error`, it is safe meanwhile.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Share
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
@@ -321,3 +323,53 @@ def note(
             len(items),
             outcome,
         )
+
+
+class RetryQueue(Generic[T]):
+    """Batches that wait for a next attempt, or behind one that does.
+
+    In the order in which they came; their partitions are paused meanwhile.
+    """
+
+    __slots__ = ("_drain_task", "batches")
+
+    def __init__(self, drain_task: int) -> None:
+        self._drain_task = drain_task
+        self.batches: list[Batch[T]] = []
+
+    def add(self, batch: Batch[T]) -> None:
+        if not batch.is_deferred:
+            batch.is_deferred = True
+            batch.pause_partitions()
+        self.batches.append(batch)
+
+    def defer_if_blocked(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; its `due` is when to look again."""
+        ahead = [each.due for each in self.batches if batch.follows(each)]
+        batch.due = max(ahead, default=batch.due)
+        return bool(ahead) or batch.is_kept_out(self._drain_task)
+
+    def take_due(self, now: float) -> list[Batch[T]]:
+        """Take out what may be delivered now; its partitions stay paused."""
+        staying: list[Batch[T]] = []
+        due: list[Batch[T]] = []
+        for batch in self.batches:
+            stays = batch.due > now or batch.is_kept_out(self._drain_task)
+            stays = stays or any(map(batch.follows, staying))
+            (staying if stays else due).append(batch)
+        self.batches = staying
+        return [piece for each in due for piece in each.as_limited()]
+
+    def dues(self) -> list[float]:
+        """Return when to look again.
+
+        What a stuck handler keeps out has no such time: the call's end wakes.
+        """
+        dues: list[float] = []
+        kept_out: list[Batch[T]] = []
+        for batch in self.batches:
+            if batch.is_kept_out(self._drain_task) or any(map(batch.follows, kept_out)):
+                kept_out.append(batch)
+            else:
+                dues.append(batch.due)
+        return dues

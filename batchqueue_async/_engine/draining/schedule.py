@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.runtime.loop_turn import LoopTurn, Sleeper, clock_of
+from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_of
 from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Schedule(Generic[T]):
         # The handlers whose hooks it calls, as of two versions.
         self._hooked: list[Registration] = []
         self._hooked_version = (-1, -1)
+        self._owned_now()
 
     def handlers_with_hooks(self) -> list[Registration]:
         """Return the handlers with `on_idle` or `on_flush` that it is to call."""

@@ -16,7 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+)
 from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from types import coroutine
@@ -61,22 +68,22 @@ class HandlerLock:
 
     # Nearly always one at most is inside, and nobody waits: with many types, objects
     # that are looked at once in a cycle are the price of a batch, so there are none.
-    __slots__ = ("_crowd", "_sole", "_waiting", "stuck")
+    __slots__ = ("_by_mode", "_sole", "_waiting", "stuck")
 
     def __init__(self) -> None:
         # The mode of who is inside alone; else how many are with each mode, if any.
         self._sole: Hashable | None = None
-        self._crowd: dict[Hashable, int] | None = None
+        self._by_mode: dict[Hashable, int] | None = None
         self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
         self.stuck: tuple[Stuck, ...] = ()
 
     @property
     def is_free(self) -> bool:
-        return self._sole is None and not self._crowd and not self._waiting
+        return self._sole is None and not self._by_mode and not self._waiting
 
     def try_acquire(self, mode: Hashable) -> bool:
         """Enter if that needs no waiting, and overtakes nobody who waits."""
-        if self._sole is None and self._crowd is None and not self._waiting:
+        if self._sole is None and self._by_mode is None and not self._waiting:
             self._sole = mode
             return True
         if self._waiting or not self._has_room(mode):
@@ -115,14 +122,14 @@ class HandlerLock:
         return ()
 
     def release(self, mode: Hashable) -> None:
-        crowd = self._crowd
-        if crowd is None:
+        counts = self._by_mode
+        if counts is None:
             self._sole = None
-        elif crowd[mode] > 1:
-            crowd[mode] -= 1
+        elif counts[mode] > 1:
+            counts[mode] -= 1
         else:
-            del crowd[mode]
-            self._crowd = crowd or None
+            del counts[mode]
+            self._by_mode = counts or None
         if self._waiting:
             self.grant_next()
 
@@ -151,13 +158,13 @@ class HandlerLock:
         call.add_done_callback(ended)
 
     def _go_in(self, mode: Hashable) -> None:
-        crowd = self._crowd
-        if crowd is not None:
-            crowd[mode] = crowd.get(mode, 0) + 1
+        counts = self._by_mode
+        if counts is not None:
+            counts[mode] = counts.get(mode, 0) + 1
         elif self._sole is None:
             self._sole = mode
         else:
-            self._crowd = {self._sole: 1}
+            self._by_mode = {self._sole: 1}
             self._sole = None
             self._go_in(mode)
 
@@ -167,8 +174,8 @@ class HandlerLock:
         return EXCLUSIVE in (one, other) or (one == other != SHARED)
 
     def _has_room(self, mode: Hashable) -> bool:
-        if self._crowd is not None:
-            return not any(self.excludes(mode, inside) for inside in self._crowd)
+        if self._by_mode is not None:
+            return not any(self.excludes(mode, inside) for inside in self._by_mode)
         return self._sole is None or not self.excludes(mode, self._sole)
 
     def grant_next(self) -> None:
@@ -243,11 +250,23 @@ class HandlerCall:
         of = f"{self.hook} of " if self.hook else ""
         return f"{of}{self.registration.label}"
 
+    def run(
+        self, running: Coroutine[Any, Any, object], registration: Registration
+    ) -> Awaitable[object]:
+        """Return what to await: in steps, unless it is looked after already."""
+        calls = self.detector.calls
+        if calls.is_first or not registration.is_trusted:
+            calls.is_first, registration.is_trusted = False, True
+            return in_steps(running, self)
+        self.coroutine = running
+        if not calls.is_asked:
+            calls.ask()
+        return running
+
     def waits(self) -> None:
         """It lets the loop go, to await something."""
         self.step_began = math.inf
-        calls = self.detector.calls
-        if calls.timer is None:
+        if (calls := self.detector.calls).timer is None:
             calls.watch(self)
 
     def _took_long(self) -> None:
@@ -278,8 +297,7 @@ class HandlerCall:
     @property
     def is_waiting(self) -> bool:
         """Whether any task or thread of it waits for a queue."""
-        # Again if another thread changed them meanwhile; the first one nearly always
-        # is the call's.
+        # Again if other threads changed them; the first one nearly always is its own.
         while True:
             try:
                 return any(wait.call is self for wait in self.detector.waits)
@@ -327,8 +345,8 @@ def in_steps(
 ) -> Generator[Any, Any, object]:
     """Await a coroutine, as `await` itself does, and note the steps in its call.
 
-    It costs a quick call a tenth of its price, so not all are run like this: see
-    `RunningCalls`. Hooks are, and a handler that took long the last time.
+    It costs a quick call a tenth of its price, so not all are run like this: hooks
+    are, the first call of a cycle, and a handler that took long the last time.
     """
     call.coroutine = running
     step: Callable[[Any], Any] = running.send

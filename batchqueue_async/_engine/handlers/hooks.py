@@ -16,7 +16,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     Stuck,
     outside,
 )
-from batchqueue_async._engine.handlers.timed_call import attempt, finish, left_behind
+from batchqueue_async._engine.handlers.timed_call import LeftBehind, attempt, finish
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
@@ -266,9 +266,9 @@ class Hooks:
         left: asyncio.Future[Any] | None = None
         try:
             error = await attempt(hook, timeout=registration.timeout)
-            left = left_behind(error)
+            left = error.left if isinstance(error, LeftBehind) else None
         except BaseException as raised:
-            left = left_behind(raised)
+            left = raised.left if isinstance(raised, LeftBehind) else None
             raise
         finally:
             call.end()

@@ -20,7 +20,7 @@ from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._policies.weights import Exact
+from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -39,6 +39,7 @@ class Registration:
         "is_trusted",
         "item_type",
         "items",
+        "label",
         "limit",
         "lock",
         "max_batch",
@@ -73,6 +74,7 @@ class Registration:
     ) -> None:
         self.handler = handler
         self.item_type = item_type
+        self.label = _label(handler, item_type)
         self.weight = weight
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
@@ -102,8 +104,7 @@ class Registration:
         # What its batches have at most: as declared, or as found by trying so far.
         self.limit = settings.new_limit()
         self.max_batch = self.limit.size if self.limit else settings.fixed_batch
-        self.retry = settings.retry
-        self.timeout = settings.timeout
+        self.retry, self.timeout = settings.retry, settings.timeout
         self.on_error = settings.on_error
         self.meter: Meter | None = None
         if settings.is_measured:
@@ -156,12 +157,11 @@ class Registration:
             limit=None if self.limit is None else self.limit.stats(),
         )
 
-    @property
-    def label(self) -> str:
-        """The handler's name in logs."""
-        of_type = f" of {self.item_type.__qualname__}" if self.item_type else ""
-        name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
-        return f"{name}{of_type}"
+
+def _label(handler: object, item_type: type | None) -> str:
+    """Return the handler's name in logs."""
+    of_type = f" of {item_type.__qualname__}" if item_type else ""
+    return f"{getattr(handler, '__qualname__', type(handler).__qualname__)}{of_type}"
 
 
 def _hook(handler: object, name: str) -> Hook | None:
@@ -177,17 +177,18 @@ class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
     __slots__ = (
-        "_attached",
         "_by_type",
         "_detector",
         "_known",
         "_let_go",
         "_locked",
         "_queue",
+        "attached",
         "consumer",
         "has_retired",
         "have_hooks",
         "have_limits",
+        "have_on_close",
         "most_taken",
         "resolved",
         "retired",
@@ -221,12 +222,13 @@ class HandlerRegistry:
         self.retired: list[Registration] = []
         # Whether `take_retired` has anything to look at.
         self.has_retired = False
-        # Whether there may be a handler with `on_idle` or `on_flush`.
+        # Whether there may be a handler with `on_idle` or `on_flush`, or `on_close`.
         self.have_hooks = self.consumer is not None and self.consumer.has_hooks
+        self.have_on_close = bool(self.consumer and self.consumer.on_close)
         # The queue, while it runs, and those of its handlers that know it.
         self._queue: object = None
         self._detector: DeadlockDetector | None = None
-        self._attached: WeakSet[Attached] | None = None
+        self.attached: WeakSet[Attached] | None = None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
 
@@ -247,9 +249,11 @@ class HandlerRegistry:
     def add(self, registration: Registration) -> Registration | None:
         """Register; returns the registration that it replaces."""
         assert registration.item_type is not None
-        self._share_lock(registration)
-        if registration.has_hooks:
-            self.have_hooks = True
+        # One handler has one lock, for all its types, also when it comes back.
+        known = self._locked.setdefault(id(registration.handler), registration)
+        registration.adopt(known)
+        self.have_hooks |= registration.has_hooks
+        self.have_on_close |= registration.on_close is not None
         replaced = self._by_type.get(registration.item_type)
         follow(self, registration, replaced)
         self._by_type[registration.item_type] = registration
@@ -266,18 +270,18 @@ class HandlerRegistry:
 
     def detach(self) -> None:
         """Tell them that it does no more."""
-        for each in self._attached or ():
+        for each in self.attached or ():
             each.detach(self._queue)
-        self._queue = self._attached = self._detector = None
+        self._queue = self.attached = self._detector = None
 
     def _attach(self, registration: Registration) -> None:
         handler = attached(registration.handler)
         if handler is not None:
             assert self._detector is not None
             registration.lock.belongs_to(self._detector)
-            if self._attached is None:
-                self._attached = WeakSet()
-            self._attached.add(handler)
+            if self.attached is None:
+                self.attached = WeakSet()
+            self.attached.add(handler)
             handler.attach(self._queue)
 
     def remove(self, item_type: type) -> Registration | None:
@@ -315,11 +319,6 @@ class HandlerRegistry:
         bases = (known.get(id(base)) for base in mro)
         return next((each for each in bases if each is not None), None)
 
-    def _share_lock(self, registration: Registration) -> None:
-        """Let one handler have one lock, for all its types, also when it comes back."""
-        known = self._locked.setdefault(id(registration.handler), registration)
-        registration.adopt(known)
-
     def nearest(self, item_type: type) -> Registration | None:
         """Look the registration up; remembers nothing, so threads may call it."""
         # `__mro__` only: a virtual ABC has no distance, so "nearest" has no meaning.
@@ -343,8 +342,7 @@ class HandlerRegistry:
         self._tidy_locks()
 
     def _tidy_locks(self) -> None:
-        let_go = 0 if self._let_go is None else len(self._let_go)
-        in_use = len(self._by_type) + len(self.retired) + let_go
+        in_use = len(self._by_type) + len(self.retired) + len(self._let_go or ())
         # Amortised: half of them can be forgotten.
         if len(self._locked) > 2 * in_use + _SLACK:
             self._forget_locks()

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from traceback import FrameSummary
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall
 from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
-from batchqueue_async._engine.runtime.thread_use import ThreadUse
-
-if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+from batchqueue_async._engine.runtime.loop_time import ThreadUse
 
 # A timer may fire a tick of the loop's clock early.
 _EARLY: Final = 0.002
@@ -62,21 +59,10 @@ class RunningCalls:
         # Whether the next call is the first one of a cycle.
         self.is_first = True
 
-    def may_run_in_one(
-        self,
-        call: HandlerCall,
-        running: Coroutine[Any, Any, object],
-        registration: Registration,
-    ) -> bool:
-        """Whether a call need not be run in steps, since it is looked after already."""
-        if self.is_first or not registration.is_trusted:
-            self.is_first, registration.is_trusted = False, True
-            return False
-        call.coroutine = running
-        if not self.is_asked:
-            asyncio.get_running_loop().call_soon(self._look_around)
-            self.is_asked = True
-        return True
+    def ask(self) -> None:
+        """Have the loop's next turn look who is inside."""
+        asyncio.get_running_loop().call_soon(self._look_around)
+        self.is_asked = True
 
     def watch(self, call: HandlerCall) -> None:
         """A call waits: see to it that it is told of when it has become slow."""

@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     in_steps,
     mark,
 )
-from batchqueue_async._engine.runtime.cancellation import (
+from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     absorb_cancellation,
     is_cancelled_for_good,
@@ -29,27 +29,25 @@ from batchqueue_async._wording import shown
 Call = Callable[..., Awaitable[object] | object]
 
 
-class Unstoppable(TimeoutError):
+class LeftBehind(BaseException):
+    """A call is given up, and what it has called goes on."""
+
+    def __init__(self, task: asyncio.Future[Any], *message: str) -> None:
+        super().__init__(*message)
+        self._task = task
+
+    @property
+    def left(self) -> asyncio.Future[Any] | None:
+        """What still runs of it, if anything does."""
+        return None if self._task.done() else self._task
+
+
+class Unstoppable(LeftBehind, TimeoutError):
     """A handler went on after its timeout and the cancellation that followed."""
 
-    def __init__(self, message: str, task: asyncio.Future[Any]) -> None:
-        super().__init__(message)
-        self.task = task
 
-
-class CutOff(asyncio.CancelledError):
+class CutOff(LeftBehind, asyncio.CancelledError):
     """The waiting for a handler was cancelled twice, and the handler goes on."""
-
-    def __init__(self, task: asyncio.Future[Any]) -> None:
-        super().__init__()
-        self.task = task
-
-
-def left_behind(error: BaseException | None) -> asyncio.Future[Any] | None:
-    """Return what still runs of a call that ended with this, if anything does."""
-    if isinstance(error, Unstoppable | CutOff) and not error.task.done():
-        return error.task
-    return None
 
 
 async def attempt(
@@ -179,7 +177,7 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
         is_ending = is_cancelled_for_good()
         left = until - loop.time()
         if not is_ending and left <= 0:
-            raise Unstoppable(message, task)
+            raise Unstoppable(task, message)
         try:
             await asyncio.wait({task}, timeout=None if is_ending else left)
         except asyncio.CancelledError:

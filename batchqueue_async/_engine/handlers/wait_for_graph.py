@@ -248,10 +248,10 @@ def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
     several goes on with the first of them. What is left waits for itself, or for those
     that are held up by what is not known here.
     """
-    return bool(_knot(wait, held_up))
+    return bool(_stuck_together(wait, held_up))
 
 
-def _knot(wait: Wait, held_up: Collection[Node] = ()) -> list[Wait]:
+def _stuck_together(wait: Wait, held_up: Collection[Node] = ()) -> list[Wait]:
     """Return a wait that is stuck, and those that it is stuck with; else nothing."""
     waits = _within_reach(wait)
     stuck = set(waits)
@@ -289,7 +289,7 @@ def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
 def refuse_cycles(node: Node) -> None:
     """Refuse who waits for this node, and is waited for by it as of now."""
     while (wait := find((node,), lambda each: node in each.targets())) is not None:
-        together = _knot(wait) if wait.needs_one else (wait,)
+        together = _stuck_together(wait) if wait.needs_one else (wait,)
         refused = next((each for each in together if each.is_refusable), None)
         if refused is None:
             return

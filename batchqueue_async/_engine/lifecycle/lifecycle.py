@@ -20,22 +20,20 @@ from batchqueue_async._engine.handlers.handler_call import (
 )
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.handlers.waits import EndWait
-from batchqueue_async._engine.lifecycle.closing import (
-    Closing,
-    Leftovers,
-    take_leftovers,
+from batchqueue_async._engine.lifecycle.leftovers import (
+    tell_leftovers,
+    tell_leftovers_after_loop,
 )
 from batchqueue_async._engine.lifecycle.state import (
+    ENDED,
     State,
     open_to_threads,
     require_own_loop,
 )
-from batchqueue_async._engine.runtime.cancellation import is_ending
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_registry import LoopRegistry
-from batchqueue_async._engine.runtime.loop_turn import clock_of
-from batchqueue_async._engine.runtime.thread_use import ThreadUse
+from batchqueue_async._engine.runtime.loop_end import LoopRegistry, is_ending
+from batchqueue_async._engine.runtime.loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
@@ -43,6 +41,7 @@ from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.lifecycle.tasks import Closing
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -55,9 +54,9 @@ class Lifecycle(Generic[T]):
         "__weakref__",
         "_callers",
         "_closing",
-        "_leftovers",
         "_task",
         "_tells_leftovers",
+        "leftovers",
         "on_closed",
         "parts",
         "queue",
@@ -73,19 +72,13 @@ class Lifecycle(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         # Calls of `shutdown` that wait: one of them gets the list.
         self._callers = 0
-        self._leftovers: Leftovers[T] | None = None
+        # What an end has left, for which somebody may still come.
+        self.leftovers: list[T] = []
         self._tells_leftovers = False
 
     @property
     def name(self) -> str:
         return self.parts.name
-
-    @property
-    def leftovers(self) -> Leftovers[T]:
-        """What ends left; made when asked for, so that an idle queue stays small."""
-        if self._leftovers is None:
-            self._leftovers = Leftovers(self.parts)
-        return self._leftovers
 
     async def start(self, shared_permits: SharedPermits) -> None:
         """Bind the queue to the running loop, and drain from now on."""
@@ -132,7 +125,8 @@ class Lifecycle(Generic[T]):
         if parts.state is State.NEW:
             parts.state = State.CLOSED
             _close_partitions(parts)
-        require_own_loop(parts)
+        if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001
+            require_own_loop(parts)
         if parts.loop is None or parts.state is State.INHERITED:
             return []
         self._begin().end_within(timeout)
@@ -146,7 +140,8 @@ class Lifecycle(Generic[T]):
             self._say_unfetched()
             raise
         self._callers -= 1
-        left = self.leftovers.take()
+        left = self.leftovers.copy()
+        self.leftovers.clear()
         self._tell_manager()
         return left
 
@@ -184,17 +179,17 @@ class Lifecycle(Generic[T]):
         Returns:
             How many items were left; None if there was a shutdown after all.
         """
-        count = None
-        while self.parts.state in (State.RUNNING, State.CLOSING):
+        parts, count = self.parts, None
+        while parts.state in (State.RUNNING, State.CLOSING):
             task = self._task
             if self._closing is not None and task is not None and not task.done():
                 # Somebody shuts it down in these very moments.
-                self._closing.end_within(self.parts.config.shutdown_timeout)
+                self._closing.end_within(parts.config.shutdown_timeout)
                 await asyncio.wait({task})
             else:
                 count = await self._give_up()
         if not self._callers:
-            await self.leftovers.tell(self._loop_ended(count))
+            await tell_leftovers(parts, self.leftovers, self._loop_ended(count))
         return count
 
     async def _give_up(self) -> int:
@@ -202,12 +197,11 @@ class Lifecycle(Generic[T]):
         if parts.state is State.RUNNING:
             parts.state = State.LOST
         _close_partitions(parts)
-        closing = self._closing = self._closing or Closing(parts)
+        closing = self._closing = self._closing or parts.tasks.closing()
         closing.end_now()
-        left = await closing.run()
-        self.leftovers.items += left
+        self.leftovers += await closing.run()
         await self._release()
-        return len(self.leftovers.items)
+        return len(self.leftovers)
 
     def end_after_loop(self) -> int | None:
         """Give up what is left: the loop never runs again."""
@@ -220,18 +214,32 @@ class Lifecycle(Generic[T]):
                 # Who flushes cannot be woken any more.
                 partition.accounts.watchers = None
             parts.tasks.abandon()
-            self.leftovers.items += take_leftovers(parts)
+            self.leftovers += parts.tasks.take_leftovers()
             _tell_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
-            count = len(self.leftovers.items)
-        self.leftovers.tell_after_loop(self._loop_ended(count))
+            count = len(self.leftovers)
+        tell_leftovers_after_loop(parts, self.leftovers, self._loop_ended(count))
         return count
+
+    def could_not_end(self, error: BaseException) -> None:
+        """It has raised this where its loop ended."""
+        logger.error("queue %r could not be ended", self.name, exc_info=error)
+
+    def say_lost(self) -> None:
+        """The program ends, and another thread still runs the loop."""
+        if count := self.count_left():
+            logger.error(
+                "the program ends while the loop of queue %r runs: %d items are lost, "
+                "and on_error is not told",
+                self.name,
+                count,
+            )
 
     def _loop_ended(self, count: int | None) -> str:
         if count is None:
             return (
-                f"nobody came for the {len(self.leftovers.items)} items that the "
+                f"nobody came for the {len(self.leftovers)} items that the "
                 f"shutdown of {self.parts.name!r} had left before its loop ended"
             )
         return (
@@ -241,9 +249,9 @@ class Lifecycle(Generic[T]):
 
     def _begin(self) -> Closing[T]:
         parts = self.parts
-        closing = self._closing = self._closing or Closing(parts)
+        closing = self._closing = self._closing or parts.tasks.closing()
         task = self._task
-        if not parts.state.has_ended and (task is None or task.cancelled()):
+        if parts.state not in ENDED and (task is None or task.cancelled()):
             parts.state = State.CLOSING
             _close_partitions(parts)
             # First: an eager task may come to its end inside of `create_task`.
@@ -271,7 +279,7 @@ class Lifecycle(Generic[T]):
             await self.ended(wait)
 
     def _ends(self) -> Collection[Node]:
-        return () if self.parts.state.has_ended else end_of(self.parts.detector)
+        return () if self.parts.state in ENDED else end_of(self.parts.detector)
 
     async def ended(self, wait: EndWait | None = None) -> None:
         """Wait for the end of a shutdown that is under way.
@@ -301,8 +309,7 @@ class Lifecycle(Generic[T]):
             task.result()
 
     async def _run(self, closing: Closing[T]) -> None:
-        left = await closing.run()
-        self.leftovers.items += left
+        self.leftovers += await closing.run()
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -313,44 +320,45 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         await parts.tasks.ended()
         _tell_counts(parts)
-        parts.handlers.detach()
+        if parts.handlers.attached:
+            parts.handlers.detach()
         if parts.state is State.CLOSING:
             parts.state = State.CLOSED
         # This may run twice, after a cancellation: leave the pool only once.
         permit, parts.detector.permit = parts.detector.permit, None
         if permit is not None:
             permit.pool.leave()
-        await self._registry().release(self, is_unfetched=bool(self.leftovers.items))
+        await self._registry().release(self, is_unfetched=bool(self.leftovers))
 
     def _registry(self) -> LoopRegistry:
         assert self.parts.loop is not None
         return LoopRegistry.of(self.parts.loop)
 
     def _keep_leftovers(self, left: list[T]) -> None:
-        self.leftovers.items += left
+        self.leftovers += left
         self._registry().keep_unfetched(self)
 
     async def _tell_leftovers(self) -> None:
-        count = len(self.leftovers.items)
-        await self.leftovers.tell(
-            f"{count} items of {self.parts.name!r} were left at shutdown"
+        told = (
+            f"{len(self.leftovers)} items of {self.parts.name!r} were left at shutdown"
         )
+        await tell_leftovers(self.parts, self.leftovers, told)
 
     def _say_unfetched(self) -> None:
         """Nobody waits for the list of what was left: it must not be silent."""
-        if self.leftovers.items and not self._callers and self.parts.state.has_ended:
+        if self.leftovers and not self._callers and self.parts.state in ENDED:
             logger.error(
                 "%d items of %r were left at shutdown, and nobody waits for them; the "
                 "next call of shutdown returns them",
-                len(self.leftovers.items),
+                len(self.leftovers),
                 self.parts.name,
             )
 
     def _tell_manager(self) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""
-        if not self.parts.state.has_ended:
+        if self.parts.state not in ENDED:
             return
-        if not self.leftovers.items:
+        if not self.leftovers:
             self._registry().forget(self)
         if self.on_closed is not None:
             self.on_closed()
@@ -386,6 +394,7 @@ def _close_partitions(parts: Parts[Any]) -> None:
 
 def _tell_counts(parts: Parts[Any]) -> None:
     """Log what was counted, and is not in the log yet."""
-    parts.repeated_failures.tell(math.inf)
+    if parts.repeated_failures.owed_at < math.inf:
+        parts.repeated_failures.tell(math.inf)
     if parts.drops is not None:
         parts.drops.look(math.inf)

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from batchqueue_async._engine.lifecycle.demand import Demand
-from batchqueue_async._engine.runtime.cancellation import (
+from batchqueue_async._engine.lifecycle.adaptive_count import Demand
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
 from batchqueue_async._wording import shown
@@ -87,14 +87,14 @@ class Rebalancer(Generic[T]):
         ]
         if moves:
             await self._handoffs.move(moves, self._rebalancing.interval)
-            await self._undo_harm(loads, owners, moves)
+            await self._undo_if_worse(loads, owners, moves)
         self._conclude(loads, owners)
         if self.demand is not None:
             # What a handoff takes says nothing of how many drain tasks there are.
             is_as_planned = self._owners_now(loads) == plan
             self.demand.begin_round(is_as_planned=is_as_planned)
 
-    async def _undo_harm(
+    async def _undo_if_worse(
         self, loads: list[float], before: list[int], moves: list[Move[T]]
     ) -> None:
         """Hand back what was moved if, without what was called off, it does harm."""

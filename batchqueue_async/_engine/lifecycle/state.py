@@ -33,10 +33,9 @@ class State(Enum):
         """Whether shutdown has begun; not where the loop ended without one."""
         return self.refuses_items and self is not State.LOST
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing of it runs any more."""
-        return self in (State.CLOSED, State.LOST)
+
+ENDED = frozenset((State.CLOSED, State.LOST))
+"""Where nothing of a queue runs any more."""
 
 
 def admits(parts: Parts[Any]) -> bool:

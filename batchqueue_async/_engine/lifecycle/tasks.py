@@ -1,18 +1,29 @@
-"""The tasks of one queue: its drain tasks, and the one that rebalances them."""
+"""The tasks of one queue, from their start to their end by a deadline.
+
+Those are its drain tasks, the one that rebalances them, and what is called at the end.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.handlers.handler_call import outside
-from batchqueue_async._engine.runtime.cancellation import cancel_for_good, is_ending
+from batchqueue_async._engine.partitions.put_in_turn import withdraw_all
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_registry import LoopRegistry, expect_no_end
+from batchqueue_async._engine.runtime.loop_end import (
+    GRACE,
+    LoopRegistry,
+    cancel_for_good,
+    expect_no_end,
+    is_ending,
+)
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.lifecycle.rebalancer import Rebalancer
     from batchqueue_async._engine.parts import Parts
 
@@ -110,6 +121,27 @@ class QueueTasks(Generic[T]):
         for task in (*tasks, self.rebalancing) if self.rebalancing else tasks:
             expect_no_end(task)
 
+    def closing(self) -> Closing[T]:
+        """Return what ends them, by a deadline."""
+        return Closing(self._parts)
+
+    def take_leftovers(self) -> list[T]:
+        """Take out what was not handled; it ends as returned."""
+        left: list[T] = []
+        for drain_task in self.running:
+            for batch in drain_task.in_flight.unsettled():
+                left.extend(batch.items)
+                batch.settle("returned")
+                # Its drain task, or a handler that goes on, may keep it for long.
+                batch.items = []
+        for partition in self._parts.partitions:
+            if partition.line.unaware:
+                withdraw_all(partition)
+            left.extend(partition.take_rest())
+        if left:
+            self._parts.failures.add("returned", left)
+        return left
+
     async def ended(self) -> None:
         """Wait for the task that no drain task waits for."""
         if self.rebalancing is not None:
@@ -149,6 +181,119 @@ class QueueTasks(Generic[T]):
         task = outside(asyncio.get_running_loop().create_task, body)
         task.set_name(f"{self._parts.name}: {name}")
         return task
+
+
+class Closing(Generic[T]):
+    """One queue's shutdown; its deadlines hold however often `run` is cut short."""
+
+    def __init__(self, parts: Parts[T]) -> None:
+        self._parts = parts
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.Future[None] = self._loop.create_future()
+        self._timers: list[asyncio.TimerHandle] = []
+        # The `on_close` that runs.
+        self._calling: tuple[Registration, asyncio.Task[None]] | None = None
+
+    def end_within(self, timeout: float | None) -> None:
+        """Set a deadline; of several, the earliest counts."""
+        if timeout is not None and not self._deadline.done():
+            self._timers.append(self._loop.call_later(timeout, self.end_now))
+
+    def end_now(self) -> None:
+        """The deadline has come."""
+        if not self._deadline.done():
+            self._deadline.set_result(None)
+
+    async def run(self) -> list[T]:
+        """Drain until done or until the deadline; goes on where it was cancelled.
+
+        Returns:
+            What was not handled: what was in flight first, then what waited.
+        """
+        hooks = self._parts.hooks
+        await self._drain()
+        await self._wait_for(hooks.flushing)
+        handlers = self._parts.handlers
+        if handlers.have_on_close:
+            await self._close_handlers()
+        await self._stop()
+        if handlers.have_on_close:
+            hooks.skip(handlers.to_close())
+        # No later call may set a timer any more.
+        self.end_now()
+        for timer in self._timers:
+            timer.cancel()
+        if (calls := self._parts.detector.calls).inside:
+            calls.stop()
+        return self._parts.tasks.take_leftovers()
+
+    async def _drain(self) -> None:
+        tasks = self._parts.tasks
+        while not self._deadline.done():
+            # Who was cancelled meanwhile starts again.
+            tasks.revive()
+            if all(task.done() for task in tasks.running.values()):
+                return
+            await self._wait_for(tasks.running.values())
+
+    async def _wait_for(self, tasks: Iterable[asyncio.Task[Any]]) -> bool:
+        """Wait for the tasks; False if the deadline came first."""
+        pending = {task for task in tasks if not task.done()}
+        while pending and not self._deadline.done():
+            await asyncio.wait(
+                {*pending, self._deadline}, return_when=asyncio.FIRST_COMPLETED
+            )
+            pending = {task for task in pending if not task.done()}
+        return not pending
+
+    async def _close_handlers(self) -> None:
+        handlers, hooks = self._parts.handlers, self._parts.hooks
+        await self._end_call()
+        while not self._deadline.done() and (due := handlers.to_close()):
+            for registration in due:
+                if self._deadline.done():
+                    return
+                call = self._loop.create_task(
+                    hooks.close(registration), name=f"on_close of {registration.label}"
+                )
+                self._calling = registration, call
+                await self._end_call()
+
+    async def _end_call(self) -> None:
+        """Wait for the `on_close` that runs; at the deadline it is cut off."""
+        if self._calling is None:
+            return
+        registration, call = self._calling
+        if not await self._wait_for({call}):
+            await self._cancel([call])
+            self._parts.hooks.cut_off(registration)
+        self._calling = None
+
+    async def _stop(self) -> None:
+        hooks = self._parts.hooks
+        self._parts.tasks.stop()
+        tasks = (*self._parts.tasks.running.values(), *hooks.flushing)
+        await self._cancel([each for each in tasks if not each.done()])
+        if hooks.flushing:
+            hooks.abandon_flushes()
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        if not tasks:
+            return
+        for task in tasks:
+            cancel_for_good(task)
+        ended, survivors = await asyncio.wait(tasks, timeout=GRACE)
+        for task in ended:
+            # A task gives its cancellation away once. Kept, it would keep the frame of
+            # the handler that was cut off, and with it the batch.
+            with contextlib.suppress(asyncio.CancelledError):
+                task.exception()
+        for task in survivors:
+            logger.error(
+                "%s: a handler does not stop at the deadline; %s is left behind",
+                self._parts.name,
+                task.get_name(),
+            )
 
 
 def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:

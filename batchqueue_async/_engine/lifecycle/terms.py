@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.runtime.loop_turn import clock_of
+from batchqueue_async._engine.runtime.loop_time import clock_of
 from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Bulk verbs: any iterable in lists of bounded length, and how much was accepted."""
+"""Bulk verbs: any iterable in lists of bounded length."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ LENGTH = 10_000
 # The same where sizes count: what was asked of an iterable and has no room yet is in
 # memory beside all that has.
 SIZED_LENGTH = 16
-
-
-class Tally:
-    """How many items of one bulk call were accepted so far, whatever ends it."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
 
 
 def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:

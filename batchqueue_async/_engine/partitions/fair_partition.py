@@ -9,22 +9,25 @@ Invariant: a buffer is in the ring while it has items and is not paused.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from batchqueue_async._engine.partitions.accounts import Watcher
+from batchqueue_async._engine.partitions.ages import Ages
 from batchqueue_async._engine.partitions.deficit_round_robin import DeficitRoundRobin
-from batchqueue_async._engine.partitions.fair_waits import FairAges, FairLine
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.key_accounts import SharedAccounts
 from batchqueue_async._engine.partitions.key_buffer import KeyBuffer, RollingKeyBuffer
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.fairness import FairSelector
 
 T = TypeVar("T")
+
+Buffers: TypeAlias = Callable[[], Sequence[KeyBuffer[Any]]]
 
 
 class FairPartition(Partition[T]):
@@ -223,6 +226,43 @@ class FairPartition(Partition[T]):
 
     def _set_limits(self) -> None:
         self.limit = self.guarded_limit = 0
+
+
+class FairLine(WaitingLine):
+    """All producers that wait for room in any of the buffers; nobody joins it."""
+
+    __slots__ = ("_buffers",)
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+        super().__init__()
+
+    @property
+    def head(self) -> Waiter | None:
+        """Somebody who waits, or None."""
+        return next(iter(self), None)
+
+    @head.setter
+    def head(self, head: Waiter | None) -> None:
+        """Nothing: producers wait at their buffers."""
+
+    def __iter__(self) -> Iterator[Waiter]:
+        for buffer in self._buffers():
+            yield from buffer.line
+
+
+class FairAges(Ages):
+    """The oldest item is the oldest one of a buffer."""
+
+    __slots__ = ("_buffers",)
+
+    def __init__(self, buffers: Buffers) -> None:
+        super().__init__()
+        self._buffers = buffers
+
+    def age(self, partition: Partition[Any]) -> float:
+        del partition
+        return max((each.ages.age(each) for each in self._buffers()), default=0.0)
 
 
 class BufferedItems(Sized):

@@ -54,10 +54,10 @@ class SharedAccounts(Accounts):
 
     def watch_all(self, watcher: Watcher, buffers: Iterable[KeyBuffer[Any]]) -> bool:
         """Tell `watcher` once, when all is settled that is in now, of every key."""
-        together = Together(watcher, self)
+        all_reached = AllReached(watcher, self)
         for each in buffers:
-            together.missing += each.watch(together)
-        if not together.missing:
+            all_reached.missing += each.watch(all_reached)
+        if not all_reached.missing:
             return False
         if self.watchers is None:
             self.watchers = OrderedDict()
@@ -68,7 +68,7 @@ class SharedAccounts(Accounts):
         """Nothing: the keys' own accounts tell."""
 
 
-class Together:
+class AllReached:
     """Waits until the last of several positions is reached."""
 
     __slots__ = ("_accounts", "_watcher", "missing")

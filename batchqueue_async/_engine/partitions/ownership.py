@@ -54,7 +54,7 @@ class Ownership:
         """The drain tasks run: each partition knows its own from now on."""
         self._bound = naps
         for index in range(len(self._owners)):
-            self._changed(index)
+            self._tell(index)
 
     def owner_of(self, partition: int) -> int | None:
         """Return the drain task, or None in a handoff."""
@@ -103,6 +103,9 @@ class Ownership:
     def _changed(self, partition: int) -> None:
         self._derived = None
         self.version += 1
+        self._tell(partition)
+
+    def _tell(self, partition: int) -> None:
         if self._bound is not None:
             owner = self.owner_of(partition)
             self._partitions[partition].owner = (

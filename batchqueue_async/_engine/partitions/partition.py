@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
@@ -31,6 +30,7 @@ from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.schedule import Nap
+    from batchqueue_async._engine.partitions.put_in_turn import Tally
 
 T = TypeVar("T")
 
@@ -294,15 +294,15 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             self.is_closed = True
             self._set_limits()
-            self.line.wake_all()
+            if self.line.head:
+                self.line.wake_all()
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
         self.guard, self.is_shared, self.is_closed = UNGUARDED, False, True
         self._set_limits()
         self.items = type(self.items)()
-        self.line = WaitingLine()
-        self.accounts = Accounts()
+        self.line, self.accounts = WaitingLine(), Accounts()
 
     def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""

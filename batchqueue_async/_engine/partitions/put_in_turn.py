@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from batchqueue_async._engine.partitions.bulk import Tally
 from batchqueue_async._engine.partitions.pausing import pause, resume
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
 
@@ -28,6 +27,15 @@ T = TypeVar("T")
 MOST_UNAWARE: Final = 64
 """Of one partition; who comes then places its item itself. When one is taken back the
 others are looked at, so without a bound to cancel all would take quadratic time."""
+
+
+class Tally:
+    """How many items of one bulk call were accepted so far, whatever ends it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 async def put_in_turn(

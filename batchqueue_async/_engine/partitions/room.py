@@ -34,7 +34,7 @@ class Room:
 
     __slots__ = (
         "_beside",
-        "_is_hurried",
+        "_is_short_known",
         "_largest",
         "_line",
         "_partitions",
@@ -82,7 +82,7 @@ class Room:
         # Whether an item did not fit since the last take, and whether all drain tasks
         # know that: nothing may linger then.
         self.is_short = False
-        self._is_hurried = False
+        self._is_short_known = False
         # Handlers' waits; whatever changes here, they look whether they can go on.
         self.lookers: dict[SharedRoomWait, None] = {}
 
@@ -171,7 +171,7 @@ class Room:
     def taken(self, sizes: Sequence[Exact]) -> Exact:
         """Items that waited are in the hands of handlers; returns their size."""
         total = sum(sizes)
-        self.is_short = self._is_hurried = False
+        self.is_short = self._is_short_known = False
         # Both at once: what waits becomes surplus at most.
         self._largest = max(self._largest, max(sizes, default=0))
         self.in_hands += total
@@ -197,10 +197,10 @@ class Room:
             for each in lookers.values():
                 each.look_again()
 
-    def hurry(self) -> None:
+    def end_linger(self) -> None:
         """Have what lingers taken, since its room is wanted. Called on the loop."""
-        if self.is_short and not self._is_hurried:
-            self._is_hurried = True
+        if self.is_short and not self._is_short_known:
+            self._is_short_known = True
             for partition in self._partitions:
                 if partition.items:
                     partition.tell_owner()

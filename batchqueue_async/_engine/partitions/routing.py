@@ -24,7 +24,7 @@ from batchqueue_async._policies.selectors import (
     by_type,
     round_robin,
 )
-from batchqueue_async._policies.weights import Exact
+from batchqueue_async._policies.sizing import Exact
 from batchqueue_async._wording import kind_of
 
 if TYPE_CHECKING:

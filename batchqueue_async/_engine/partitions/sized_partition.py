@@ -84,7 +84,7 @@ class SizedPartition(Partition[T]):
 
     def notify(self, coming: int = 0) -> None:
         super().notify(coming)
-        self.room.hurry()
+        self.room.end_linger()
 
     def tell_owner(self) -> None:
         """Have its drain task look whether a batch is due."""
@@ -116,7 +116,7 @@ class SizedPartition(Partition[T]):
             taken = super().take(self._in_one_take(most))
             self.room.serve()
         # Who waited for a slot may want bytes now, which linger elsewhere.
-        self.room.hurry()
+        self.room.end_linger()
         return taken
 
     def take_rest(self) -> list[T]:

@@ -1,4 +1,4 @@
-"""How tasks sleep on an event loop, and when drain tasks give it its turn.
+"""Who has an event loop's time: tasks that sleep, drain tasks, a handler that keeps it.
 
 Promise D1: the loop gets its turn at a handler's end, as soon as `SLICE` seconds have
 passed since its last one. To give it one after each handler call would cost a small
@@ -7,22 +7,39 @@ batch half of its price.
 asyncio runs all that is ready in one turn. So drain tasks that come when the slice is
 used up stand in line: what runs them on is the turn itself, one after the other, and
 only as many as the next slice has time for.
+
+How long a handler itself has kept the loop's thread is not what its step took: that may
+have computed or blocked, which is the handler's own doing, or its thread had to wait,
+for a processor, on a busy machine, or for the interpreter's lock, which other threads
+had. From processor time alone that can't be told: who blocks uses none either.
+
+- How long a thread could run and had no processor is counted by Linux.
+- Who waits for the interpreter's lock wakes up after each switch interval, to ask for
+  it: so that took no longer than its waits times the interval, and other threads have
+  used processor time. Who blocks wakes up once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
 
-_ATTRIBUTE = "_batchqueue_async_turn"
+_TURN = "_batchqueue_async_turn"
+_USE = "_batchqueue_async_thread_use"
+_OFTEN: Final = 0.01
+"""Seconds between two samples: a step's use is known as exactly as that."""
+_SHARE: Final = 0.02
+"""Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
 
 
 class Sleeper(asyncio.Future[None]):
@@ -104,10 +121,10 @@ class LoopTurn:
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
         """Return the loop's; the first call makes it."""
-        turn = getattr(loop, _ATTRIBUTE, None)
+        turn = getattr(loop, _TURN, None)
         if turn is None:
             turn = LoopTurn(loop)
-            setattr(loop, _ATTRIBUTE, turn)
+            setattr(loop, _TURN, turn)
         assert isinstance(turn, LoopTurn)
         return turn
 
@@ -178,3 +195,80 @@ def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     # time has another one, and what happens there must not depend on the machine's.
     is_real = abs(loop.time() - time.monotonic()) < 1.0
     return time.monotonic if is_real else loop.time
+
+
+class Use(NamedTuple):
+    """What a thread, and its process, have used up to now."""
+
+    own: float
+    """Seconds of a processor."""
+    process: float
+    """The same, of all threads."""
+    waits: float
+    """How often it has let go of its processor to wait; inf if nobody counts."""
+    queued: float
+    """Seconds for which it could run, and had no processor."""
+
+
+class ThreadUse:
+    """What the thread of one loop has used, sampled where steps of handlers begin."""
+
+    __slots__ = ("_sample", "due")
+
+    def __init__(self) -> None:
+        # When the sample is too old, by the machine's clock.
+        self.due = -math.inf
+        self._sample = Use(0.0, 0.0, 0.0, 0.0)
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> ThreadUse:
+        """Return the loop's; the first call makes it."""
+        use = getattr(loop, _USE, None)
+        if use is None:
+            use = ThreadUse()
+            setattr(loop, _USE, use)
+        assert isinstance(use, ThreadUse)
+        return use
+
+    def look(self, now: float) -> None:
+        """Take a sample. It costs some microseconds, so it is taken when due."""
+        self._sample = sample()
+        self.due = now + _OFTEN
+
+    def split(self, seconds: float) -> tuple[float, float]:
+        """Return how long a step that ends now has computed, and how long blocked.
+
+        Args:
+            seconds: That it took in all; it began after the sample was due.
+        """
+        before, now = self._sample, sample()
+        own = min(seconds, now.own - before.own)
+        blocked = seconds - own - (now.queued - before.queued)
+        others = (now.process - before.process) - (now.own - before.own)
+        if others > _SHARE * blocked > 0:
+            blocked -= (now.waits - before.waits) * sys.getswitchinterval()
+        return own, max(0.0, blocked)
+
+
+if sys.platform == "linux":
+    from resource import RUSAGE_THREAD, getrusage
+
+    def sample() -> Use:
+        """Return what the calling thread has used."""
+        waits = getrusage(RUSAGE_THREAD).ru_nvcsw
+        return Use(time.thread_time(), time.process_time(), waits, _queued())
+
+    def _queued() -> float:
+        try:
+            with open("/proc/thread-self/schedstat", "rb") as told:  # noqa: PTH123
+                return int(told.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            # The kernel was built without it, or nothing can be opened.
+            return 0.0
+
+else:
+
+    def sample() -> Use:
+        """Return what the calling thread has used, as far as it is known."""
+        # So that any wait may have been for the lock, where others compute.
+        return Use(time.thread_time(), time.process_time(), time.monotonic() * 1e9, 0.0)

@@ -1,14 +1,16 @@
-"""Says in the log that items were dropped (`DROP_OLDEST`), once a minute at most.
+"""What the log is told of items that no handler got: dropped ones, unhandled ones.
 
-Nothing of it is on a producer's way: a drain task looks at the counts after a cycle, at
-most once a second, and the queue's end does.
+Dropped ones (`DROP_OLDEST`) are told of once a minute at most. Nothing of it is on a
+producer's way: a drain task looks at the counts after a cycle, at most once a second,
+and the queue's end does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from batchqueue_async._engine.runtime.log import logger
 
@@ -50,3 +52,31 @@ class DropReport:
             f" (of {dropped} so far)" if self._told else "",
         )
         self._told, self._told_at = dropped, now
+
+
+class UnhandledTypes:
+    """The types without a handler that the log knows of; each is told of once."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        # By identity: a metaclass may refuse to be hashed.
+        self._told: dict[int, ref[type]] = {}
+
+    def news(self, items: Iterable[object]) -> list[type]:
+        """Return those of the items' types that are to be told of."""
+        types = {id(each): each for each in map(type, items)}.values()
+        return [each for each in types if self._is_news(each)]
+
+    def forget(self, item_type: type) -> None:
+        """It has a handler: when it has none again, that is news."""
+        self._told.pop(id(item_type), None)
+
+    def _is_news(self, item_type: type) -> bool:
+        key, told = id(item_type), self._told
+        known = told.get(key)
+        if known is not None and known() is item_type:
+            return False
+        # Forgotten with the type: another one may get its identity.
+        told[key] = ref(item_type, lambda _: told.pop(key, None))
+        return True

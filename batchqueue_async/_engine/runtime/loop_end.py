@@ -1,4 +1,10 @@
-"""Keeps started queues alive, and sees to them when their loop ends without a shutdown.
+"""What ends a task or a queue: a cancellation that is meant, or the end of its loop.
+
+A drain task ends at its queue's deadline, and with its loop. Any other cancellation
+that reaches it comes from user code, such as a handler that cancels the task it runs
+in; that must not end the draining.
+
+Started queues are kept alive, and seen to when their loop ends without a shutdown.
 
 A sleeping drain task is referenced by nobody but its queue: without a registry a queue
 that its user lost sight of would vanish with its items. It hangs on the loop, so it
@@ -6,8 +12,9 @@ never outlives it. It learns of the loop's end as an asynchronous generator does
 the loop can still run; else when the loop is closed or collected, or at the program's
 end.
 
-Who cancels all tasks of a loop cancels the canary task, too. From outside of the loop
-that is its end. From inside it may live on: then all starts again after a moment.
+A loop's canary task is cancelled by nobody but those who cancel all of its tasks, which
+is how most loops end. From outside of the loop that is its end. From inside it may live
+on: then all starts again after a moment.
 """
 
 from __future__ import annotations
@@ -17,25 +24,94 @@ import atexit
 import contextlib
 import warnings
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.runtime.cancellation import (
-    CanaryTask,
-    canary_of,
-    set_canary,
-)
-from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._loop_close import call_at_close, forget_at_close
+from batchqueue_async._loop_close import call_at_close
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 
-_ATTRIBUTE = "_batchqueue_async_registry"
+_REGISTRY = "_batchqueue_async_registry"
+_CANARY = "_batchqueue_async_canary"
+
+GRACE = 0.1
+"""Seconds that a cancelled handler may take to clean up before it is left behind."""
 
 RESTART_AFTER = 0.05
 """Seconds that a loop whose tasks were all cancelled gets to end by itself."""
+
+
+_cancelled_for_good: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+
+def cancel_for_good(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and mean it."""
+    _cancelled_for_good.add(task)
+    task.cancel()
+
+
+def is_cancelled_for_good() -> bool:
+    """Whether the current task is to end: so it was told, or its loop ends."""
+    task = asyncio.current_task()
+    return task in _cancelled_for_good or is_ending(asyncio.get_running_loop())
+
+
+def uncancel() -> None:
+    """Forget the cancellations of the current task that were not meant."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
+async def absorb_cancellation() -> None:
+    """Let a cancellation come that user code has asked for, of the task it ran in.
+
+    Left pending, it would strike whoever is called next.
+    """
+    task = asyncio.current_task()
+    if task is None or not task.cancelling() or is_cancelled_for_good():
+        return
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    if is_cancelled_for_good():
+        # By somebody else, meanwhile.
+        task.cancel()
+    else:
+        uncancel()
+
+
+class CanaryTask(asyncio.Task[None]):
+    """A task that nobody cancels but those who cancel all; tells who has it."""
+
+    is_stray = False
+    """Whether it was cancelled from inside of its loop, which may live on."""
+    on_cancel: Callable[[], None] = staticmethod(lambda: None)
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ANN401 - as in Task
+        self.is_stray = self.get_loop().is_running()
+        if not self.done():
+            self.on_cancel()
+        return super().cancel(msg)
+
+
+def canary_of(loop: asyncio.AbstractEventLoop) -> CanaryTask | None:
+    """Return the loop's canary, if it has one."""
+    canary: CanaryTask | None = getattr(loop, _CANARY, None)
+    return canary
+
+
+def set_canary(loop: asyncio.AbstractEventLoop, canary: CanaryTask | None) -> None:
+    """Let the loop have this one from now on."""
+    setattr(loop, _CANARY, canary)
+
+
+def is_ending(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether all tasks of the loop are being cancelled, as at its end."""
+    canary = canary_of(loop)
+    # Without one nothing is kept: a start that failed leaves its tasks to the loop.
+    return canary is None or canary.done() or canary.cancelling() > 0
 
 
 class LoopRegistry:
@@ -56,10 +132,13 @@ class LoopRegistry:
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopRegistry:
         """Return the loop's registry; the first call makes it."""
-        registry = getattr(loop, _ATTRIBUTE, None)
+        registry = getattr(loop, _REGISTRY, None)
         if registry is None:
             registry = LoopRegistry(loop)
-            setattr(loop, _ATTRIBUTE, registry)
+            setattr(loop, _REGISTRY, registry)
+            # The warning comes when the loop is collected: where warnings are errors,
+            # closing it would fail.
+            call_at_close(loop, registry.end_after_loop)
         assert isinstance(registry, LoopRegistry)
         return registry
 
@@ -75,9 +154,6 @@ class LoopRegistry:
             self._sentinel = self._watch()
             # Its first step registers it with the loop.
             await anext(self._sentinel)
-            # The warning comes when the loop is collected: where warnings are errors,
-            # closing it would fail.
-            call_at_close(asyncio.get_running_loop(), self.end_after_loop)
 
     def ensure_canary(self) -> None:
         """Have a canary: again, if somebody cancelled it and the loop lives on."""
@@ -110,7 +186,6 @@ class LoopRegistry:
             return
         sentinel, self._sentinel = self._sentinel, None
         if sentinel is not None:
-            forget_at_close(asyncio.get_running_loop(), self.end_after_loop)
             await sentinel.aclose()
 
     def keep_unfetched(self, queue: Lifecycle[Any]) -> None:
@@ -126,9 +201,9 @@ class LoopRegistry:
         for queue in self._all():
             try:
                 self._see_off(queue, queue.end_after_loop())
-            except Exception:  # noqa: BLE001 - one failure does not stop the rest
+            except Exception as error:  # noqa: BLE001 - it does not stop the rest
                 self._see_off(queue, None)
-                logger.exception("queue %r could not be ended", queue.name)
+                queue.could_not_end(error)
 
     def end_at_exit(self) -> None:
         """The program ends; another thread may still run the loop."""
@@ -138,13 +213,7 @@ class LoopRegistry:
             self._warn()
             return
         for queue in list(self._queues.values()):
-            if count := queue.count_left():
-                logger.error(
-                    "the program ends while the loop of queue %r runs: %d items are "
-                    "lost, and on_error is not told",
-                    queue.name,
-                    count,
-                )
+            queue.say_lost()
 
     def __del__(self) -> None:
         self.end_after_loop()
@@ -173,7 +242,7 @@ class LoopRegistry:
         )
         for queue, count in zip(queues, counts, strict=True):
             if isinstance(count, BaseException):
-                logger.error("queue %r could not be ended", queue.name, exc_info=count)
+                queue.could_not_end(count)
             else:
                 self._see_off(queue, count)
         await self._end_canary()

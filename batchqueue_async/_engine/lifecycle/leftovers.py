@@ -1,0 +1,97 @@
+"""Tells of items that an end has left unhandled: the log, and `on_error`.
+
+They are in the list that its functions get until they have been told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchqueue_async._engine.draining.failed_batch import tell_on_error
+from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
+from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import GRACE, cancel_for_good
+from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.handler_checks import is_async
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.parts import Parts
+
+T = TypeVar("T")
+
+# How long `on_error` may take for what an end left, beyond its deadline.
+_LEFTOVER_TIME = 1.0
+_DEAD = "the loop does not run any more"
+
+
+async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
+    """Log them, and give them to `on_error`, which has a second.
+
+    If that is cancelled before `on_error` was called, they are still there.
+    """
+    items = _taken(left)
+    if not items:
+        return
+    logger.error(message)
+    if parts.config.on_error is None:
+        return
+    begun: list[None] = []
+
+    async def call() -> None:
+        begun.append(None)
+        with HandlerCall(parts.detector, None, None, EXCLUSIVE, None, "on_error"):
+            await tell_on_error(parts, items, BatchQueueError(message))
+
+    telling = asyncio.create_task(call())
+    try:
+        _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
+        if late:
+            logger.error("%s: on_error did not take them in time", parts.name)
+            cancel_for_good(telling)
+            await asyncio.wait({telling}, timeout=GRACE)
+    finally:
+        if not begun:
+            # Somebody cancelled one of both tasks. Cancelled before its first step, the
+            # other one never takes it.
+            telling.cancel()
+            left[:0] = items
+
+
+def tell_leftovers_after_loop(parts: Parts[T], left: list[T], message: str) -> None:
+    """Do the same where nothing can be awaited any more."""
+    items = _taken(left)
+    if not items:
+        return
+    on_error = parts.config.on_error
+    if on_error is None:
+        logger.error(message)
+    elif is_async(on_error):
+        logger.error("%s; on_error is async and is not told: %s", message, _DEAD)
+    else:
+        logger.error("%s; on_error is told", message)
+        _call_after_loop(parts, on_error, items, BatchQueueError(message))
+
+
+def _taken(left: list[T]) -> list[T]:
+    items = left.copy()
+    left.clear()
+    return items
+
+
+def _call_after_loop(
+    parts: Parts[T],
+    on_error: Any,  # noqa: ANN401 - sync or async, which shows when it is called
+    items: list[T],
+    error: BaseException,
+) -> None:
+    try:
+        result = on_error(items, error)
+    except BaseException as raised:  # noqa: BLE001 - nobody could catch it
+        logger.error("%s: on_error raised %r", parts.name, raised, exc_info=raised)
+        return
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        logger.error("%s: what on_error returned is not awaited: %s", parts.name, _DEAD)
