@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a sketch")
     is_quick = parser.parse_args().quick
     print(", ".join(machine.describe().values()))
-    show(measured(2, 400_000) if is_quick else measured(7, 2_000_000))
+    show(measured(2, 400_000) if is_quick else measured(5, 1_000_000))
 
 
 if __name__ == "__main__":

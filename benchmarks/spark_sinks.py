@@ -81,10 +81,12 @@ class Costs:
 
     Args:
         server: The process that PostgreSQL's others come from.
+        times: How often a sample takes all rows.
     """
 
-    def __init__(self, server: int) -> None:
+    def __init__(self, server: int, times: int = 1) -> None:
         self._server = server
+        self._times = times
         self.seconds: dict[str, list[float]] = {}
 
     def measure(self, name: str, rows: int, work: Callable[[], object]) -> Measure:
@@ -104,7 +106,7 @@ class Costs:
 
     def per_million(self, name: str, rows: int) -> float:
         """CPU seconds for a million rows: the least of all samples."""
-        return min(self.seconds[name]) / rows * 1e6
+        return min(self.seconds[name]) / (rows * self._times) * 1e6
 
 
 def into_postgres(
@@ -153,10 +155,16 @@ def save(frame: "DataFrame", sink: str, **options: str) -> None:
 
 def streams_into_postgres(streams: Streams, database: Database, turns: Turns) -> Table:
     """Micro-batches, by the driver and by the executors."""
-    rows = streams.rows
+    rows, costs = streams.rows, Costs(database.postmaster(), times=streams.batches)
 
-    def per_second(run: Callable[[], list[float]]) -> Measure:
-        return lambda: rows / min(run())
+    def per_second(name: str, run: Callable[[], list[float]]) -> Measure:
+        def measured() -> float:
+            found: list[float] = []
+            work = costs.measure(name, rows, lambda: found.extend(run()))
+            work()
+            return rows / min(found)
+
+        return measured
 
     def by_data_source() -> list[float]:
         database.empty()
@@ -178,11 +186,14 @@ def streams_into_postgres(streams: Streams, database: Database, turns: Turns) ->
 
     found = turns.take(
         {
-            STREAM_INTO_POSTGRES: per_second(by_data_source),
-            EPOCHS_INTO_POSTGRES: per_second(by_epoch_sink),
+            name: per_second(name, run)
+            for name, run in (
+                (STREAM_INTO_POSTGRES, by_data_source),
+                (EPOCHS_INTO_POSTGRES, by_epoch_sink),
+            )
         }
     )
-    return table_of("streams", STREAM_INTO_POSTGRES, found, None, rows)
+    return table_of("streams", STREAM_INTO_POSTGRES, found, costs, rows)
 
 
 def into_parquet(
@@ -216,7 +227,7 @@ def into_parquet(
 
 
 def table_of(
-    key: str, base: str, found: Mapping[str, Samples], costs: Costs | None, rows: int
+    key: str, base: str, found: Mapping[str, Samples], costs: Costs, rows: int
 ) -> Table:
     """Each way beside the first."""
     table = Table(
@@ -230,7 +241,7 @@ def table_of(
         ],
     )
     for name, samples in found.items():
-        cost = None if costs is None else costs.per_million(name, rows) * 1e3
+        cost = costs.per_million(name, rows) * 1e3
         table.add(name, samples.median, samples.beside(found[base]), cost)
     return table
 
@@ -256,7 +267,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = arguments.rows or (200_000 if arguments.quick else 1_000_000)
     # Spark's own processes count as disturbances: nothing is taken again.
-    turns = Turns(arguments.rounds or (2 if arguments.quick else 5), until=0.0)
+    turns = Turns(arguments.rounds or (2 if arguments.quick else 4), until=0.0)
     print(", ".join(machine.describe().values()))
     with (
         server() as url,

@@ -39,6 +39,7 @@ class Streams:
         self._schema = frame_of(spark, 1, 1).schema
         self._partitions = partitions
         self.rows = rows
+        self.batches = _FILES
         for number in range(_FILES):
             path = self._files / f"{number}"
             frame_of(spark, rows, partitions).write.parquet(str(path))

@@ -18,6 +18,7 @@ from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging, column_types
 from ._postgres.target import LONGEST_NAME, Target, find_target
 from ._postgres.timestamps import Timestamps
+from ._postgres.together import together
 from .checks import RESERVED, refuse, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
@@ -34,6 +35,9 @@ T = TypeVar("T")
 # asyncpg encodes rows on the event loop, which must run in between: whoever waits for
 # it on a thread gives it half a second.
 _COPIED_AT_ONCE = 5_000
+# Record batches of one COPY, of 10,000 rows if they are Spark's: while the server reads
+# one, another is made for the next connection.
+_BATCHES_AT_ONCE = 8
 _STAGING_TABLES = """
     SELECT relname::text FROM pg_class
     JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -93,7 +97,8 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING". With
             DO UPDATE an epoch must hold each key once.
         fences: The table of fences, made when it is missing, in the table's schema.
-        connections: How many connections it opens at most.
+        connections: How many connections it opens at most. A write of more than 8
+            record batches is copied on all of them.
         timeout: Seconds until a connection that is not made fails.
         statement_timeout: Seconds that a statement may take. A commit's longest is the
             INSERT of the whole epoch.
@@ -134,6 +139,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         self._reader = RowReader(columns, to_row, python_rows)
         self._fence_table = fences
         self._fences = Fences(fences)
+        self._copies = connections
         self._connections = Connections(
             url,
             timeout,
@@ -174,17 +180,39 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
 
     async def _stage(self, attempt: _Writes, items: list[T]) -> None:
         number = attempt.next_number()
+        pieces, rows = self._pieces(items), 0
+        left = iter(pieces)
+
+        async def copy_what_is_left() -> None:
+            nonlocal rows
+            async with self._connections.lent() as connection:
+                for piece in left:
+                    copied = await self._copy(connection, attempt, number, piece)
+                    rows += copied
+
+        await together([copy_what_is_left] * min(len(pieces), self._copies))
+        attempt.acknowledged[number] = rows
+
+    def _pieces(self, items: list[T]) -> list[list[T]]:
+        """Cut record batches into what one COPY takes. Rows keep the loop busy: one."""
+        if self._has_to_row or not all(map(is_record_batch, items)):
+            return [items]
+        starts = range(0, len(items), _BATCHES_AT_ONCE)
+        return [items[start : start + _BATCHES_AT_ONCE] for start in starts]
+
+    async def _copy(
+        self, connection: Connection, attempt: _Writes, number: int, items: list[T]
+    ) -> int:
         # Off the loop: of record batches that is work.
         parts = await to_thread.run_sync(self._parts, items, number, attempt.types)
         staging = self._staging(attempt.table)
-        async with self._connections.lent() as connection:
-            for part in parts:
-                if isinstance(part, list):
-                    await self._copy_rows(connection, staging, number, part)
-                else:
-                    async with self._connections.copying():
-                        await part.copy(connection, staging)
-        attempt.acknowledged[number] = sum(map(len, parts))
+        for part in parts:
+            if isinstance(part, list):
+                await self._copy_rows(connection, staging, number, part)
+            else:
+                async with self._connections.copying():
+                    await part.copy(connection, staging)
+        return sum(map(len, parts))
 
     def _parts(
         self, items: list[T], number: int, types: dict[str, int]

@@ -63,6 +63,12 @@ class PostgresStagedSink:
     table's own types go to COPY in its binary form, others as CSV, which is several
     times slower: a BIGINT in the frame for an INTEGER in the table, a DECIMAL.
 
+    The staging table has no key and no index, so each publish reads all of it. Once it
+    has more than 8 MiB it is emptied at the end of an epoch, with TRUNCATE, if no other
+    epoch is on its way; otherwise the epoch's rows are deleted. So what drivers staged
+    that died for good, and epochs of other queries into the same table, make a publish
+    slower while they are there.
+
     If the server crashes in between, the staged rows are gone; `publish` counts them,
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
     holds one connection. One small row per published epoch stays. Attempts whose driver

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from .frames import require_frame
 from .map_in_arrow import map_in_arrow
+from .one_ahead import one_ahead
+from .partition_groups import PartitionGroups
 from .queries import is_connect
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame
 
 
@@ -22,11 +26,14 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     (10,000 rows, `spark.sql.execution.arrow.maxRecordsPerBatch`) as Arrow bytes, and
     the driver unpacks them. Timestamps with time zones keep them.
 
-    Spark runs one job per partition, one ahead of the caller, so a slow caller holds
-    Spark up, and memory is bound by two partitions whatever the size of the result:
-    they wait, packed, in the driver's JVM, within `spark.driver.maxResultSize`. Many
-    small partitions cost a job each, some 30 ms of which the most is Spark's Python
-    task: `df.coalesce(n)` first, which merges them before that.
+    Spark runs a job for several partitions, and the next one while the caller is busy
+    with these, so a slow caller holds Spark up. The first takes one partition, each
+    other up to twice as many as the one before, at most 64: as many as are 64 MiB
+    if they are like the largest so far. So memory is bound by two partitions, or two
+    times 64 MiB of small ones, whatever the size of the result. They wait, packed, in
+    the driver's JVM, within `spark.driver.maxResultSize`; if 64 that were expected to
+    be small exceed that, they come again one by one. Over Spark Connect the server
+    streams its result instead.
 
     An iterator that is closed, or dropped, ends the job. The executors need pandas and
     pyarrow (Spark insists), not this package.
@@ -41,11 +48,34 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     rows = map_in_arrow(df, _packer(), "packed BINARY")
-    # Not the frame's own iterator where there is another: in 4.3 the driver's JVM keeps
-    # all that has gone through that, for good.
-    source = rows if is_connect(df) else rows.rdd
-    for row in source.toLocalIterator(prefetchPartitions=True):
-        yield from pa.ipc.open_stream(row.packed)
+    if is_connect(df):
+        for row in rows.toLocalIterator(prefetchPartitions=True):
+            yield from pa.ipc.open_stream(row.packed)
+        return
+    # Not the frame's own iterator: in 4.3 the driver's JVM keeps all that has gone
+    # through that, for good; and it takes a job for each partition.
+    context, rdd = df.sparkSession.sparkContext, rows.rdd
+
+    def fetched(partitions: Sequence[int]) -> list[bytes]:
+        job: Any = _AsItIs(rdd)
+        found = context.runJob(job, iter, partitions)
+        return [row.packed for row in found]
+
+    groups = PartitionGroups(rdd.getNumPartitions(), fetched)
+    with closing(one_ahead(context, groups)) as ahead:
+        for group in ahead:
+            for packed in group:
+                yield from pa.ipc.open_stream(packed)
+
+
+class _AsItIs:
+    """What `runJob` takes for an RDD; spares each task the way through Python again."""
+
+    def __init__(self, rdd: RDD[Any]) -> None:
+        self._rdd = rdd
+
+    def mapPartitions(self, _: object) -> RDD[Any]:  # noqa: N802  # Spark's name
+        return self._rdd
 
 
 def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:

@@ -78,8 +78,8 @@ class ForeachBatchSink(Generic[T]):
         sink: Where the handler writes; None for at least once.
         timeout: Seconds for a micro-batch's way through the queue; None for no limit.
         fetch: How its rows come to the driver. `whole_frame` is one Spark job and needs
-            memory for all of it; `arrow_batches` needs memory for two partitions, and a
-            Spark job for each partition.
+            memory for all of it; `arrow_batches` takes several jobs, and memory for two
+            of their results, of a partition or 64 MiB each.
 
     Raises:
         TypeError: If an argument is of the wrong kind.

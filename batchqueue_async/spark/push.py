@@ -51,11 +51,10 @@ def push(  # noqa: PLR0913  # by name
     """Put a frame's rows into a queue and wait until they are handled.
 
     Rows come in their order, as `arrow_batches` delivers them. While the queue is full
-    this thread waits, and so does Spark, which computes one partition ahead: memory is
-    bound by two partitions and the queue's own buffer. Each partition takes Spark a job
-    of its own, whatever is in it: hundreds of small ones come sooner with `fetch`, and
-    soonest from `df.coalesce(n)`. Ctrl-C, and whatever `to_items`
-    or `on_progress` raises, end it; what was accepted until then is handled.
+    this thread waits, and so does Spark, which computes one job ahead. A job takes one
+    partition at first, then up to 64 that are small: memory is bound by two jobs, of
+    one partition or 64 MiB each, and the queue's own buffer. Ctrl-C, and whatever
+    `to_items` or `on_progress` raises, end it; what was accepted until then is handled.
 
     It is at least once for the frame as a whole: who calls it again after a failure
     pushes the same rows again. For exactly once see `ForeachBatchSink`.
@@ -69,7 +68,7 @@ def push(  # noqa: PLR0913  # by name
             is not interrupted.
         on_progress: Called on this thread after each record batch.
         fetch: How the rows come to the driver. `whole_frame` is one Spark job, and
-            needs memory for all of them.
+            needs memory for all of them; it is a little quicker.
 
     Returns:
         How many items were handled.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async.sinks import EpochSink
+from batchqueue_async.sinks._postgres import staged_tables
 from batchqueue_async.sinks.staged import StagedSink
 from tests.sinks.databases import Database, Postgres, Sqlite, postgres_database
 from tests.sinks.places import ParquetPlace, Place, SqlitePlace, make_postgres_place
@@ -56,13 +57,17 @@ async def new_sink(store: Store) -> AsyncIterator[NewSink]:
             await close()
 
 
-@pytest.fixture(params=["parquet", "sqlite", "postgres"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """An empty place for a staged sink."""
+@pytest.fixture(params=["parquet", "sqlite", "postgres", "postgres-emptied"])
+async def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    """An empty place for a staged sink; the last empties its table where it may."""
     if request.param == "parquet":
         return ParquetPlace(tmp_path / "out")
     if request.param == "sqlite":
         return SqlitePlace(tmp_path / "store.db")
+    if request.param == "postgres-emptied":
+        monkeypatch.setattr(staged_tables, "_SMALL", 0)
     return await make_postgres_place(request.getfixturevalue("postgres_dsn"))
 
 

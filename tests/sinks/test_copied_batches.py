@@ -164,6 +164,38 @@ async def test_what_has_no_binary_form_is_read_by_the_server(
     ]
 
 
+def numbered(batches: int) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"id": [n, n + 1000]}) for n in range(batches)]
+
+
+async def test_connections_share_the_record_batches_of_a_write(table: Table) -> None:
+    await table.make(id="BIGINT")
+
+    await table.commit(*numbered(50))
+
+    assert sorted(await table.rows()) == [
+        *((n,) for n in range(50)),
+        *((n + 1000,) for n in range(50)),
+    ]
+
+
+async def test_a_write_that_fails_on_one_connection_counts_for_nothing(
+    table: Table,
+) -> None:
+    await table.make(id="BIGINT")
+    wrong = pa.record_batch({"id": ["no number"]})
+    sink = PostgresEpochSink[Any](table.dsn, table.name, ["id"])
+    await sink.begin(EPOCH)
+    with pytest.raises(TypeError, match="got id: a str"):
+        await sink.write(EPOCH, [*numbered(20), wrong, *numbered(20)])
+    await sink.write(EPOCH, numbered(1))
+
+    await sink.commit(EPOCH)
+
+    assert sorted(await table.rows()) == [(0,), (1000,)]
+    await sink.close()
+
+
 async def test_wide_rows_go_in_several_pieces(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from batchqueue_async.sinks._postgres import staged_tables
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.staged import StagedRowsMissing
 from tests.sinks.places import EPOCH, attempt, batch, sealed
@@ -123,3 +124,65 @@ async def test_a_sink_goes_on_after_failures(schema: Schema) -> None:
     assert await sink.is_published(EPOCH)
     await sink.close()
     assert await schema.connections() == 0
+
+
+@pytest.fixture
+def empties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any staging table be large enough to be emptied at once."""
+    monkeypatch.setattr(staged_tables, "_SMALL", 0)
+
+
+async def pages(schema: Schema) -> int:
+    async with connected(schema.dsn) as connection:
+        query = f"SELECT pg_relation_size('{schema.name}.items_staged')"
+        found: int = await connection.fetchval(query)
+    return found
+
+
+@pytest.mark.usefixtures("empties")
+async def test_a_large_epoch_leaves_no_dead_rows(schema: Schema) -> None:
+    """They would be read by each publish to come."""
+    sink = schema.sink()
+    token = await sealed(sink, attempt(), 1, 2)
+    assert await pages(schema)
+
+    assert await sink.publish(EPOCH, [token])
+
+    assert not await pages(schema)
+    await sink.close()
+
+
+@pytest.mark.usefixtures("empties")
+async def test_a_publish_waits_for_nobody_who_is_writing(schema: Schema) -> None:
+    """A task that was given up may stand still for hours, its transaction open."""
+    sink, stuck = schema.sink(), schema.sink()
+    token = await sealed(sink, attempt(), 1, 2)
+    late = attempt(1)
+    await stuck.stage(late, [batch(3)])
+
+    async with asyncio.timeout(10):
+        assert await sink.publish(EPOCH, [token])
+
+    assert (await stuck.seal(late)).rows == 0
+    await sink.close()
+    await stuck.close()
+
+
+async def test_the_index_of_earlier_versions_goes(schema: Schema) -> None:
+    sink = schema.sink()
+    token = await sealed(sink, attempt(), 1, 2)
+    await schema.run(
+        "CREATE INDEX ON HERE.items_staged (batchqueue_attempt);"
+        "CREATE INDEX theirs ON HERE.items_staged (id)"
+    )
+    await sink.close()
+
+    assert await sink.publish(EPOCH, [token])
+
+    async with connected(schema.dsn) as connection:
+        query = (
+            "SELECT indexname FROM pg_indexes WHERE schemaname = $1 AND tablename = $2"
+        )
+        found = await connection.fetch(query, schema.name, "items_staged")
+    assert [name for (name,) in found] == ["theirs"]
+    await sink.close()

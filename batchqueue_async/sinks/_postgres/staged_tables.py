@@ -7,6 +7,8 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+import asyncpg
+
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
@@ -36,6 +38,19 @@ _IS_ALIKE = """
             AND attname <> $3)
     SELECT NOT EXISTS (TABLE target EXCEPT TABLE staging)
         AND NOT EXISTS (TABLE staging EXCEPT TABLE target)"""
+# Earlier versions made one, of the mark's column alone.
+_INDEX = """
+    SELECT indexrelid::regclass::text FROM pg_index
+    JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] AND indnatts = 1
+    WHERE indrelid = to_regclass($1) AND attname = $2"""
+# Whose lock would have to be waited for is asked first: each refusal of a lock is a
+# line in the server's log.
+_MAY_BE_EMPTIED = """
+    SELECT CASE WHEN pg_relation_size(to_regclass($1)) <= $2 THEN false
+        ELSE NOT EXISTS (SELECT FROM pg_locks
+            WHERE relation = to_regclass($1) AND pid <> pg_backend_pid()) END"""
+# Bytes of a staging table. So much is read, and its rows deleted, in milliseconds.
+_SMALL = 2**23
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "INTERVAL '7 days'"
 
@@ -45,6 +60,10 @@ class StagedTables:
 
     An attempt registers before its first row. Who ends an epoch or a run strikes off
     what is registered, so that an attempt that seals too late finds itself missing.
+
+    The staging table has no index, which would double the server's work for each row:
+    it is read as a whole, and so kept short. Who ends an epoch empties it if nobody
+    else has registered.
 
     Args:
         target: The table that is filled.
@@ -72,6 +91,9 @@ class StagedTables:
             raise BatchQueueError(msg)
         else:
             await self._bring_up(connection)
+            for (index,) in await connection.fetch(_INDEX, self.staging.place, _KEY):
+                # Waits for attempts that are writing.
+                await connection.execute(f"DROP INDEX IF EXISTS {index}")
 
     async def lock(
         self, connection: Connection, epoch: Epoch, *, is_shared: bool = False
@@ -132,10 +154,38 @@ class StagedTables:
             *astuple(epoch),
             *which,
         )
-        await connection.execute(
-            f"DELETE FROM {self.staging.place} WHERE {_KEY} = ANY($1)",
-            [record["name"] for record in over],
-        )
+        if over and not await self._emptied(connection):
+            await connection.execute(
+                f"DELETE FROM {self.staging.place} WHERE {_KEY} = ANY($1)",
+                [record["name"] for record in over],
+            )
+
+    async def _emptied(self, connection: Connection) -> bool:
+        """Remove all rows at once; return False if there are few, or others need some.
+
+        Never waits for a lock: this transaction holds the epoch's, for which an attempt
+        that is writing may be waiting.
+        """
+        place = self.staging.place
+        if not await connection.fetchval(_MAY_BE_EMPTIED, place, _SMALL):
+            return False
+        try:
+            async with connection.transaction():
+                await connection.execute(
+                    f"LOCK TABLE {place} IN ACCESS EXCLUSIVE MODE NOWAIT"
+                )
+                # Whoever has written had registered before. Who registers from now on
+                # can't write before this transaction ends.
+                if await self._has_others(connection):
+                    return False
+                await connection.execute(f"TRUNCATE {place}")
+        except (asyncpg.LockNotAvailableError, asyncpg.InsufficientPrivilegeError):
+            return False
+        return True
+
+    async def _has_others(self, connection: Connection) -> bool:
+        query = f"SELECT 1 FROM {self._register} WHERE target = ANY($1::TEXT[]) LIMIT 1"
+        return await connection.fetchval(query, self._target.keys) is not None
 
     async def _add(
         self, connection: Connection, epoch: Epoch, run: str, name: UUID
@@ -198,8 +248,6 @@ class StagedTables:
 
     async def _create_staging(self, connection: Connection) -> None:
         await self.staging.create(connection, "NULL::UUID", "*")
-        index = f"CREATE INDEX ON {self.staging.place} ({_KEY})"
-        await connection.execute(index)
 
 
 def _name_of_run(epoch: Epoch, run: str) -> UUID:

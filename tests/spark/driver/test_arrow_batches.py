@@ -1,5 +1,6 @@
 """Rows come to the driver as columns, in order, with their types."""
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
@@ -58,6 +59,23 @@ def test_it_may_be_left_early(spark: SparkSession) -> None:
     batches.close()  # type: ignore[attr-defined]
 
     assert sum(batch.num_rows for batch in arrow_batches(spark.range(5))) == 5
+
+
+def test_what_is_left_early_is_cancelled(spark: SparkSession) -> None:
+    """The partitions that Spark computes ahead would take an hour."""
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.column(0)[0].as_py():
+                time.sleep(3600)
+            yield batch
+
+    batches = arrow_batches(spark.range(0, 3, 1, 3).mapInArrow(slow, "id LONG"))
+    assert next(batches).num_rows
+
+    batches.close()  # type: ignore[attr-defined]
+
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
 def test_the_jvm_keeps_nothing_of_it(spark: SparkSession) -> None:

@@ -66,6 +66,23 @@ def test_many_small_partitions_may_come_in_one_job(
     assert collector.items == [(n,) for n in range(20)]
 
 
+def test_many_small_partitions_share_jobs(
+    spark: SparkSession, queue: SyncBatchQueue[Any], collector: Collector
+) -> None:
+    """A job for each took minutes for hundreds of them."""
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("shared")
+    df = spark.range(0, 200, 1, 100)
+    spark.sparkContext.setJobGroup("shared", "the caller's own")
+    try:
+        assert push(df, queue) == 200
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+    after = spark.sparkContext.statusTracker().getJobIdsForGroup("shared")
+    assert len({*after} - {*jobs}) == 7  # of 1, 2, 4, 8, 16, 32 and 37 partitions
+    assert collector.items == [(n,) for n in range(200)]
+
+
 def test_rows_become_dicts(
     df: DataFrame, queue: SyncBatchQueue[Any], collector: Collector
 ) -> None:
