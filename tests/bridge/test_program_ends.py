@@ -138,12 +138,12 @@ def test_a_handler_that_never_returns_holds_it_up_to_the_deadline_only(
 def test_ctrl_c_at_the_exit_ends_the_wait(signals: int) -> None:
 
     text = LEAVES.replace("shutdown_timeout=0.5", "shutdown_timeout=60")
-    program = Program(text + "print('ready', flush=True)", "async")
-    assert program.wait_for_line() == "ready"
-    for _ in range(signals):
-        time.sleep(0.3)
-        program.send(signal.SIGINT)
-    ended = program.end(within=20.0)
+    with Program(text + "print('ready', flush=True)", "async") as program:
+        assert program.wait_for_line() == "ready"
+        for _ in range(signals):
+            time.sleep(0.3)
+            program.send(signal.SIGINT)
+        ended = program.end()
     assert "100 items of 'rows'" in ended.log
 
 
@@ -273,11 +273,11 @@ HELD = "held = LoopThread().start(); use(held)"
 @pytest.mark.parametrize("wait", ["sleep", "produce", "flush", "join"])
 def test_a_signal_drains_and_ends_the_program(hold: str, wait: str) -> None:
 
-    program = Program(SIGNAL + hold, wait, "0.05")
-    assert program.wait_for_line() == "ready"
-    time.sleep(0.3)
-    program.send(signal.SIGTERM)
-    ended = program.end()
+    with Program(SIGNAL + hold, wait, "0.05") as program:
+        assert program.wait_for_line() == "ready"
+        time.sleep(0.3)
+        program.send(signal.SIGTERM)
+        ended = program.end()
     assert ended.status == 143
     first, count = ended.output.split()
     assert first == "finally"
@@ -289,11 +289,11 @@ def test_a_signal_drains_and_ends_the_program(hold: str, wait: str) -> None:
 @pytest.mark.parametrize("hold", [IN_WITH, HELD], ids=["with", "held"])
 def test_a_second_signal_ends_the_wait(hold: str) -> None:
 
-    program = Program(SIGNAL + hold, "sleep", "60")
-    assert program.wait_for_line() == "ready"
-    for _ in range(2):
-        time.sleep(0.5)
-        program.send(signal.SIGTERM)
-    ended = program.end(within=15.0)
+    with Program(SIGNAL + hold, "sleep", "60") as program:
+        assert program.wait_for_line() == "ready"
+        for _ in range(2):
+            time.sleep(0.5)
+            program.send(signal.SIGTERM)
+        ended = program.end()
     assert (ended.status, ended.output) == (143, "finally\n0")
     assert "15 items of 'rows' were left" in ended.log
