@@ -121,7 +121,6 @@ def total(ended: Sequence[Ended]) -> str:
 def _run_beside(
     root: Path, parts: Sequence[Part], at_once: int, *options: str
 ) -> list[Ended]:
-    ended = []
     with ThreadPoolExecutor(at_once) as pool:
         # Without what an earlier run has left: only this one's failures run again.
         started = [
@@ -129,9 +128,8 @@ def _run_beside(
         ]
         try:
             for future in as_completed(started):
-                ended.append(future.result())
-                print(ended[-1].output, flush=True)
+                print(future.result().output, flush=True)
         finally:
             # After a Ctrl-C: those that run have got one, too, and tidy up.
             pool.shutdown(cancel_futures=True)
-    return ended
+    return [future.result() for future in started]
