@@ -17,8 +17,8 @@ import pytest_asyncio
 
 from tests.support.leaks import surviving_tasks, surviving_threads
 from tests.support.real_clocks import leave_failures, note_failure, note_loop
-from tests.support.real_loops import LoopFactory, real_loops
-from tests.support.thorough import examples
+from tests.support.real_loops import LoopFactory, is_second_loop, real_loops
+from tests.support.thorough import examples, is_in_sample
 from tests.support.virtual_loop import VirtualTimeLoop
 
 pytest.register_assert_rewrite("tests.support.oracle")
@@ -63,6 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, "_no_task_survives")
         if item.get_closest_marker("spark") is not None:
             _be_patient(item)
+        if is_second_loop(item) and not is_in_sample(item.nodeid):
+            item.add_marker(pytest.mark.slow)
 
 
 def _be_patient(item: pytest.Item) -> None:
