@@ -12,7 +12,9 @@ import pytest_asyncio
 from tests.support.virtual_loop import VirtualTimeLoop
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = {TESTS / name for name in ("bridge", "examples", "spark", "telemetry")}
+FOLDERS = {
+    TESTS / name for name in ("bridge", "examples", "logs", "spark", "telemetry")
+}
 FAILURES = "tests/failures"
 """The cache's key: maps the ids of tests that failed to whether that was on a real
 clock."""
