@@ -16,6 +16,8 @@ from typing import Self
 
 import pytest
 
+from tests.support.running import told
+
 ROOT = Path(__file__).parents[2]
 
 # What the package needs, and is the same for each Python.
@@ -70,7 +72,7 @@ each_python = pytest.mark.parametrize(
 
 @dataclass
 class Ended:
-    """How a program ended, and what it wrote."""
+    """How a program ended, and what it wrote, but that its loop was held up."""
 
     status: int
     output: str
@@ -131,7 +133,7 @@ class Program:
         finally:
             self.__exit__()
         seconds = time.monotonic() - self._began
-        return Ended(self._process.returncode, output.strip(), log, seconds)
+        return Ended(self._process.returncode, output.strip(), told(log), seconds)
 
 
 @cache
