@@ -7,16 +7,18 @@ picks by name.
 
 import gc
 import logging
+import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import hypothesis
 import pytest
 import pytest_asyncio
 
 from tests.support.leaks import surviving_tasks, surviving_threads
-from tests.support.real_loops import LoopFactory, real_loops
-from tests.support.thorough import examples
+from tests.support.real_clocks import leave_failures, note_failure, note_loop
+from tests.support.real_loops import LoopFactory, is_second_loop, real_loops
+from tests.support.thorough import examples, is_in_sample
 from tests.support.virtual_loop import VirtualTimeLoop
 
 pytest.register_assert_rewrite("tests.support.oracle")
@@ -33,6 +35,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tests")
 
 test_failed = pytest.StashKey[bool]()
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as a terminal's programs do, where a shell runs us in background.
+
+    What tests start inherits that it is ignored, but not our handler.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, LoopFactory]:
@@ -52,6 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, "_no_task_survives")
         if item.get_closest_marker("spark") is not None:
             _be_patient(item)
+        if is_second_loop(item) and not is_in_sample(item.nodeid):
+            item.add_marker(pytest.mark.slow)
 
 
 def _be_patient(item: pytest.Item) -> None:
@@ -71,11 +84,19 @@ def _cheap_collections() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Remember failures: what a failed test leaves behind is no second finding."""
     if call.excinfo is not None:
         item.stash[test_failed] = True
-    return (yield)
+    report = yield
+    if report.failed:
+        note_failure(item)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave word of which tests have failed, for `tests.support.parts`."""
+    leave_failures(session.config)
 
 
 class _Recorder(logging.Handler):
@@ -119,6 +140,7 @@ def _no_thread_survives(
 async def _no_task_survives(
     request: pytest.FixtureRequest, _no_thread_survives: None
 ) -> AsyncIterator[None]:
+    note_loop(request.node)
     yield
     if not request.node.stash.get(test_failed, False):
         alive = surviving_tasks()

@@ -53,7 +53,7 @@ def test_the_shim_drops_one_argument_and_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(200)
 def test_spark_runs_in_silence_on_a_machine_without_java(tmp_path: Path) -> None:
     for folder in ("/usr/bin", "/bin"):
         for program in Path(folder).iterdir():

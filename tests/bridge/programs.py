@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 
 import pytest
+
+from tests.support.running import told
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +72,7 @@ each_python = pytest.mark.parametrize(
 
 @dataclass
 class Ended:
-    """How a program ended, and what it wrote."""
+    """How a program ended, and what it wrote, but that its loop was held up."""
 
     status: int
     output: str
@@ -103,6 +106,15 @@ class Program:
             text=True,
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it if it still runs; needed where a test may fail before `end`."""
+        # To leave it closes its pipes, and waits.
+        with self._process:
+            self._process.kill()
+
     def wait_for_line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
@@ -118,8 +130,10 @@ class Program:
             self._process.kill()
             output, log = self._process.communicate()
             pytest.fail(f"it hangs: {output!r}, {log!r}")
+        finally:
+            self.__exit__()
         seconds = time.monotonic() - self._began
-        return Ended(self._process.returncode, output.strip(), log, seconds)
+        return Ended(self._process.returncode, output.strip(), told(log), seconds)
 
 
 @cache

@@ -128,7 +128,7 @@ def test_a_dead_loop_carries_it(loop_kind: str) -> None:
         entered.set()
         held.wait(10)
 
-    with LoopThread(patience=0.1) as loop_thread:
+    with LoopThread(patience=0.5) as loop_thread:
         config = BatchQueueConfig[Any](buffer_size=3)
         queue: Bridge = loop_thread.open("q", config, {int: block})
         assert queue.produce(0)

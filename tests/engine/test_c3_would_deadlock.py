@@ -29,7 +29,7 @@ from tests.engine.until import turns, until
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
 
-PATIENCE = 2.0
+PATIENCE = 30.0
 QUICK = IdleBackoff(0.001, 0.002)
 
 Body = Callable[[BatchQueue[Any]], Awaitable[object]]

@@ -34,7 +34,7 @@ from tests.support.recording_handler import RecordingHandler
 
 Recording = RecordingHandler[Any]
 fixed = PartitionPolicy.fixed
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 @dataclass

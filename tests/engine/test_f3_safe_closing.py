@@ -338,7 +338,7 @@ class TestCancelled:
             task.cancel()
         await asyncio.wait({closing})
         gate.set()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             left = await queue.shutdown(timeout=1.0)
         stats = check_settled(queue)
         assert stats.handled + len(left) == 2

@@ -19,6 +19,7 @@ from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
 from tests.engine.until import turns, until
 from tests.support.oracle import check_settled
 from tests.support.real_loops import LoopFactory, real_loops
+from tests.support.running import running
 
 loops = pytest.mark.parametrize(
     "new_loop", real_loops().values(), ids=real_loops().keys()
@@ -527,20 +528,15 @@ def test_a_second_ctrl_c_while_leaving() -> None:
 
         asyncio.run(main())
         """
-    with subprocess.Popen(
-        [sys.executable, "-c", program(body)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "ready\n"
-        running.send_signal(signal.SIGINT)
+    with running([sys.executable, "-c", program(body)]) as leaving:
+        assert leaving.stdout is not None
+        assert leaving.stdout.readline() == "ready\n"
+        leaving.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             # The closing has begun, and takes five seconds.
-            running.wait(0.5)
-        running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=60)
+            leaving.wait(0.5)
+        leaving.send_signal(signal.SIGINT)
+        out, err = leaving.communicate(timeout=50)
     assert "queue 'q'" in err
     assert "items are left" in err
     assert out.startswith("told ")

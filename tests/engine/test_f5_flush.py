@@ -473,7 +473,7 @@ class TestCallers:
 
     async def test_before_start_there_is_nothing_to_wait_for(self) -> None:
         queue = BatchQueue[int]("q")
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(30.0):
             with contextlib.suppress(BatchQueueError):
                 await queue.flush()
 

@@ -306,7 +306,7 @@ class TestShutdownAll:
         queue = await manager.create("q", ANY)
         queue.add_handler(int, consume)
         await queue.produce(1)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             await done.wait()
         assert await queue.shutdown() == []
         assert queue.stats().handled == 1

@@ -102,7 +102,7 @@ async def test_flush(retry: Retry) -> None:
         check_accounts(queue)
         # Nothing of it stays: neither a watched position nor a request.
         assert not any(each.accounts.is_watched for each in queue._parts.partitions)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             await asyncio.gather(queue.flush(), return_exceptions=True)
             left = await queue.shutdown()
         assert left == []
@@ -149,7 +149,7 @@ async def test_shutdown() -> None:
             await asyncio.sleep(0)
         was_cancelled = closing.cancel()
         await asyncio.wait({closing})
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             assert await queue.shutdown() == []
         check_outcome(queue, worker, [])
         assert worker.closed == 1
@@ -200,7 +200,7 @@ async def test_drain_task_by_a_stranger_before_shutdown(cancel: Cut) -> None:
         await cancel(queue)
         closing = asyncio.create_task(queue.shutdown())
         accepted = await producing
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             left = await closing
         stats = check_settled(queue)
         assert stats.accepted == accepted
@@ -221,7 +221,7 @@ async def test_drain_task_by_a_stranger_during_shutdown() -> None:
             await asyncio.sleep(0)
         was_late = closing.done()
         await cut_and_run(queue)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             left = await closing
         check_outcome(queue, worker, left)
         if was_late:
@@ -278,9 +278,9 @@ async def test_a_handler_that_outlasts_a_strangers_cancellation() -> None:
     await until(lambda: calls)
     await queue.produce_many([2, 3])
     await cut_and_run(queue)
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(60.0):
         try:
-            await until(lambda: len(calls) == 3, patience=1.0)
+            await until(lambda: len(calls) == 3, patience=30.0)
         finally:
             await queue.shutdown()
     assert failed == [[2]]
@@ -329,7 +329,7 @@ async def test_every_task_of_the_loop_at_every_tick() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for each in others:
             each.cancel()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             await asyncio.gather(*others, return_exceptions=True)
             left = await queue.shutdown(timeout=1.0)
         # Those that were done before are not among the others.
@@ -349,10 +349,10 @@ async def test_every_task_of_the_loop_twice_the_queue_can_be_used_in_between() -
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for each in others:
             each.cancel()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30.0):
             await asyncio.gather(*others, return_exceptions=True)
         assert queue.produce_nowait(start)
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         assert await queue.shutdown() == []
     assert worker.finished == [0, 10]
     check_settled(queue)

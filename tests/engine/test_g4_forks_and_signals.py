@@ -16,6 +16,7 @@ from batchqueue_async import (
     drain_on_signals,
 )
 from tests.support.recording_handler import RecordingHandler
+from tests.support.running import running
 
 pytestmark = pytest.mark.real_time
 
@@ -94,22 +95,18 @@ of_either = pytest.mark.parametrize("what", ["with_manager", "with_queue"])
 
 
 def _run(what: str, seconds: float, signals: int) -> tuple[int, list[str]]:
-    program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(seconds), what],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert program.stdout is not None
-    assert program.stdout.readline() == "ready\n"
-    for _ in range(signals):
-        program.send_signal(signal.SIGTERM)
-        # Two signals at once may count as one.
-        try:
-            program.wait(0.3)
-        except subprocess.TimeoutExpired:
-            continue
-    output, _ = program.communicate(timeout=15)
+    command = [sys.executable, "-c", PROGRAM, str(seconds), what]
+    with running(command, stderr=subprocess.DEVNULL) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        for _ in range(signals):
+            program.send_signal(signal.SIGTERM)
+            # Two signals at once may count as one.
+            try:
+                program.wait(0.3)
+            except subprocess.TimeoutExpired:
+                continue
+        output, _ = program.communicate(timeout=50)
     return program.returncode, output.split("\n")
 
 

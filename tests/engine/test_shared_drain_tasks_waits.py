@@ -17,7 +17,7 @@ from tests.support.recording_handler import RecordingHandler
 
 pytestmark = every_loop
 
-PATIENCE = 2.0
+PATIENCE = 30.0
 
 Act = Callable[[BatchQueue[Any]], Awaitable[object]]
 

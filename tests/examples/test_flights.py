@@ -29,6 +29,8 @@ from zipfile import ZipFile
 import asyncpg
 import pytest
 
+from tests.support.running import told
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
@@ -82,10 +84,7 @@ class Demo:
 
     def end(self) -> Ended:
         status, out, err = json.loads(self._answers.readline())
-        # A busy machine holds any loop up; that says nothing of the demo.
-        lines = err.splitlines(keepends=True)
-        told = [line for line in lines if "held up the event loop" not in line]
-        return Ended(status, out, "".join(told))
+        return Ended(status, out, told(err))
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +96,11 @@ def demo() -> Iterator[Demo]:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield Demo(process)
-        assert process.stdin is not None
-        process.stdin.close()
+        try:
+            yield Demo(process)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
 
 
 @dataclass(frozen=True)
@@ -433,11 +434,11 @@ def test_ctrl_c_leaves_a_consistent_database(tmp_path: Path) -> None:
         try:
             await_rows(tmp_path)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=100)
         finally:
             process.kill()
 
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, told(err)) == (130, "")
     assert "Interrupted. The database holds all of the" in out
     (run,) = rows(tmp_path, "SELECT * FROM runs", dict_rows=True)
     assert run["state"] == "interrupted"

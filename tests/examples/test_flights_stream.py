@@ -41,11 +41,13 @@ def kill_after(process: subprocess.Popen[str], micro_batches: int) -> list[int]:
     """Kill the process when it has said so many; returns which ones."""
     seen = []
     with process:
-        for number in said(process):
-            seen.append(number)
-            if len(seen) == micro_batches:
-                break
-        process.kill()
+        try:
+            for number in said(process):
+                seen.append(number)
+                if len(seen) == micro_batches:
+                    break
+        finally:
+            process.kill()
     assert len(seen) == micro_batches, "it ended by itself"
     return seen
 
@@ -71,7 +73,10 @@ def test_two_kills_and_another_master_change_nothing(folder: Path) -> None:
     assert first[-1] < second[0] <= 4
 
     with started(folder, "--master", "local[1]") as last:
-        out, _ = last.communicate(timeout=200)
+        try:
+            out, _ = last.communicate(timeout=200)
+        finally:
+            last.kill()
     assert last.returncode == 0, out
     assert "An unfinished stream goes on from its checkpoint." in out
     assert "Micro-batch 11:" in out

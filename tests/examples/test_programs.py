@@ -7,13 +7,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from tests.bridge.background import wait_until
+from tests.support.running import running
 
 ROOT = Path(__file__).parents[2]
 Program: TypeAlias = "subprocess.Popen[str]"
@@ -36,15 +37,12 @@ WINDOWS = (
 WSGI = r"(\d+) accepted, stored by (\d+) workers\n0 are lost, 0 are there twice\n$"
 
 
-def started(name: str, directory: Path) -> Program:
-    return subprocess.Popen(
+def started(name: str, directory: Path) -> AbstractContextManager[Program]:
+    return running(
         [sys.executable, "-W", "error", "-m", f"examples.{name}"],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        environment={**os.environ, "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"},
+        own_group=True,
     )
 
 
@@ -58,8 +56,8 @@ def ended(program: Program, account: str) -> re.Match[str]:
 
 
 def proved(name: str, account: str, directory: Path) -> re.Match[str]:
-    program = started(name, directory)
-    found = ended(program, account)
+    with started(name, directory) as program:
+        found = ended(program, account)
     assert program.returncode == 0
     return found
 
@@ -173,12 +171,12 @@ def test_whoever_is_stopped_in_the_middle_has_a_true_account(
     sign: signal.Signals,
     tmp_path: Path,
 ) -> None:
-    program = started(name, tmp_path)
-    wait_for_the_middle(program, tmp_path)
-    if sign is signal.SIGINT:
-        # As a terminal does it: to what the program has started, too.
-        os.killpg(program.pid, sign)
-    else:
-        program.send_signal(sign)
-    ended(program, account)
+    with started(name, tmp_path) as program:
+        wait_for_the_middle(program, tmp_path)
+        if sign is signal.SIGINT:
+            # As a terminal does it: to what the program has started, too.
+            os.killpg(program.pid, sign)
+        else:
+            program.send_signal(sign)
+        ended(program, account)
     assert program.returncode in (128 + sign, -sign)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.running import told
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PYTHON = [sys.executable, "-W", "error"]
 
@@ -18,7 +20,7 @@ def run(name: str) -> str:
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=50, check=False
     )
-    assert ended.stderr == ""
+    assert told(ended.stderr) == ""
     assert ended.returncode == 0
     return ended.stdout
 

@@ -18,6 +18,16 @@ def real_loops() -> dict[str, LoopFactory]:
     return loops
 
 
+def is_second_loop(item: pytest.Item) -> bool:
+    """Whether the test is on uvloop, and there on another loop, too."""
+    call = getattr(item, "callspec", None)
+    if call is None or _new_uvloop not in call.params.values():
+        return False
+    asked = item.get_closest_marker("asyncio")
+    loops = asked.kwargs.get("loop_factories") if asked is not None else None
+    return loops is None or len(loops) > 1
+
+
 class _AsyncioLoop(asyncio.SelectorEventLoop):
     def get_debug(self) -> bool:
         """As in `VirtualTimeLoop`."""

@@ -1,0 +1,44 @@
+"""Programs that a test starts, and that end with it."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    stderr: int = subprocess.PIPE,
+    own_group: bool = False,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a program; if the test fails before its end, it is killed, not waited for.
+
+    `own_group` is for one whose signals are for its children, too.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        process_group=0 if own_group else None,
+    ) as process:
+        kill = os.killpg if own_group else os.kill
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                kill(process.pid, signal.SIGKILL)
+
+
+def told(log: str) -> str:
+    """Leave out that a loop was held up: a busy machine does that to any program."""
+    lines = log.splitlines(keepends=True)
+    return "".join(line for line in lines if "held up the event loop" not in line)
