@@ -172,7 +172,7 @@ def once(owner: Any, name: str, times: int = 1) -> Iterator[list[int]]:  # noqa:
         (Batch, "pieces", 1),
         (Partition, "_remove", 1),
         (Partition, "_remove", 3),
-        (delivery, "_fetch", 1),
+        (delivery, "fetch", 1),
     ],
 )
 async def test_what_was_taken_is_not_lost_where_memory_ends_while_it_is_sorted(

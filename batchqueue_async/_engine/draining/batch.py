@@ -51,6 +51,7 @@ class Batch(Generic[T]):
         "first",
         "give_up_at",
         "is_deferred",
+        "is_in_hands",
         "is_settled",
         "items",
         "others",
@@ -78,6 +79,8 @@ class Batch(Generic[T]):
         self.give_up_at: float | None = None
         self.is_settled = False
         self.is_deferred = False
+        # Whether its handler was called, and it is not decided yet what came of that.
+        self.is_in_hands = False
         if registration is not None:
             registration.taken += 1
 

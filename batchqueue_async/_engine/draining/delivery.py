@@ -207,17 +207,21 @@ class InFlight(Generic[T]):
             self.undelivered.pop()
             if batch.is_deferred:
                 settled.append(batch)
-        elif error := self._delivery.take_cut_off(batch):
+        elif batch.is_in_hands and (error := error_of_cut_off(batch)):
             await self._fail(batch, error, settled)
 
     async def _fail(
-        self, batch: Batch[T], error: BaseException, settled: list[Batch[T]]
+        self, batch: Batch[T], error: BaseException | None, settled: list[Batch[T]]
     ) -> None:
+        if isinstance(error, PartialFailure):
+            error = settle_handled(batch, error)
         if self.task.cancelling():
             await absorb_cancellation()
-        rest = await fail(self._parts, batch, error, self._drain_task)
+        rest: list[Batch[T]] = []
+        if error is not None:
+            rest = await fail(self._parts, batch, error, self._drain_task)
         self.undelivered.pop()
-        if rest and rest[0] is batch:
+        if error is not None and rest and rest[0] is batch:
             self.retries.add(batch)
             await report_retry(self._parts, batch, error, self._drain_task)
             return
@@ -237,7 +241,7 @@ def _resume_partitions_of(settled: list[Batch[T]]) -> None:
 class Delivery(Generic[T]):
     """The way of a batch from being taken to being settled."""
 
-    __slots__ = ("_cut_off", "_is_timed", "_parts", "_unhandled", "retried")
+    __slots__ = ("_is_timed", "_parts", "_unhandled", "retried")
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
@@ -248,8 +252,6 @@ class Delivery(Generic[T]):
         # Items that were tried again, each time.
         self.retried = 0
         self._unhandled = UnhandledTypes()
-        # Batches whose handler was cancelled with its drain task, by identity.
-        self._cut_off: set[int] | None = None
 
     async def deliver(
         self, batch: Batch[T], registration: Registration, drain_task: int
@@ -263,6 +265,7 @@ class Delivery(Generic[T]):
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
             await detector.enter_handler(lock, mode, drain_task)
         batch.attempts += 1
+        batch.is_in_hands = True
         watch = Stopwatch() if self._is_timed else None
         error, left = _NOTHING
         call = HandlerCall(detector, drain_task, lock, mode, registration)
@@ -275,7 +278,7 @@ class Delivery(Generic[T]):
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
             error, left = raised, _left_of(raised)
-            error = self._own_error(raised, call, batch)
+            error = raised if isinstance(raised, Exception) else own_error(raised, call)
         finally:
             call.end()
             if watch:
@@ -286,8 +289,7 @@ class Delivery(Generic[T]):
                 self._outlive(left, batch, registration, call)
         if error is None:
             batch.settle("handled")
-        elif isinstance(error, PartialFailure):
-            error = settle_handled(batch, error)
+        batch.is_in_hands = False
         return error
 
     def time_calls(self) -> None:
@@ -307,16 +309,6 @@ class Delivery(Generic[T]):
             registration.meter.called(seconds)
         learn(self._parts, registration, len(batch), seconds, error)
 
-    def take_cut_off(self, batch: Batch[T]) -> BaseException | None:
-        """Return the error of a batch whose handler was cancelled with its drain task.
-
-        None if it was not in the handler's hands, or gets another attempt.
-        """
-        if self._cut_off is None or id(batch) not in self._cut_off:
-            return None
-        self._cut_off.remove(id(batch))
-        return error_of_cut_off(batch)
-
     def report_again(self, item_type: type) -> None:
         """The type had a handler: when it has none again, that is news."""
         self._unhandled.forget(item_type)
@@ -325,18 +317,6 @@ class Delivery(Generic[T]):
     def _note_deadline(batch: Batch[T], deadline: float) -> None:
         if batch.give_up_at is None:
             batch.give_up_at = asyncio.get_running_loop().time() + deadline
-
-    def _own_error(
-        self, raised: BaseException, call: object, batch: Batch[T]
-    ) -> BaseException:
-        if isinstance(raised, Exception):
-            return raised
-        try:
-            return own_error(raised, call)
-        except asyncio.CancelledError:
-            self._cut_off = self._cut_off or set()
-            self._cut_off.add(id(batch))
-            raise
 
     def settle_unhandled(self, batch: Batch[T]) -> None:
         """Nobody handles its items: say so, and count them."""

@@ -170,9 +170,10 @@ class QueueTasks(Generic[T]):
             self.revive()
 
     def _revive_if_loop_lives(self) -> None:
-        # While a loop ends, calls come from callbacks and from tasks that are
-        # cancelled.
-        task = asyncio.current_task()
+        # While a loop ends, calls come from callbacks, from tasks that are cancelled,
+        # and from coroutines that are collected when it does not run any more.
+        is_running = asyncio._get_running_loop() is not None  # noqa: SLF001
+        task = asyncio.current_task() if is_running else None
         if task is not None and not task.cancelling():
             self.revive()
 
@@ -298,8 +299,10 @@ class Closing(Generic[T]):
 
 
 def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:
-    # A task that ended with an exception is not run again: it would raise again.
-    return ended.cancelled() or ended.exception() is None
+    # A task that ended with an exception is not run again: it would raise again. Ctrl-C
+    # ends the loop, too, but that may run again, as in a notebook.
+    error = None if ended.cancelled() else ended.exception()
+    return error is None or isinstance(error, (KeyboardInterrupt, SystemExit))
 
 
 def _log_error(task: asyncio.Task[None]) -> None:

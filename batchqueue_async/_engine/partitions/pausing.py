@@ -16,30 +16,26 @@ if TYPE_CHECKING:
 class Pause:
     """On while anybody keeps it on; there is none where nobody does."""
 
-    __slots__ = ("_count", "_waiting")
+    __slots__ = ("count", "waiting")
 
     def __init__(self) -> None:
-        self._count = 0
-        self._waiting: tuple[asyncio.Future[None], ...] = ()
+        # How many keep it on.
+        self.count = 0
+        # Who waits for its end.
+        self.waiting: tuple[asyncio.Future[None], ...] = ()
 
-    def add(self) -> None:
-        self._count += 1
-
-    def remove(self) -> bool:
-        """Undo one `add`; returns whether it is still on."""
-        self._count -= 1
-        if self._waiting and not self._count:
-            waiting, self._waiting = self._waiting, ()
-            for ended in waiting:
-                if not ended.done():
-                    ended.set_result(None)
-        return self._count > 0
+    def tell(self) -> None:
+        """Nobody keeps it on any more: who waits for that goes on."""
+        waiting, self.waiting = self.waiting, ()
+        for ended in waiting:
+            if not ended.done():
+                ended.set_result(None)
 
     def ended(self) -> asyncio.Future[None]:
         """Return a future that is done when it is off."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._count:
-            self._waiting = (*self._waiting, ended)
+        if self.count:
+            self.waiting = (*self.waiting, ended)
         else:
             ended.set_result(None)
         return ended
@@ -47,12 +43,16 @@ class Pause:
 
 def pause(partition: Partition[Any]) -> None:
     """Keep its items back until `resume`, called as often."""
-    if partition.pausing is None:
-        partition.pausing = Pause()
-    partition.pausing.add()
+    pausing = partition.pausing or Pause()
+    pausing.count += 1
+    partition.pausing = pausing
 
 
 def resume(partition: Partition[Any]) -> None:
     """Undo one `pause`."""
-    if partition.pausing is not None and not partition.pausing.remove():
+    if (pausing := partition.pausing) is None:
+        return
+    pausing.count -= 1
+    if not pausing.count:
         partition.pausing = None
+        pausing.tell()

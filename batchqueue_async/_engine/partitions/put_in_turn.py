@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from batchqueue_async._engine.partitions.pausing import pause, resume
+from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
 
 if TYPE_CHECKING:
@@ -64,20 +64,22 @@ def put_in_turn(
             if waiter.granted:
                 placed.count += partition.offer_in_turn(waiter, chunk)
             if not waiter.wants:
-                return
+                break
             asleep = waiter.fall_asleep()
             if not waiter.is_woken:
                 yield asleep
             if not waiter.wants:
                 # Who has placed it has told.
-                return
+                break
             waiter.is_woken = False
+        if waiter.hands_over:
+            # What strikes here withdraws the item; no call follows it.
+            waiter.is_told()
     except BaseException:
         waiter.is_cancelled()
         raise
     finally:
         placed.count += waiter.accepted
-        waiter.is_told()
         if waiter.wants:
             partition.leave_line(waiter)
             partition.notify()
@@ -106,19 +108,27 @@ class ServedWaiter(LoopWaiter):
             # It could come between a drain task's look and its take.
             return ()
         if len(chunk) == 1:
-            line = partition.line
-            if line.unaware is None:
-                line.unaware = {}
-                pause(partition)
-            elif len(line.unaware) >= MOST_UNAWARE:
-                return ()
-            # Kept until its producer knows.
-            line.unaware[self] = partition.accounts.taken_out + len(partition.items)
-            self.accepted = 1
-            return chunk
+            position = partition.accounts.taken_out + len(partition.items)
+            return chunk if self._is_kept(partition, position) else ()
         first = len(chunk) - self.wants
         self.accepted += self.granted
         return chunk[first : first + self.granted]
+
+    def _is_kept(self, partition: Partition[Any], position: int) -> bool:
+        """Whether what is put there is kept until its producer knows of it."""
+        line, pausing = partition.line, partition.pausing or Pause()
+        if line.unaware is None:
+            # No call in between, after which a signal handler might raise: the
+            # partition is paused if, and only if, somebody is unaware.
+            pausing.count += 1
+            partition.pausing = pausing
+            line.unaware = {self: position}
+        elif len(line.unaware) < MOST_UNAWARE:
+            line.unaware[self] = position
+        else:
+            return False
+        self.accepted = 1
+        return True
 
     def take_back(self, count: int) -> None:
         self.accepted -= count
@@ -126,9 +136,7 @@ class ServedWaiter(LoopWaiter):
     def is_told(self) -> None:
         unaware = self._partition.line.unaware
         if unaware is not None and self in unaware:
-            del unaware[self]
-            if not unaware:
-                _end_unawareness(self._partition)
+            _make_aware(self, unaware, self._partition)
 
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
@@ -147,9 +155,7 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
         if unaware is None or waiter not in unaware:
             return
         position = unaware[waiter]
-        del unaware[waiter]
-        if not unaware:
-            _end_unawareness(partition)
+        _make_aware(waiter, unaware, partition)
         if waiter.accepted:
             waiter.take_back(1)
             for other, its in unaware.items():
@@ -158,8 +164,20 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
             partition.take_back(position)
 
 
-def _end_unawareness(partition: Partition[Any]) -> None:
-    partition.line.unaware = None
-    resume(partition)
-    # Its owner may have looked meanwhile, and sleep since.
+def _make_aware(
+    waiter: Waiter, unaware: dict[Waiter, int], partition: Partition[Any]
+) -> None:
+    if len(unaware) > 1:
+        del unaware[waiter]
+        return
+    # Its owner may have looked meanwhile, and sleep since. Not after the rest, in which
+    # no call is: whatever strikes here finds the waiter unaware, or all of it done.
     partition.notify()
+    pausing = partition.pausing
+    partition.line.unaware = None
+    if pausing is not None:
+        pausing.count -= 1
+        if not pausing.count:
+            partition.pausing = None
+            if pausing.waiting:
+                pausing.tell()
