@@ -158,7 +158,8 @@ class QueueTasks(Generic[T]):
 
     def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
         # Called from here, since a second callback takes 130 bytes of an idle queue.
-        _log_error(ended)
+        if not _has_been_cut_short(ended):
+            _log_error(ended)
         has_dead = False
         for drain_task, task in self.running.items():
             if task.done() and drain_task.has_work_left:
