@@ -117,6 +117,7 @@ def _others() -> list[threading.Thread]:
 
 def _drain_before_joining() -> None:
     """Drain all but those that a thread works with which the interpreter waits for."""
+    _exiting.append(True)
     if _has_no_atexit() and not (_others() and _drain_after_threads()):
         _drain_all(lambda running: not _is_left_later(running))
         return
@@ -144,7 +145,7 @@ def _has_no_atexit() -> bool:
 
 
 def _is_left_later(running: LoopRun) -> bool:
-    thread = running.entered_by
+    thread = running.entered_by or running.started_late_by
     if thread is None or thread is threading.main_thread():
         return False
     return thread.is_alive() and not thread.daemon

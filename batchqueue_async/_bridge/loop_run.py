@@ -63,6 +63,9 @@ class LoopRun:
         self.endings: list[BaseException] = []
         # The thread that is in its `with` block, and will leave that by itself.
         self.entered_by: threading.Thread | None = None
+        # Whoever starts one while the interpreter ends has just begun to use it.
+        starter = threading.current_thread() if at_exit.is_exiting() else None
+        self.started_late_by = starter
         # The higher, the earlier it is drained at the interpreter's exit.
         self.turn = 0
         # Whether that waits for other threads first; what opened it closes it then.
