@@ -225,7 +225,7 @@ class Closing(Generic[T]):
         self.end_now()
         for timer in self._timers:
             timer.cancel()
-        if (calls := self._parts.detector.calls).inside:
+        if (calls := self._parts.detector.calls).inside or calls.timer is not None:
             calls.stop()
         return self._parts.tasks.take_leftovers()
 
