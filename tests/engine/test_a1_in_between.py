@@ -118,7 +118,11 @@ def test_items_may_come_while_the_oldest_ones_age_is_looked_up() -> None:
 async def test_a_nap_may_be_ended_while_it_is_ended(at: int) -> None:
     loop = asyncio.get_running_loop()
     nap = Nap(loop, Mock(spec=Schedule), Gathering(1.0))
-    napping = asyncio.create_task(nap.sleep(None))
+
+    async def sleep() -> float:
+        return await nap.sleep(None)
+
+    napping = asyncio.create_task(sleep())
     await turns()
     with before_each_line_of(Nap.wake, act=Once(at, nap.wake)):
         nap.wake()
