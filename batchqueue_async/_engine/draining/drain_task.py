@@ -171,7 +171,13 @@ class DrainTask(Generic[T]):
         if self._permit is not None:
             yield from self._permit.acquire()
         if self._turn.is_over():
-            yield from self._turn.next()
+            try:
+                yield from self._turn.next()
+            except BaseException:
+                # It may end here, and others need what it has not used.
+                if self._permit is not None:
+                    self._permit.lend()
+                raise
 
     def _nap_until(
         self,

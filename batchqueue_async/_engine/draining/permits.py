@@ -98,6 +98,11 @@ class Permit:
             self.pool.withdraw(self)
             self._tell()
 
+    def leave(self) -> None:
+        """Its queue has ended: nobody needs it any more."""
+        self.lend()
+        self.pool.leave()
+
     async def regain(self) -> None:
         """Have it again, for the drain task itself, before it calls anything else."""
         while not self.is_held:

@@ -332,7 +332,7 @@ class Lifecycle(Generic[T]):
         # This may run twice, after a cancellation: leave the pool only once.
         permit, parts.detector.permit = parts.detector.permit, None
         if permit is not None:
-            permit.pool.leave()
+            permit.leave()
         await self._registry().release(self, is_unfetched=bool(self.leftovers))
 
     def _registry(self) -> LoopRegistry:
