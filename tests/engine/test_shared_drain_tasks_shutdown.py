@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from batchqueue_async import BatchQueueManager
+from batchqueue_async._engine.runtime.loop_time import LoopTurn
 from tests.engine.every_loop import every_loop
 from tests.engine.sharing import Together, config, sharing
 from tests.engine.until import turns, until
@@ -43,6 +44,25 @@ async def test_it_waits_for_its_turn_while_there_is_time() -> None:
         gate.set()
         assert await closing == []
         assert handlers[1].handled == [1]
+
+
+async def test_of_a_queue_that_has_its_permit_and_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = Together()
+    handlers = [together.handler(name) for name in ("a", "b")]
+    turn = asyncio.Event()
+    async with sharing(1, *handlers) as (one, two):
+        with monkeypatch.context() as others_turn:
+            others_turn.setattr(LoopTurn, "is_over", lambda _: not turn.is_set())
+            others_turn.setattr(LoopTurn, "next", lambda _: turn.wait())
+            assert await one.produce(1)
+            await turns()
+            assert await one.shutdown(0.0) == [1]
+            turn.set()
+        assert await two.produce(2)
+        await until(lambda: handlers[1].handled)
+        assert together.entered == ["b"]
 
 
 @pytest.mark.asyncio(loop_factories=["virtual"])
