@@ -18,7 +18,6 @@ from batchqueue_async._engine.partitions.item_types import (
     have_type,
 )
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.put_in_turn import Tally, put_in_turn
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sorting import (
     Bin,
@@ -27,6 +26,7 @@ from batchqueue_async._engine.partitions.sorting import (
     sole_partition,
     sorted_bins,
 )
+from batchqueue_async._engine.partitions.wait_for_room import Tally, put_in_turn
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted

@@ -13,7 +13,7 @@ from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
 from batchqueue_async._engine.partitions.bulk import LENGTH, chunks
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.put_in_turn import Tally
+from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._policies.config import BatchQueueConfig

@@ -13,10 +13,10 @@ from batchqueue_async._engine.partitions.measured import (
     one_measured,
 )
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.put_in_turn import Tally
-from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.sorting import Placement, Run
+from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._policies.offering import Offer
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from batchqueue_async import BatchQueue, BatchQueueStats
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from tests.properties.gated_handler import Item
 from tests.support.oracle import check_accounts

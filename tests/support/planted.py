@@ -22,9 +22,9 @@ from batchqueue_async._engine.lifecycle.tasks import Closing
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.put_in_turn import ServedWaiter
-from batchqueue_async._engine.partitions.room import Room
 from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.partitions.shared_room import Room
+from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 from batchqueue_async._engine.partitions.waiting_line import (
     LoopWaiter,
     Waiter,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
-    from batchqueue_async._engine.partitions.room import Room
+    from batchqueue_async._engine.partitions.shared_room import Room
     from batchqueue_async._engine.partitions.waiting_line import Waiter
 
 _LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]

@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
 )
 from batchqueue_async._engine.handlers.waits import RoomWait
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
 

@@ -28,8 +28,10 @@ from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import exact_weight
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
-    from batchqueue_async._engine.partitions.room import Room
+    from batchqueue_async._engine.partitions.drop_oldest_partition import (
+        RollingPartition,
+    )
+    from batchqueue_async._engine.partitions.shared_room import Room
     from batchqueue_async._engine.partitions.sized_partition import (
         SizedPartition,
         SizedRollingPartition,
@@ -161,7 +163,7 @@ def room_of(config: BatchQueueConfig[T], partitions: Sequence[Any]) -> Room | No
     """Return what all partitions have in common; None where sizes don't count."""
     if not config.counts_sizes:
         return None
-    from batchqueue_async._engine.partitions.room import Room  # noqa: PLC0415
+    from batchqueue_async._engine.partitions.shared_room import Room  # noqa: PLC0415
 
     return Room(config, partitions)
 
@@ -200,10 +202,10 @@ def _kind(config: BatchQueueConfig[T]) -> type[Partition[T]]:
 
 def _rolling_kind(config: BatchQueueConfig[T]) -> type[RollingPartition[T]]:
     """Return the kind that displaces its oldest items."""
-    from batchqueue_async._engine.partitions import rolling_partition  # noqa: PLC0415
+    from batchqueue_async._engine.partitions import drop_oldest_partition  # noqa: PLC0415
 
     if not config.audit:
-        return rolling_partition.RollingPartition
+        return drop_oldest_partition.RollingPartition
     from batchqueue_async._engine.partitions import audited_partition  # noqa: PLC0415
 
     return audited_partition.AuditedRollingPartition

@@ -20,16 +20,16 @@ from batchqueue_async._engine.handlers.handler_call import (
 )
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.handlers.waits import EndWait
-from batchqueue_async._engine.lifecycle.leftovers import (
-    say_unfetched,
-    tell_leftovers,
-    tell_leftovers_after_loop,
-)
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,
     open_to_threads,
     require_own_loop,
+)
+from batchqueue_async._engine.lifecycle.tell_leftovers import (
+    say_unfetched,
+    tell_leftovers,
+    tell_leftovers_after_loop,
 )
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.handlers.handler_call import outside
-from batchqueue_async._engine.partitions.put_in_turn import withdraw_all
+from batchqueue_async._engine.partitions.wait_for_room import withdraw_all
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import (
     GRACE,

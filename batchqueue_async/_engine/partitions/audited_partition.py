@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 from batchqueue_async._engine.partitions.sized_partition import (
     SizedPartition,
     SizedRollingPartition,

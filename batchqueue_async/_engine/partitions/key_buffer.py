@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.key_accounts import KeyAccounts
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
-from batchqueue_async._engine.partitions.put_in_turn import Tally, put_in_turn
+from batchqueue_async._engine.partitions.wait_for_room import Tally, put_in_turn
 from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")

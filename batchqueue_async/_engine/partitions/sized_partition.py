@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Outcome
+from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.measured import Measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.rolling_partition import RollingPartition
-from batchqueue_async._engine.partitions.room import Room
+from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_line import SizedLine
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._policies.sizing import Exact

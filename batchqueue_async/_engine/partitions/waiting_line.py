@@ -54,9 +54,9 @@ class Waiter(ABC):
     def hand_over(self) -> Sequence[Any]:
         """Return items for the granted slots, or nothing to fill them in person.
 
-        A producer on the loop fills its slots itself, so that a cancelled one leaves
-        nothing behind. One on a thread cannot be cancelled, and would keep everybody
-        behind it waiting until the system lets it run.
+        Who can be cancelled, and can't take an item back, fills its slots itself. One
+        on a thread can't be cancelled, and would keep everybody behind it waiting until
+        the system lets it run. `ServedWaiter` can take its item back.
         """
         return ()
 

@@ -1,13 +1,14 @@
 """How producers on the loop wait for room, one after the other.
 
-What waits in line is placed by who makes room. So the line is gone as soon as there is
-room for all of it, and whoever runs first goes on without one. If each placed its own
-item, nobody could go on before those behind him have run: that would be to overtake.
-So everybody would wait in line again with each item, for ever.
+Whoever makes room, by a take for instance, places the items of those who wait, in
+order. If each producer placed its own item, it would do so some turns of the loop
+later. Whoever comes meanwhile must not overtake, and so would have to wait as well,
+though there is room; then so would whoever comes after that, for ever.
 
-A producer of one item may be cancelled before it runs again, and must leave nothing
-behind then. Until it knows that its item is in, it is unaware: the item can be taken
-back, since its partition is paused.
+A producer of one item may be cancelled after its item was placed and before its task
+runs again: it is *unaware* of its item then, and cancelled it must leave nothing
+behind. So the item can be taken back until its task runs, and the partition is paused
+meanwhile.
 """
 
 from __future__ import annotations
