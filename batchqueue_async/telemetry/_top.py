@@ -80,7 +80,7 @@ class Picture:
 
 
 def _detailed(sample: Sample, before: Picture | None = None) -> int | None:
-    """Return the key of the queue to look at: the last one, while nearly the fullest."""
+    """Return the key of the queue to look at: the last one while nearly the fullest."""
     waiting = {each["key"]: each["waiting"] for each in sample["queues"]}
     if not waiting:
         return None
