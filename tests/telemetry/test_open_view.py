@@ -147,6 +147,22 @@ def test_the_command_says_that_nobody_is_there(
     assert f"no process shows its queues at {str(path)!r}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("extra, how", [("rich", []), ("uvicorn", ["--web"])])
+def test_the_command_says_what_it_needs(
+    path: Path,
+    extra: str,
+    how: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for module in (extra, f"{extra}.console", "batchqueue_async.telemetry._top"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, extra, None)
+    assert main(["top", str(path), *how]) == 1
+    says = f"batchqueue top needs {extra}: pip install 'batchqueue-async[top]'"
+    assert says in capsys.readouterr().err
+
+
 def test_alerts_and_dashboard_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["alerts"]) == 0
     assert "BatchQueueItemLost" in capsys.readouterr().out
