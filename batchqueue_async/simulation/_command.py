@@ -7,6 +7,7 @@ import csv
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from heapq import merge
 from math import isfinite
 from pathlib import Path
@@ -242,17 +243,28 @@ def _as_code(best: Trial) -> str:
 
 
 def _recorded(path: Path) -> list[float]:
-    rows = _rows(path, 1, "--load must name a file with a number per line")
+    rule = "--load must name a file with seconds, or an ISO time, per line"
+    rows = _rows(path, 1, rule, _moment)
     times = sorted(row[0] for row in rows)
     first = times[0] if times else 0.0
     return [at - first for at in times]
 
 
-def _rows(path: Path, columns: int, rule: str) -> list[list[float]]:
+def _moment(text: str) -> float:
+    """Return seconds, from whatever start, of a number or an ISO 8601 time."""
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text.strip()).timestamp()
+
+
+def _rows(
+    path: Path, columns: int, rule: str, read: Callable[[str], float] = float
+) -> list[list[float]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if row]
-        return [[float(row[place]) for place in range(columns)] for row in rows]
+        return [[read(row[place]) for place in range(columns)] for row in rows]
     except (OSError, ValueError, IndexError) as error:
         msg = f"{rule}: {error}"
         raise BatchQueueError(msg) from error

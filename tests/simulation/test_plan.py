@@ -80,9 +80,15 @@ def test_a_recorded_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     recorded.write_text("".join(f"{1_700_000_000 + n * 0.1}\n" for n in range(50)))
     arguments = ["plan", "--load", str(recorded), "--call", "0.01", "--p99", "0.1"]
     assert main(arguments) == 0
+    as_numbers = capsys.readouterr().out
+    times = (f"2026-11-22T23:00:{n * 0.1:09.6f}+00:00\n" for n in range(50))
+    recorded.write_text("".join(times))
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == as_numbers
     recorded.write_text("yesterday\n")
     assert main(arguments) == 1
-    assert "--load must name a file with a number per line" in capsys.readouterr().err
+    says = "--load must name a file with seconds, or an ISO time, per line"
+    assert says in capsys.readouterr().err
 
 
 def test_a_burst_may_take_its_time(capsys: pytest.CaptureFixture[str]) -> None:
