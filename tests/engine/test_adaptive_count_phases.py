@@ -94,13 +94,12 @@ def test_it_does_not_swing_where_a_server_stays_as_it_is(server: Server) -> None
 
 
 def test_what_lies_below_a_refusal_is_found_by_halving() -> None:
-    count = AdaptiveCount(1, MOST)
-    while count.count < MOST:
-        count.round(100.0 * count.count, 1.0, is_throttled=False)
-    count.round(100.0 * MOST, 1.0, is_throttled=False)
-    # It takes 15 from now on: 12 are left, and between 12 and what was refused is 15.
-    tried, _ = rounds(count, with_a_hard_limit, 15, 12, 1)
-    assert 15 in tried
+    count = AdaptiveCount(1, 64)
+    rounds(count, with_a_hard_limit, 64, SETTLED, 1)
+    counts, _ = rounds(count, with_a_hard_limit, 40, 12, 1)
+    # 64 are refused, and 32 go on for three rounds; then 48, which are refused, and 40.
+    assert min(counts) == 32
+    assert 40 in counts
 
 
 def test_a_refusal_now_and_then_does_not_halve_what_handles_as_much() -> None:
