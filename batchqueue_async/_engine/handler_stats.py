@@ -78,7 +78,7 @@ class BatchLimit(Value):
 
     def __str__(self) -> str:
         return (
-            f"batches have {self.max_batch} items at most, {self.before} before: "
+            f"batches have about {self.max_batch} items, {self.before} before: "
             f"{_why(self, self.reason, _OF_SIZES)}"
         )
 
