@@ -2,14 +2,16 @@
 
 All call the same service, 20 ms away, of whose answers one in a hundred is an error and
 one a 429, with as many calls at a time. Who keeps the order waits for what is tried
-again: `asyncio.gather` and a thread pool keep all results of a record batch meanwhile,
-`map_async` as many as its `reorder_buffer` says.
+again. `asyncio.gather` and a thread pool keep all results of a record batch meanwhile,
+and so does `map_async`; with `reorder_buffer=0` it keeps none but those of calls that
+count as in flight, and there is a client by hand that does the same.
 """
 
 import asyncio
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from multiprocessing.pool import Pool
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from benchmarks.spark_calls_peers import (
     by_gather,
     in_threads,
     pipelined,
+    pipelined_in_order,
     post,
 )
 from benchmarks.spark_cpu import cpu_seconds
@@ -33,21 +36,21 @@ if TYPE_CHECKING:
 
 Frame = Callable[[int], "DataFrame"]
 Work = Callable[[int], object]
+Calls = Callable[[int, range, int, int], Coroutine[Any, Any, int]]
 
 PROCESSES = 2
 SIZE = 100
 IN_FLIGHT = 8
 BATCH_ROWS = 10_000
 """Of Spark's record batches, unless it is told otherwise."""
-REORDER_BUFFER = BATCH_ROWS // SIZE
-"""As many results as those have in memory that wait for the end of a record batch."""
 RETRY = Retry(attempts=ATTEMPTS, wait_initial=0.02)
 RESULT = "y BIGINT"
 
 OURS = "map_async"
-REORDERED = f"map_async, reorder_buffer={REORDER_BUFFER}"
+STRICT = "map_async, reorder_buffer=0"
 UNORDERED = "map_async, ordered=False"
 FLOOR = "aiohttp, pipelined by hand, without Spark"
+STRICT_FLOOR = "aiohttp in order by hand, 8 in flight with those that wait"
 GATHER = "asyncio.gather in mapInArrow"
 THREADS = "a thread pool in mapInArrow"
 UDF = "a UDF, one call for each row"
@@ -75,17 +78,20 @@ class HttpWays:
         self.ways: Mapping[str, Work] = {
             FLOOR: self.without_spark,
             OURS: self._mapped(),
-            REORDERED: self._mapped(reorder_buffer=REORDER_BUFFER),
             UNORDERED: self._mapped(ordered=False),
             GATHER: self._in_arrow(by_gather(SIZE, IN_FLIGHT, port=port)),
             THREADS: self._in_arrow(in_threads(port, SIZE, IN_FLIGHT)),
+            STRICT_FLOOR: partial(self.without_spark, calls=pipelined_in_order),
+            STRICT: self._mapped(reorder_buffer=0),
         }
 
-    def without_spark(self, rows: int) -> None:
+    def without_spark(self, rows: int, calls: Calls = pipelined) -> None:
         """Have as many processes make the same calls."""
         share = rows // PROCESSES
-        parts = [(self._port, range(at, at + share)) for at in range(0, rows, share)]
-        self._processes.starmap(_pipelined, parts, chunksize=1)
+        parts = [
+            (calls, self._port, range(at, at + share)) for at in range(0, rows, share)
+        ]
+        self._processes.starmap(_by_hand, parts, chunksize=1)
 
     def row_by_row(self, rows: int) -> object:
         """Call for each row by itself."""
@@ -188,5 +194,5 @@ def _rates(rows: int, taken: Samples, less: Samples | None = None) -> Samples:
     return Samples([rows / (whole - small) for whole, small in pairs])
 
 
-def _pipelined(port: int, numbers: range) -> int:
-    return asyncio.run(pipelined(port, numbers, SIZE, IN_FLIGHT))
+def _by_hand(calls: Calls, port: int, numbers: range) -> int:
+    return asyncio.run(calls(port, numbers, SIZE, IN_FLIGHT))

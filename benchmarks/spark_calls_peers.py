@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -167,4 +168,22 @@ async def pipelined(port: int, numbers: range, size: int, at_once: int) -> int:
                 rows += len(await ask.again(client, [*range(start, end)]))
 
         await asyncio.gather(*(worker() for _ in range(at_once)))
+    return rows
+
+
+async def pipelined_in_order(port: int, numbers: range, size: int, at_once: int) -> int:
+    """Call from no Spark, too, and take the answers in their order.
+
+    What is answered before an earlier call is one of those `at_once`, as with Flink.
+    """
+    ask, rows = Ask(), 0
+    begun: deque[asyncio.Task[list[int]]] = deque()
+    async with OpenSession(port)() as client:
+        for start in range(numbers.start, numbers.stop, size):
+            if len(begun) == at_once:
+                rows += len(await begun.popleft())
+            asked = [*range(start, min(start + size, numbers.stop))]
+            begun.append(asyncio.create_task(ask.again(client, asked)))
+        while begun:
+            rows += len(await begun.popleft())
     return rows

@@ -42,7 +42,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     linger: float = 0.0,
     in_flight: int = 8,
     ordered: bool = True,
-    reorder_buffer: int = 0,
+    reorder_buffer: int | None = None,
     timeout: float | None = None,
     retry: Retry = _ONCE,
     rate: float | None = None,
@@ -63,9 +63,10 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     service to tell what it has done already.
 
     Memory is bound by the calls in flight and two of Spark's record batches (of
-    `spark.sql.execution.arrow.maxRecordsPerBatch` rows): when those are full, Spark
-    waits. A call that blocks (`requests`, `time.sleep`) blocks all others of its
-    process. Executors need this package, and what `call` refers to.
+    `spark.sql.execution.arrow.maxRecordsPerBatch` rows), with what waits for a call
+    that is tried again: when those are full, Spark waits. A call that blocks
+    (`requests`, `time.sleep`) blocks all others of its process. Executors need this
+    package, and what `call` refers to.
 
     Args:
         df: The rows that calls are made for.
@@ -90,13 +91,14 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
             delivers less than a full call.
         in_flight: How many calls run at the same time, at most, in each task. Those
             that wait for their retry, or for `rate`, count; with `ordered` those that
-            are finished before an earlier one, too.
+            are finished before an earlier one, too, but for the `reorder_buffer`.
         ordered: Whether rows keep their order within a partition. Without it one slow
             call holds nobody up.
         reorder_buffer: How many finished calls may wait for an earlier one without
-            counting as in flight, where rows keep their order. So a slow call, or one
-            that is tried again, doesn't hold up those behind it until as many of them
-            are finished. Their results are in memory.
+            counting as in flight, where rows keep their order. Until as many of them
+            wait, that one holds nobody up. Their results are in memory. None: as many
+            as one of Spark's record batches makes calls, if the earlier one has failed
+            and is tried again; a slow one holds those behind it up. 0: any one does.
         timeout: Seconds for each attempt, after which it is cancelled; None for no
             limit. Waiting for `rate`, and opening the client, don't count.
         retry: How often a call is tried, as in `BatchQueueConfig`; `split` and

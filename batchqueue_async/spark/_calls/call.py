@@ -33,13 +33,15 @@ class Call:
         output: Where the columns of its rows come from; None for the results alone.
     """
 
-    __slots__ = ("_cut", "_output", "_results", "_unsettled")
+    __slots__ = ("_cut", "_output", "_results", "_unsettled", "is_tried_again")
 
     def __init__(self, cut: Cut, output: Sequence[OutputColumn] | None) -> None:
         self._cut = cut
         self._output = output
         self._unsettled = len(cut.items)
         self._results: list[Results] = []
+        # Until it is settled: an attempt has failed, and what failed gets another one.
+        self.is_tried_again = False
 
     def __len__(self) -> int:
         return len(self._cut.items)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._wording import kind_of
@@ -44,6 +45,8 @@ class WaitingRows:
         # Where a row becomes several items: those that were too many for a call.
         self._made: deque[Any] = deque()
         self.rows = 0
+        # How many calls the largest record batch up to now makes.
+        self.calls_of_a_batch = 0
 
     def __bool__(self) -> bool:
         return bool(self.rows or self._made)
@@ -53,6 +56,8 @@ class WaitingRows:
         if batch.num_rows:
             self._batches.append((batch, now))
             self.rows += batch.num_rows
+            calls = ceil(batch.num_rows / self._max_batch)
+            self.calls_of_a_batch = max(self.calls_of_a_batch, calls)
 
     @property
     def wants_more(self) -> bool:

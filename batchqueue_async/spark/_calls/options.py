@@ -45,7 +45,7 @@ class CallOptions:
     linger: float
     in_flight: int
     ordered: bool
-    reorder_buffer: int
+    reorder_buffer: int | None
     timeout: float | None
     retry: Retry
     rate: float | None
@@ -62,7 +62,6 @@ class CallOptions:
         require_count("in_flight", self.in_flight, at_least=1)
         if self.in_flight > _MOST_IN_FLIGHT:
             refuse("in_flight", f"<= {_MOST_IN_FLIGHT}", self.in_flight)
-        require_count("reorder_buffer", self.reorder_buffer, at_least=0)
         if self.timeout is not None:
             require_seconds("timeout", self.timeout)
         if not isinstance(self.retry, Retry):
@@ -72,8 +71,8 @@ class CallOptions:
         for field in ("ordered", "flat"):
             if not isinstance(getattr(self, field), bool):
                 refuse(field, "a bool", getattr(self, field), TypeError)
-        if self.reorder_buffer and not self.ordered:
-            refuse("reorder_buffer", "0 with ordered=False", self.reorder_buffer)
+        if self.reorder_buffer is not None:
+            _require_reorder_buffer(self.reorder_buffer, is_ordered=self.ordered)
         if self.on_error not in get_args(OnError):
             refuse("on_error", '"raise", "null" or "column"', self.on_error)
 
@@ -81,6 +80,12 @@ class CallOptions:
     def name(self) -> str:
         """What the call is called in messages."""
         return getattr(self.call, "__qualname__", type(self.call).__qualname__)
+
+
+def _require_reorder_buffer(value: int, *, is_ordered: bool) -> None:
+    require_count("reorder_buffer", value, at_least=0)
+    if value and not is_ordered:
+        refuse("reorder_buffer", "0 with ordered=False", value)
 
 
 def require_error_column(value: object) -> None:

@@ -7,7 +7,6 @@ again; calls begin and end in between, too.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ from .call import Call
 from .counts import CallCounts
 from .cutting import WaitingRows
 from .kept_input import OutputColumn
+from .line import CallLine
 from .options import CallOptions
 from .slot import CallSlot
 
@@ -46,9 +46,8 @@ class Step(NamedTuple):
 class CallPipeline:
     """One task's calls.
 
-    Invariant: a slot is free, or it has a call that is not settled. Where the order is
-    kept those that are settled wait for the calls before them; they count as in flight,
-    too, but for as many as the reorder buffer takes.
+    Invariant: a slot is free, or it has a call that is not settled. Each call that has
+    begun is in the line until its rows leave.
 
     Args:
         options: How calls are made.
@@ -72,10 +71,11 @@ class CallPipeline:
         )
         self._is_ended = False
         self._free = [*slots]
-        # Of which not all rows are finished: in their order, where that is kept.
-        self._begun: deque[Call] = deque()
-        self._unfinished = 0
-        self._most_unfinished = options.in_flight + options.reorder_buffer
+        self._line = CallLine(
+            options.in_flight,
+            is_ordered=options.ordered,
+            reorder_buffer=options.reorder_buffer,
+        )
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -138,11 +138,8 @@ class CallPipeline:
         """The slot's call has all its results."""
         self._free.append(slot)
         try:
-            if not self._options.ordered:
-                self._finish(call)
-            else:
-                while self._begun and self._begun[0].is_settled:
-                    self._finish(self._begun.popleft())
+            for each in self._line.leave(call):
+                self._finish(each)
         except Exception as error:  # noqa: BLE001 - it is not the attempt that failed
             self._fail(error)
         self._tell()
@@ -162,7 +159,6 @@ class CallPipeline:
         self._news.set()
 
     def _finish(self, call: Call) -> None:
-        self._unfinished -= 1
         rows = call.rows()
         if rows.num_rows:
             if not self._finished:
@@ -192,10 +188,8 @@ class CallPipeline:
     async def _begin(self, call: Call) -> None:
         # The last one that had a call: its drain task is awake.
         slot = self._free.pop()
-        self._unfinished += 1
         self._items += len(call)
-        if self._options.ordered:
-            self._begun.append(call)
+        self._line.join(call)
         positions = slot.take(call, self)
         if await self._queue.produce_many(positions) < len(positions):
             msg = f"queue {self._queue.name!r} accepts no more: it is closed"
@@ -232,7 +226,9 @@ class CallPipeline:
     def _has_place(self) -> bool:
         """Whether a call may begin with what waits, once that is enough."""
         return bool(
-            self._unfinished < self._most_unfinished and self._free and self._waiting
+            self._free
+            and self._waiting
+            and self._line.has_place(self._waiting.calls_of_a_batch)
         )
 
     @property
@@ -252,11 +248,14 @@ class CallPipeline:
 
     @property
     def _wants_more(self) -> bool:
-        return not self._is_ended and self._waiting.wants_more
+        if self._is_ended or not self._waiting.wants_more:
+            return False
+        # What waits in the line beside those in flight has the memory meanwhile.
+        return not (self._line.is_buffering and self._waiting.is_enough)
 
     @property
     def _has_ended(self) -> bool:
-        return self._is_ended and not self._waiting and not self._unfinished
+        return self._is_ended and not self._waiting and not self._line
 
     def _step(self) -> Step:
         rows, self._finished, self._finished_rows = self._finished, [], 0

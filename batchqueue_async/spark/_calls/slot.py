@@ -74,14 +74,16 @@ class CallSlot:
         owner.attempted(len(items))
         try:
             returned = await self._ask(items)
-        except PartialFailure as partial:
-            # The queue has those that failed tried again, and nobody else.
-            self._keep_others(call, positions, items, partial)
-            if call.is_settled:
-                owner.settled(self, call)
-                owner.look()
+            call.settle(self._maker.made(positions, items, returned))
+        except Exception as error:
+            # The queue has what failed tried again, or gives it up.
+            call.is_tried_again = True
+            owner.look()
+            if isinstance(error, PartialFailure):
+                self._keep_others(call, positions, items, error)
+                if call.is_settled:
+                    owner.settled(self, call)
             raise
-        call.settle(self._maker.made(positions, items, returned))
         if call.is_settled:
             owner.settled(self, call)
             await owner.go_on()

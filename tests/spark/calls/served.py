@@ -50,7 +50,7 @@ def options(
         "linger": 0.0,
         "in_flight": 8,
         "ordered": True,
-        "reorder_buffer": 0,
+        "reorder_buffer": None,
         "timeout": None,
         "retry": Retry(),
         "rate": None,
