@@ -35,7 +35,7 @@ def call_on_loop(
         msg = f"{name} ended during the call"
         raise BatchQueueError(msg) from error
     finally:
-        call.abandon()
+        call.give_up()
 
 
 class LoopCall(Generic[R]):
@@ -55,7 +55,7 @@ class LoopCall(Generic[R]):
         self.ended = ThreadEvent()
         self._loop = loop
         self._start = start
-        self._is_abandoned = False
+        self._is_given_up = False
         self._task: asyncio.Task[R] | None = None
         self._body: Coroutine[Any, Any, R] | None = None
         # On a closed loop there is no result; the caller's watchdog says so.
@@ -67,17 +67,17 @@ class LoopCall(Generic[R]):
         assert self._task is not None
         return self._task.result()
 
-    def abandon(self) -> None:
+    def give_up(self) -> None:
         """The thread waits no longer; after the end there is nothing to do."""
         if not self.ended.is_set:
-            self._is_abandoned = True
+            self._is_given_up = True
             try:
                 self._loop.call_soon_threadsafe(self._cancel)
             except RuntimeError:
                 self._discard()
 
     def _run(self) -> None:
-        if not self._is_abandoned:
+        if not self._is_given_up:
             self._body = self._start()
             self._task = self._loop.create_task(self._body)
             self._task.add_done_callback(self._end)

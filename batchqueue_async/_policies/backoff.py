@@ -1,4 +1,4 @@
-"""How long a drain task naps when it found nothing."""
+"""How often a drain task that finds nothing calls `on_idle`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from .value import Value, frozen
 @frozen
 class IdleBackoff(Value):
     """Naps that double with each empty cycle, from `shortest` to `longest`.
+
+    They are for handlers with an `on_idle`, which is called after each. Where there is
+    none an idle drain task has no timer: it sleeps until an item wakes it.
 
     An arriving item ends a nap early, so `longest` bounds the cost of idling and
     the period of `on_idle`, not the delay of an item.

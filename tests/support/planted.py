@@ -18,7 +18,7 @@ from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
-from batchqueue_async._engine.lifecycle.tasks import Closing
+from batchqueue_async._engine.lifecycle.tasks_until_deadline import Shutdown
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
@@ -281,7 +281,7 @@ def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> Any:  # 
 # F3: the end.
 
 
-@_plant("a deadline outlives its shutdown", Closing, "end_within")
-def _never_call_it_off(_: Method, self: Closing[Any], timeout: float | None) -> None:
+@_plant("a deadline outlives its shutdown", Shutdown, "end_within")
+def _never_call_it_off(_: Method, self: Shutdown[Any], timeout: float | None) -> None:
     if timeout is not None:
         self._loop.call_later(timeout, self.end_now)

@@ -1,4 +1,4 @@
-"""One queue in the wait-for graph, and the questions that are asked of it there."""
+"""What one queue asks of the wait-for graph, and what it shows there of itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from batchqueue_async._engine.handlers.find_deadlock import find, refuse_cycles
 from batchqueue_async._engine.handlers.handler_call import (
     EXCLUSIVE,
     HandlerCall,
@@ -13,13 +14,7 @@ from batchqueue_async._engine.handlers.handler_call import (
     current_call,
 )
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
-from batchqueue_async._engine.handlers.wait_for_graph import (
-    DrainTaskNode,
-    Wait,
-    excludes_any,
-    find,
-    refuse_cycles,
-)
+from batchqueue_async._engine.handlers.wait_for_graph import DrainTaskNode, Wait
 from batchqueue_async._engine.handlers.waits import RoomWait
 
 if TYPE_CHECKING:
@@ -163,7 +158,11 @@ class DeadlockDetector:
         waits count.
         """
         modes = lock.modes_ahead_of(answer) or (EXCLUSIVE,)
-        waits = self.waits_of(
-            lambda call: call.lock is lock and excludes_any(modes, call.mode)
-        )
+
+        def keeps_out(call: HandlerCall) -> bool:
+            return call.lock is lock and any(
+                lock.excludes(each, call.mode) for each in modes
+            )
+
+        waits = self.waits_of(keeps_out)
         return waits if answer.done() else (*waits, *lock.outer_waits())

@@ -151,7 +151,7 @@ class Hooks:
             self._parts.detector, registration.lock, answer, task
         )
 
-    def abandon_flushes(self) -> None:
+    def leave_flushes(self) -> None:
         """Whoever still waits for `on_flush` at the end of a shutdown waits no more."""
         for ending in self.flushing.values():
             message = "on_flush did not end before the shutdown's deadline"

@@ -15,7 +15,7 @@ from batchqueue_async._engine.handlers.handler_call import (
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.meter import Meter
-from batchqueue_async._engine.handlers.opening import Opening
+from batchqueue_async._engine.handlers.on_open import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
 from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from typing import Any, cast
 
+from batchqueue_async._engine.handlers.find_deadlock import is_stuck
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
-    is_stuck,
 )
 from batchqueue_async._engine.handlers.waits import RoomWait
 from batchqueue_async._engine.partitions.partition import Partition

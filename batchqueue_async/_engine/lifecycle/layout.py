@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from batchqueue_async._engine.handlers.handler_call import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
-from batchqueue_async._engine.lifecycle.terms import Terms
+from batchqueue_async._engine.lifecycle.linger_and_batch_size import BatchTerms
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
@@ -51,7 +51,7 @@ class Layout(Generic[T]):
         # Of all handlers together, and how many there have been.
         self._weight: Exact = 0
         self._registered = 0
-        self.terms = Terms(parts)
+        self.terms = BatchTerms(parts)
         # What was declared counts for growth, even if fewer can be busy now.
         policy = parts.config.drain_tasks
         self._declared = 1 if isinstance(policy, SharedDrainTasks) else policy.resolve()

@@ -42,7 +42,7 @@ from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.lifecycle.tasks import Closing
+    from batchqueue_async._engine.lifecycle.tasks_until_deadline import Shutdown
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Lifecycle(Generic[T]):
         self.queue: object = None
         # A manager's, so that it does not keep what its user has shut down.
         self.on_closed: Callable[[], None] | None = None
-        self._closing: Closing[T] | None = None
+        self._closing: Shutdown[T] | None = None
         self._task: asyncio.Task[None] | None = None
         # Calls of `shutdown` that wait: one of them gets the list.
         self._callers = 0
@@ -213,7 +213,7 @@ class Lifecycle(Generic[T]):
             _close_partitions(parts)
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Nobody can wake who flushes.
-            parts.tasks.abandon()
+            parts.tasks.end_after_loop()
             self.leftovers += parts.tasks.take_leftovers()
             _tell_counts(parts)
             if skipped := parts.handlers.to_close():
@@ -252,7 +252,7 @@ class Lifecycle(Generic[T]):
             f"{count} items are left"
         )
 
-    def _begin(self) -> Closing[T]:
+    def _begin(self) -> Shutdown[T]:
         parts = self.parts
         closing = self._closing = self._closing or parts.tasks.closing()
         task = self._task
@@ -313,7 +313,7 @@ class Lifecycle(Generic[T]):
         if task is not None and not task.cancelled():
             task.result()
 
-    async def _run(self, closing: Closing[T]) -> None:
+    async def _run(self, closing: Shutdown[T]) -> None:
         self.leftovers += await closing.run()
         if self._tells_leftovers:
             await self._tell_leftovers()

@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.shared_room_wait import SharedRoomWait
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
-# Of the room: what handlers may hold beside it, where no batch is bounded by size.
-_BESIDE = 8
+# What handlers hold is not counted up to one batch. Where no batch is bounded by size,
+# that is the room divided by this.
+_ROOM_PER_UNCOUNTED_BATCH = 8
 
 
 class Room:
     """One queue's room. Every change is a plain method, as in the partitions."""
 
     __slots__ = (
-        "_beside",
         "_is_short_known",
         "_largest",
         "_line",
         "_partitions",
         "_places",
+        "_uncounted",
         "capacity",
         "in_hands",
         "is_changing",
@@ -64,7 +65,10 @@ class Room:
         self.most_taken = None if largest is None else exact(largest)
         # Whether an item that does not fit lets those behind it in its chunk pass.
         self.passes_over = config.when_full is not WhenFull.WAIT
-        self._beside: Exact = 0 if most is None else most // _BESIDE
+        # How much of what handlers hold takes no room.
+        self._uncounted: Exact = (
+            0 if most is None else most // _ROOM_PER_UNCOUNTED_BATCH
+        )
         self.allow_batches_of(self.most_taken)
         self._partitions = partitions
         self.waiting: Exact = 0
@@ -87,9 +91,9 @@ class Room:
         self.lookers: dict[SharedRoomWait, None] = {}
 
     def allow_batches_of(self, most: Exact | None) -> None:
-        """Let a take remove as much as one of the handlers may get, and be beside."""
+        """Let a take remove as much as a handler may get, and not count as used."""
         if most is not None:
-            self._beside = max(self._beside, most)
+            self._uncounted = max(self._uncounted, most)
             if self.most_taken is not None:
                 self.most_taken = max(self.most_taken, most)
 
@@ -100,10 +104,10 @@ class Room:
 
     @property
     def surplus(self) -> Exact:
-        """What handlers hold above what they may beside the room."""
-        if self.in_hands <= self._beside:
+        """What handlers hold above the one batch that takes no room."""
+        if self.in_hands <= self._uncounted:
             return 0
-        return max(0, self.in_hands - max(self._beside, self._largest))
+        return max(0, self.in_hands - max(self._uncounted, self._largest))
 
     @property
     def first(self) -> SizedPartition[Any] | None:

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
+from batchqueue_async._engine.handlers.find_deadlock import refuse_cycles
 from batchqueue_async._engine.handlers.handler_call import HandlerCall, current_call
 from batchqueue_async._engine.handlers.timed_call import finish
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
     Wait,
-    refuse_cycles,
 )
 
 Call = Callable[..., Awaitable[object] | object]

@@ -1,4 +1,4 @@
-"""The tasks of one queue, from their start to their end by a deadline.
+"""The tasks of one queue, from their start until a shutdown's deadline at the latest.
 
 Those are its drain tasks, the one that rebalances them, and what is called at the end.
 """
@@ -114,7 +114,7 @@ class QueueTasks(Generic[T]):
             # A handler may swallow its cancellation: its drain task still stops.
             drain_task.stop()
 
-    def abandon(self) -> None:
+    def end_after_loop(self) -> None:
         """The loop never runs again: there is nothing to cancel or to wait for."""
         for drain_task in self.drain_tasks:
             drain_task.stop()
@@ -122,9 +122,9 @@ class QueueTasks(Generic[T]):
             if task is not None:
                 expect_no_end(task)
 
-    def closing(self) -> Closing[T]:
+    def closing(self) -> Shutdown[T]:
         """Return what ends them, by a deadline."""
-        return Closing(self._parts)
+        return Shutdown(self._parts)
 
     def take_leftovers(self) -> list[T]:
         """Take out what was not handled; it ends as returned."""
@@ -187,7 +187,7 @@ class QueueTasks(Generic[T]):
         return task
 
 
-class Closing(Generic[T]):
+class Shutdown(Generic[T]):
     """One queue's shutdown; its deadlines hold however often `run` is cut short."""
 
     def __init__(self, parts: Parts[T]) -> None:
@@ -279,7 +279,7 @@ class Closing(Generic[T]):
         tasks = (*self._parts.tasks.running, *hooks.flushing)
         await self._cancel([each for each in tasks if not each.done()])
         if hooks.flushing:
-            hooks.abandon_flushes()
+            hooks.leave_flushes()
 
     async def _cancel(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if not tasks:

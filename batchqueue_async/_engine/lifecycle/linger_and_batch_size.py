@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.parts import Parts
 
 
-class Terms:
+class BatchTerms:
     """Keeps partitions up with the handlers, from the first that has its own."""
 
     __slots__ = ("_clock", "_is_open", "_known", "_now", "_parts", "lingers")
