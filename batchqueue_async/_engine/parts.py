@@ -19,7 +19,7 @@ from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.layout import Layout, room_of
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.state import State
-from batchqueue_async._engine.lifecycle.tasks_until_deadline import QueueTasks
+from batchqueue_async._engine.lifecycle.tasks_and_shutdown import QueueTasks
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads

@@ -18,7 +18,7 @@ from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
-from batchqueue_async._engine.lifecycle.tasks_until_deadline import Shutdown
+from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition

@@ -42,7 +42,7 @@ from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.lifecycle.tasks_until_deadline import Shutdown
+    from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
     from batchqueue_async._engine.parts import Parts
 
 T = TypeVar("T")
