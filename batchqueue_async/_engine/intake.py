@@ -78,7 +78,9 @@ class Intake(Generic[T]):
         partition = self._sole or self._placement.partition_of(item)
         if partition.is_shared and partition.append(item):
             return None
-        return None if self._try_offer(partition, item) else (partition, (item,))
+        if partition.line.head is None and self._try_offer(partition, item):
+            return None
+        return partition, (item,)
 
     def offer(self, item: T) -> Offer:
         """Accept the item if there is room at once, wherever the caller is."""
@@ -110,10 +112,11 @@ class Intake(Generic[T]):
         return parts.ingress
 
     def waiting(
-        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
-    ) -> Awaitable[None] | None:
+        self, partition: Partition[T], chunk: Sequence[T], placed: Tally | None = None
+    ) -> Awaitable[int] | None:
         """Return what accepts a chunk in turn, if it is to wait for room.
 
+        It returns how many items were accepted; of one that raises `placed` tells it.
         Not a coroutine of its own: that would be one more to go through for each wait.
         """
         if not self._waits or partition.is_closed:
@@ -128,9 +131,9 @@ class Intake(Generic[T]):
         self,
         partition: Partition[T],
         chunk: Sequence[T],
-        placed: Tally,
+        placed: Tally | None,
         loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    ) -> int:
         """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
         waiter = LoopWaiter(loop, len(chunk), partition)
         partition.wait_in_line(waiter, chunk)
@@ -146,7 +149,7 @@ class Intake(Generic[T]):
                         await wait.over()
                     partition.notify(waiter.granted)
                     if waiter.granted:
-                        placed.count += partition.offer_in_turn(waiter, chunk)
+                        waiter.accepted += partition.offer_in_turn(waiter, chunk)
                         if not waiter.wants:
                             break
                     wait.check()
@@ -158,9 +161,12 @@ class Intake(Generic[T]):
                         await asleep
                     waiter.is_woken = False
         finally:
+            if placed is not None:
+                placed.count += waiter.accepted
             if waiter.wants:
                 partition.leave_line(waiter)
                 partition.notify()
+        return waiter.accepted
 
     def put_whole(self, chunk: list[T]) -> bool:
         """Accept a chunk in one go, if it is for one partition and meets no edge."""

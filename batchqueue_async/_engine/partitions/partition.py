@@ -25,6 +25,7 @@ from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
+from batchqueue_async._engine.partitions.wait_for_room import place_served
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
@@ -371,7 +372,7 @@ class Partition(ProducersQueue[T]):
     def _fill_from_line(self) -> None:
         line = self.line
         if not line.reserved and self.ages.clock is None and self.entered is None:
-            line.place_singles(self, self._maxsize - len(self.items))
+            self._place_singles()
         line.reserve(self._maxsize - len(self.items) - line.reserved)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
@@ -384,6 +385,20 @@ class Partition(ProducersQueue[T]):
                 head.take_back(len(items) + count - len(self.items))
                 raise
             line.filled(head, len(items))
+
+    def _place_singles(self) -> None:
+        """Place the items of those at the head of the line who bring one each."""
+        line, room = self.line, self._maxsize - len(self.items)
+        if not self.items:
+            self.filled_at = self.clock()
+        while room and (head := line.head) is not None:
+            if head.is_single:
+                placed = place_served(self, room)
+            else:
+                placed = line.place_singles(self, room)
+            if not placed:
+                return
+            room -= placed
 
     def _set_limits(self) -> None:
         if self.line.head or self.is_closed:

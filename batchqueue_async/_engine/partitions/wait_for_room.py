@@ -14,7 +14,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -44,12 +44,15 @@ class Tally:
 def put_in_turn(
     partition: Partition[T],
     chunk: Sequence[T],
-    placed: Tally,
+    placed: Tally | None,
     loop: asyncio.AbstractEventLoop,
-) -> Generator[Any, None, None]:
+) -> Generator[Any, None, int]:
     """Accept a chunk on the loop as room is made; less only if the partition closes.
 
     Cancelled, it leaves nothing behind but what `placed` says, and nothing of one item.
+
+    Returns:
+        How many items were accepted.
     """
     waiter: LoopWaiter
     if partition.serves_on_loop:
@@ -63,7 +66,7 @@ def put_in_turn(
             # as it came, since its chunk had waited for another partition first.
             partition.notify(waiter.granted)
             if waiter.granted:
-                placed.count += partition.offer_in_turn(waiter, chunk)
+                waiter.accepted += partition.offer_in_turn(waiter, chunk)
             if not waiter.wants:
                 break
             asleep = waiter.fall_asleep()
@@ -73,23 +76,24 @@ def put_in_turn(
                 # Who has placed it has told.
                 break
             waiter.is_woken = False
-        if waiter.hands_over:
-            # What strikes here withdraws the item; no call follows it.
-            waiter.is_told()
+        # What strikes here withdraws the item; no call follows it.
+        waiter.is_told()
     except BaseException:
         waiter.is_cancelled()
         raise
     finally:
-        placed.count += waiter.accepted
+        if placed is not None:
+            placed.count += waiter.accepted
         if waiter.wants:
             partition.leave_line(waiter)
             partition.notify()
+    return waiter.accepted
 
 
 class ServedWaiter(LoopWaiter):
     """A producer on the loop whose items are placed as soon as it gets its slots."""
 
-    __slots__ = ("_chunk", "accepted")
+    __slots__ = ("chunk", "is_single")
 
     hands_over = True
 
@@ -99,16 +103,23 @@ class ServedWaiter(LoopWaiter):
         chunk: Sequence[Any],
         partition: Partition[Any],
     ) -> None:
-        LoopWaiter.__init__(self, loop, len(chunk), partition)
-        self._chunk = chunk
-        self.accepted = 0
+        # As `LoopWaiter`, in one go.
+        self.chunk = chunk
+        self.wants = wants = len(chunk)
+        self.is_single = wants == 1
+        self.accepted = self.granted = 0
+        self.line = self.ahead = self.behind = None
+        self._loop = loop
+        self._partition = partition
+        self._asyncio_future_blocking = self.is_woken = False
+        self._wakeup = self._context = self._outcome = None
 
     def hand_over(self) -> Sequence[Any]:
-        chunk, partition = self._chunk, self._partition
-        if partition.is_shared and not self._is_on_loop():
+        chunk, partition = self.chunk, self._partition
+        if not self.is_on_loop():
             # It could come between a drain task's look and its take.
             return ()
-        if len(chunk) == 1:
+        if self.is_single:
             position = partition.accounts.taken_out + len(partition.items)
             return chunk if self._is_kept(partition, position) else ()
         first = len(chunk) - self.wants
@@ -131,16 +142,82 @@ class ServedWaiter(LoopWaiter):
         self.accepted = 1
         return True
 
+    def call_soon(self, callback: Callable[[Any], None], argument: object) -> None:
+        """Have this called in the next turn of its loop."""
+        self._loop.call_soon(callback, argument)
+
     def take_back(self, count: int) -> None:
         self.accepted -= count
 
     def is_told(self) -> None:
         unaware = self._partition.line.unaware
-        if unaware is not None and self in unaware:
+        if unaware is None or self not in unaware:
+            return
+        if len(unaware) > 1:
+            del unaware[self]
+        else:
             _make_aware(self, unaware, self._partition)
 
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
+
+
+def place_served(partition: Partition[Any], room: int) -> int:
+    """Place the item of each at the head who waits on the loop with a single one.
+
+    As `reserve` and `filled` do it for all, for a fraction of the price: one callback
+    has all of them run.
+
+    Returns:
+        How many were placed.
+    """
+    line = partition.line
+    # A `ServedWaiter`, as long as it is single.
+    waiter: Any = line.head
+    if line.unaware is not None or not waiter.is_on_loop():
+        # Those of an earlier round have not run yet; or, from another thread, an item
+        # could come between a drain task's look and its take.
+        return 0
+    left = room = min(room, MOST_UNAWARE)
+    unaware: dict[Any, int] = {}
+    items: Any = partition.items
+    position = partition.accounts.taken_out + len(items)
+    pausing = partition.pausing or Pause()
+    # A call in vain is harmless, an item in vain is not.
+    waiter.call_soon(_run_on, unaware)
+    try:
+        while left and waiter is not None and waiter.is_single:
+            # No call in here, after which a signal handler might raise: the partition
+            # is paused if, and only if, somebody is unaware.
+            unaware[waiter] = position
+            if line.unaware is None:
+                pausing.count += 1
+                partition.pausing, line.unaware = pausing, unaware
+            items += waiter.chunk
+            waiter.wants, waiter.accepted, waiter.is_woken = 0, 1, True
+            position += 1
+            left -= 1
+            line.head = line.unserved = behind = waiter.behind
+            if behind is not None:
+                behind.ahead = waiter.ahead
+            waiter.line = waiter.ahead = waiter.behind = None
+            waiter = behind
+    except MemoryError:
+        if waiter in unaware:
+            _make_aware(waiter, unaware, partition)
+        raise
+    return room - left
+
+
+def _run_on(unaware: dict[ServedWaiter, int]) -> None:
+    """Have those run whose items were placed, in order; in a callback of the loop."""
+    try:
+        for waiter in tuple(unaware):
+            waiter.resume()
+    except BaseException:
+        # Of one of their tasks, or a signal handler's: it is not the others' fault.
+        asyncio.get_running_loop().call_soon(_run_on, unaware)
+        raise
 
 
 def withdraw_all(partition: Partition[Any]) -> None:
