@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_call import current_call
+from batchqueue_async._engine.handlers.handler_call import innermost
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH
@@ -76,10 +76,11 @@ class Intake(Generic[T]):
     def try_put(self, item: T) -> Run[T] | None:
         """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
-        if partition.is_shared and partition.append(item):
-            return None
-        if partition.line.head is None and self._try_offer(partition, item):
-            return None
+        if partition.line.head is None:
+            if partition.is_shared and partition.append(item):
+                return None
+            if self._try_offer(partition, item):
+                return None
         return partition, (item,)
 
     def offer(self, item: T) -> Offer:
@@ -123,7 +124,7 @@ class Intake(Generic[T]):
             return None
         loop = self._parts.loop
         assert loop is not None
-        if current_call() is None:
+        if (call := innermost.get()) is None or call.is_over:
             return put_in_turn(partition, chunk, placed, loop)
         return self._put_from_handler(partition, chunk, placed, loop)
 
@@ -313,7 +314,7 @@ class Intake(Generic[T]):
 
     @staticmethod
     def _try_offer(partition: Partition[T], item: T) -> bool:
-        if not partition.has_room:
+        if len(partition.items) >= partition.full_at or not partition.has_room:
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)

@@ -197,7 +197,9 @@ class BatchQueue(Generic[T]):
         if len(partition.items) < partition.limit:
             partition.items.append(item)
             return True
-        if not self._admits():
+        parts = self._parts
+        is_running = parts.state is _RUNNING and _get_running_loop() is parts.loop
+        if not is_running and not admits(parts):
             self._intake.refuse((item,))
             return False
         rest = self._intake.try_put(item)

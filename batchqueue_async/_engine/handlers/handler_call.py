@@ -232,7 +232,7 @@ class HandlerCall:
         self.hook = hook
         # What it is run by, if that is known.
         self.coroutine: Coroutine[Any, Any, object] | None = None
-        self._reset: Token[HandlerCall | None] = _inside.set(self)
+        self._reset: Token[HandlerCall | None] = innermost.set(self)
         calls = detector.calls
         calls.inside[self] = False
         self.began = began = calls.clock()
@@ -314,7 +314,7 @@ class HandlerCall:
             self.detector.calls.rest()
         # By hand: `contextlib.suppress` costs more than all the rest here.
         try:  # noqa: SIM105
-            _inside.reset(self._reset)
+            innermost.reset(self._reset)
         except ValueError:
             # A coroutine that is thrown away is closed in a strange context.
             pass
@@ -373,17 +373,20 @@ def in_steps(
         call.begin_step()
 
 
-_inside: ContextVar[HandlerCall | None] = ContextVar("inside_handler", default=None)
+innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(
+    "inside_handler", default=None
+)
+"""The call that code is part of; it may be over: see `current_call`."""
 
 
 def mark() -> object:
     """Return a token of the handler call that runs here; None outside of any."""
-    return _inside.get()
+    return innermost.get()
 
 
 def current_call() -> HandlerCall | None:
     """Return the call of any queue's handler that the caller is part of."""
-    call = _inside.get()
+    call = innermost.get()
     return None if call is None or call.is_over else call
 
 
@@ -396,5 +399,5 @@ def handler_call(detector: DeadlockDetector) -> HandlerCall | None:
 def outside(function: Callable[..., R], *args: object) -> R:
     """Call `function` as if from outside of any handler, else in this context."""
     context = copy_context()
-    context.run(_inside.set, None)
+    context.run(innermost.set, None)
     return context.run(function, *args)

@@ -41,13 +41,13 @@ class Partition(ProducersQueue[T]):
 
     # Next to each other in memory: that counts, with many partitions.
     __slots__ = (
-        "_full_at",
         "_maxsize",
         "accounts",
         "ages",
         "clock",
         "due_size",
         "filled_at",
+        "full_at",
         "guard",
         "guarded_limit",
         "has_fast_path",
@@ -95,7 +95,7 @@ class Partition(ProducersQueue[T]):
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
-        self.due_size, self._full_at = min(due_size, buffer_size), buffer_size
+        self.due_size, self.full_at = min(due_size, buffer_size), buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
@@ -112,7 +112,7 @@ class Partition(ProducersQueue[T]):
             self.is_closed
             or self.is_changing
             or self.line.head
-            or len(self.items) >= self._full_at
+            or len(self.items) >= self.full_at
         )
 
     def is_due(self, coming: int = 0) -> bool:
@@ -198,7 +198,7 @@ class Partition(ProducersQueue[T]):
                 if self.is_closed or self.is_changing or self.line.head:
                     return 0
                 count = len(self.items)
-                if count >= self._full_at:
+                if count >= self.full_at:
                     return 0
                 before = self.accounts.taken_out + count
                 self.is_changing = True
@@ -370,10 +370,12 @@ class Partition(ProducersQueue[T]):
         self._set_limits()
 
     def _fill_from_line(self) -> None:
-        line = self.line
+        line, room = self.line, self._maxsize - len(self.items) - self.line.reserved
         if not line.reserved and self.ages.clock is None and self.entered is None:
-            self._place_singles()
-        line.reserve(self._maxsize - len(self.items) - line.reserved)
+            room -= self._place_singles(room)
+        if not room and not line.reserved:
+            return
+        line.reserve(room)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
             if not (items := head.hand_over()):
@@ -386,19 +388,20 @@ class Partition(ProducersQueue[T]):
                 raise
             line.filled(head, len(items))
 
-    def _place_singles(self) -> None:
-        """Place the items of those at the head of the line who bring one each."""
-        line, room = self.line, self._maxsize - len(self.items)
+    def _place_singles(self, room: int) -> int:
+        """Place the items of those at the line's head who bring one each."""
+        line, left = self.line, room
         if not self.items:
             self.filled_at = self.clock()
-        while room and (head := line.head) is not None:
+        while left and (head := line.head) is not None and head.wants == 1:
             if head.is_single:
-                placed = place_served(self, room)
+                placed = place_served(self, left)
             else:
-                placed = line.place_singles(self, room)
+                placed = line.place_singles(self, left)
             if not placed:
-                return
-            room -= placed
+                break
+            left -= placed
+        return room - left
 
     def _set_limits(self) -> None:
         if self.line.head or self.is_closed:

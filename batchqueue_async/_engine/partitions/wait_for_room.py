@@ -151,12 +151,11 @@ class ServedWaiter(LoopWaiter):
 
     def is_told(self) -> None:
         unaware = self._partition.line.unaware
-        if unaware is None or self not in unaware:
-            return
-        if len(unaware) > 1:
-            del unaware[self]
-        else:
-            _make_aware(self, unaware, self._partition)
+        if unaware is not None and self in unaware:
+            if len(unaware) > 1:
+                del unaware[self]
+            else:
+                _all_are_aware(self._partition)
 
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
@@ -247,7 +246,12 @@ def _make_aware(
 ) -> None:
     if len(unaware) > 1:
         del unaware[waiter]
-        return
+    else:
+        _all_are_aware(partition)
+
+
+def _all_are_aware(partition: Partition[Any]) -> None:
+    """Nobody will take an item back: the partition goes on."""
     # Its owner may have looked meanwhile, and sleep since. Not after the rest, in which
     # no call is: whatever strikes here finds the waiter unaware, or all of it done.
     partition.notify()
