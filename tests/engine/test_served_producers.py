@@ -165,10 +165,13 @@ async def test_chunks_and_single_items_are_placed_in_the_order_of_the_line() -> 
     line = in_line(partition, (6,), (7,), (8, 9), (10,), (11,))
     partition.take(None)
     assert partition.items == [6, 7, 8, 9, 10]
-    assert [each.wants for each in line] == [0, 0, 0, 0, 1]
+    assert partition.line.unaware is not None
+    assert list(partition.line.unaware) == [line[0], line[1], line[3]]
     assert list(partition.line) == line[4:]
     for each in line[:4]:
         each.is_told()
+    assert [each.accepted for each in line] == [1, 1, 2, 1, 0]
+    assert [each.wants for each in line] == [0, 0, 0, 0, 1]
     assert partition.pausing is None
     assert partition.take(2) == [6, 7]
     assert partition.items == [8, 9, 10, 11]

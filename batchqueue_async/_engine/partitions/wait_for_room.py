@@ -19,7 +19,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batchqueue_async._engine.partitions.pausing import Pause
-from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
+from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
@@ -67,17 +67,15 @@ def put_in_turn(
             partition.notify(waiter.granted)
             if waiter.granted:
                 waiter.accepted += partition.offer_in_turn(waiter, chunk)
-            if not waiter.wants:
+            if waiter.wants:
+                asleep = waiter.fall_asleep()
+                if not waiter.is_woken:
+                    yield asleep
+                waiter.is_woken = False
+            # Who has placed it has told. What strikes here withdraws the item, and no
+            # call follows it.
+            if waiter.is_told() or not waiter.wants:
                 break
-            asleep = waiter.fall_asleep()
-            if not waiter.is_woken:
-                yield asleep
-            if not waiter.wants:
-                # Who has placed it has told.
-                break
-            waiter.is_woken = False
-        # What strikes here withdraws the item; no call follows it.
-        waiter.is_told()
     except BaseException:
         waiter.is_cancelled()
         raise
@@ -148,14 +146,21 @@ class ServedWaiter(LoopWaiter):
 
     def take_back(self, count: int) -> None:
         self.accepted -= count
-
-    def is_told(self) -> None:
         unaware = self._partition.line.unaware
         if unaware is not None and self in unaware:
-            if len(unaware) > 1:
-                del unaware[self]
-            else:
-                _all_are_aware(self._partition)
+            _make_aware(self, unaware, self._partition)
+
+    def is_told(self) -> bool:
+        unaware = self._partition.line.unaware
+        if unaware is None or self not in unaware:
+            return False
+        self.line = self.ahead = self.behind = None
+        self.wants, self.accepted = 0, 1
+        if len(unaware) > 1:
+            del unaware[self]
+        else:
+            _all_are_aware(self._partition)
+        return True
 
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
@@ -171,41 +176,35 @@ def place_served(partition: Partition[Any], room: int) -> int:
         How many were placed.
     """
     line = partition.line
+    items: Any = partition.items
     # A `ServedWaiter`, as long as it is single.
-    waiter: Any = line.head
-    if line.unaware is not None or not waiter.is_on_loop():
+    head: Any = line.head
+    waiter = head
+    if line.unaware is not None or not head.is_on_loop():
         # Those of an earlier round have not run yet; or, from another thread, an item
         # could come between a drain task's look and its take.
         return 0
-    left = room = min(room, MOST_UNAWARE)
-    unaware: dict[Any, int] = {}
-    items: Any = partition.items
-    position = partition.accounts.taken_out + len(items)
+    unaware: dict[ServedWaiter, int] = {}
+    coming: list[Any] = []
+    position = first = partition.accounts.taken_out + len(items)
+    end = first + min(room, MOST_UNAWARE)
+    while position < end and waiter is not None and waiter.is_single:
+        unaware[waiter] = position
+        coming += waiter.chunk
+        position += 1
+        waiter = waiter.behind
     pausing = partition.pausing or Pause()
     # A call in vain is harmless, an item in vain is not.
-    waiter.call_soon(_run_on, unaware)
-    try:
-        while left and waiter is not None and waiter.is_single:
-            # No call in here, after which a signal handler might raise: the partition
-            # is paused if, and only if, somebody is unaware.
-            unaware[waiter] = position
-            if line.unaware is None:
-                pausing.count += 1
-                partition.pausing, line.unaware = pausing, unaware
-            items += waiter.chunk
-            waiter.wants, waiter.accepted, waiter.is_woken = 0, 1, True
-            position += 1
-            left -= 1
-            line.head = line.unserved = behind = waiter.behind
-            if behind is not None:
-                behind.ahead = waiter.ahead
-            waiter.line = waiter.ahead = waiter.behind = None
-            waiter = behind
-    except MemoryError:
-        if waiter in unaware:
-            _make_aware(waiter, unaware, partition)
-        raise
-    return room - left
+    head.call_soon(_run_on, unaware)
+    # No call from here on, after which a signal handler might raise: the partition is
+    # paused if, and only if, somebody is unaware.
+    items += coming
+    pausing.count += 1
+    partition.pausing, line.unaware = pausing, unaware
+    if waiter is not None:
+        waiter.ahead = head.ahead
+    line.head = line.unserved = waiter
+    return position - first
 
 
 def _run_on(unaware: dict[ServedWaiter, int]) -> None:
@@ -225,7 +224,7 @@ def withdraw_all(partition: Partition[Any]) -> None:
         withdraw(waiter, partition)
 
 
-def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
+def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
     """Take the item of an unaware producer out again."""
     with partition.guard:
         unaware = partition.line.unaware
@@ -233,16 +232,16 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
             return
         position = unaware[waiter]
         _make_aware(waiter, unaware, partition)
-        if waiter.accepted:
-            waiter.take_back(1)
-            for other, its in unaware.items():
-                unaware[other] = its - (its > position)
-            # Not before: it serves others, who come behind all of these.
-            partition.take_back(position)
+        waiter.line = waiter.ahead = waiter.behind = None
+        waiter.wants = waiter.accepted = 0
+        for other, its in unaware.items():
+            unaware[other] = its - (its > position)
+        # Not before: it serves others, who come behind all of these.
+        partition.take_back(position)
 
 
 def _make_aware(
-    waiter: Waiter, unaware: dict[Waiter, int], partition: Partition[Any]
+    waiter: ServedWaiter, unaware: dict[ServedWaiter, int], partition: Partition[Any]
 ) -> None:
     if len(unaware) > 1:
         del unaware[waiter]

@@ -19,6 +19,7 @@ from batchqueue_async._engine.runtime.loop_time import Asleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 
 
 class Waiter(ABC):
@@ -95,8 +96,9 @@ class LoopWaiter(Asleep, Waiter):
                 self._loop.call_soon(self._resume, context=self._context)
             self.is_woken = True
 
-    def is_told(self) -> None:
-        """It runs, and knows what was placed for it."""
+    def is_told(self) -> bool:
+        """It runs; returns whether its single item was placed, as it knows now."""
+        return False
 
     def is_cancelled(self) -> None:
         """It raises: what may not stay of what was placed for it is taken back."""
@@ -129,7 +131,7 @@ class WaitingLine:
         self.unserved: Waiter | None = None
         self.reserved = 0
         # Those whose item was placed, and who have not run since, with its position.
-        self.unaware: dict[Waiter, int] | None = None
+        self.unaware: dict[ServedWaiter, int] | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head
