@@ -314,7 +314,10 @@ class Intake(Generic[T]):
 
     @staticmethod
     def _try_offer(partition: Partition[T], item: T) -> bool:
-        if len(partition.items) >= partition.full_at or not partition.has_room:
+        if len(partition.items) >= partition.full_at:
+            return False
+        # Asked for the first time it is a look, and nearly always the only one.
+        if not (partition.has_fast_path or partition.has_room):
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)

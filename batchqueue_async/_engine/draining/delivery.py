@@ -188,8 +188,9 @@ class InFlight(Generic[T]):
                 if self.undelivered and self._turn.is_over():
                     yield from self._turn.next()
         finally:
-            # Not before its halves are through: a handoff would let items overtake.
-            _resume_partitions_of(settled)
+            if settled:
+                # Not before its halves are through: a handoff would let items overtake.
+                _resume_partitions_of(settled)
 
     def _is_deferred(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; then it is among the retries."""
@@ -273,7 +274,8 @@ class Delivery(Generic[T]):
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                await call.run(result, registration)
+                if (rest := call.run(result, registration)) is not None:
+                    await rest
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours

@@ -137,7 +137,9 @@ class DrainTask(Generic[T]):
             if self._permit is not None or self._turn.is_over():
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
-            started = now = max(now, self._clock())
+            if (started := self._clock()) < now:
+                started = now
+            now = started
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True
@@ -267,7 +269,9 @@ class DrainTask(Generic[T]):
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
-        for due in self._due(waiting, now):
+        # What a cancellation left goes first, and alone.
+        left = bool(in_flight.undelivered)
+        for due in ([],) if left else self._schedule.due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
@@ -287,7 +291,9 @@ class DrainTask(Generic[T]):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now, found=found)
-        self.busy += max(0.0, self._clock() - now)
+        # A nap may have ended a tick early.
+        if (ended := self._clock()) > now:
+            self.busy += ended - now
         return found, items
 
     def _tell_counts(self, now: float) -> None:
@@ -323,12 +329,6 @@ class DrainTask(Generic[T]):
         finally:
             # Cut short, it is still owed to those who have not got it.
             handlers.put_back(retired)
-
-    def _due(
-        self, waiting: list[Partition[T]], now: float
-    ) -> Iterable[list[Partition[T]]]:
-        """Return the partitions to take from, those together that are taken at once."""
-        return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries.batches) or bool(self._schedule.waiting())

@@ -252,16 +252,33 @@ class HandlerCall:
 
     def run(
         self, running: Coroutine[Any, Any, object], registration: Registration
-    ) -> Awaitable[object]:
-        """Return what to await: in steps, unless it is looked after already."""
+    ) -> Awaitable[object] | None:
+        """Return what to await: in steps, unless it is looked after already.
+
+        None if it has ended in its first step.
+        """
         calls = self.detector.calls
         if calls.is_first or not registration.is_trusted:
             calls.is_first, registration.is_trusted = False, True
-            return in_steps(running, self)
+            return self.first_step(running)
         self.coroutine = running
         if not calls.is_asked:
             calls.ask()
         return running
+
+    def first_step(
+        self, running: Coroutine[Any, Any, object]
+    ) -> Awaitable[object] | None:
+        """Run a coroutine up to its first wait; return the rest, if it waits."""
+        self.coroutine = running
+        try:
+            waits_for = running.send(None)
+        except StopIteration:
+            return None
+        finally:
+            if monotonic() - self.step_began > HELD_UP:
+                self.end_step()
+        return in_steps(running, self, waits_for)
 
     def waits(self) -> None:
         """It lets the loop go, to await something."""
@@ -341,36 +358,36 @@ class BackgroundCall(HandlerCall):
 
 @coroutine
 def in_steps(
-    running: Coroutine[Any, Any, object], call: HandlerCall
-) -> Generator[Any, Any, object]:
+    running: Coroutine[Any, Any, object],
+    call: HandlerCall,
+    waits_for: object,
+) -> Generator[Any, Any, None]:
     """Await a coroutine, as `await` itself does, and note the steps in its call.
 
-    It costs a quick call a tenth of its price, so not all are run like this: hooks
-    are, the first call of a cycle, and a handler that took long the last time.
+    From its first wait on. It costs a quick call a tenth of its price, so not all are
+    run like this: hooks are, the first call of a cycle, and a handler that took long
+    the last time.
     """
-    call.coroutine = running
-    step: Callable[[Any], Any] = running.send
-    argument: Any = None
     while True:
-        try:
-            waits_for = step(argument)
-        except StopIteration as end:
-            return end.value
-        finally:
-            # What was thrown in has this frame in its traceback.
-            argument = None
-            if monotonic() - call.step_began > HELD_UP:
-                call.end_step()
         call.waits()
+        step: Callable[[Any], Any] = running.send
         try:
             argument = yield waits_for
-            step = running.send
         except GeneratorExit:
             running.close()
             raise
         except BaseException as thrown:  # noqa: BLE001 - the coroutine's
             argument, step = thrown, running.throw
         call.begin_step()
+        try:
+            waits_for = step(argument)
+        except StopIteration:
+            return
+        finally:
+            # What was thrown in has this frame in its traceback.
+            argument = None
+            if monotonic() - call.step_began > HELD_UP:
+                call.end_step()
 
 
 innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(

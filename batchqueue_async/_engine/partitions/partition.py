@@ -25,7 +25,7 @@ from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
-from batchqueue_async._engine.partitions.wait_for_room import place_served
+from batchqueue_async._engine.partitions.wait_for_room import place_singles
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
@@ -372,7 +372,7 @@ class Partition(ProducersQueue[T]):
     def _fill_from_line(self) -> None:
         line, room = self.line, self._maxsize - len(self.items) - self.line.reserved
         if not line.reserved and self.ages.clock is None and self.entered is None:
-            room -= self._place_singles(room)
+            room -= place_singles(self, room)
         if not room and not line.reserved:
             return
         line.reserve(room)
@@ -387,21 +387,6 @@ class Partition(ProducersQueue[T]):
                 head.take_back(len(items) + count - len(self.items))
                 raise
             line.filled(head, len(items))
-
-    def _place_singles(self, room: int) -> int:
-        """Place the items of those at the line's head who bring one each."""
-        line, left = self.line, room
-        if not self.items:
-            self.filled_at = self.clock()
-        while left and (head := line.head) is not None and head.wants == 1:
-            if head.is_single:
-                placed = place_served(self, left)
-            else:
-                placed = line.place_singles(self, left)
-            if not placed:
-                break
-            left -= placed
-        return room - left
 
     def _set_limits(self) -> None:
         if self.line.head or self.is_closed:

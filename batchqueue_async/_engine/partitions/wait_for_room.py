@@ -166,15 +166,30 @@ class ServedWaiter(LoopWaiter):
         withdraw(self, self._partition)
 
 
-def place_served(partition: Partition[Any], room: int) -> int:
-    """Place the item of each at the head who waits on the loop with a single one.
+def place_singles(partition: Partition[Any], room: int) -> int:
+    """Place the items of those at the line's head who bring one each.
 
-    As `reserve` and `filled` do it for all, for a fraction of the price: one callback
-    has all of them run.
+    As `reserve` and `filled` do it for all, for a fraction of the price.
 
     Returns:
         How many were placed.
     """
+    line, left = partition.line, room
+    if not partition.items:
+        partition.filled_at = partition.clock()
+    while left and (head := line.head) is not None and head.wants == 1:
+        if head.is_single:
+            placed = _place_served(partition, left)
+        else:
+            placed = line.place_singles(partition, left)
+        if not placed:
+            break
+        left -= placed
+    return room - left
+
+
+def _place_served(partition: Partition[Any], room: int) -> int:
+    """Place the items of those of them who wait on the loop: one callback runs all."""
     line = partition.line
     items: Any = partition.items
     # A `ServedWaiter`, as long as it is single.

@@ -162,8 +162,6 @@ class WaitingLine:
     def place_singles(self, partition: Partition[Any], room: int) -> int:
         """Place the item of each at the head who brings one from another thread.
 
-        As `reserve` and `filled` do it for all, for a third of the price.
-
         Returns:
             How many were placed.
         """
