@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -291,9 +291,7 @@ class DrainTask(Generic[T]):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now, found=found)
-        # A nap may have ended a tick early.
-        if (ended := self._clock()) > now:
-            self.busy += ended - now
+        self.busy += max(0.0, self._clock() - now)
         return found, items
 
     def _tell_counts(self, now: float) -> None:
