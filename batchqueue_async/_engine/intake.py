@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_call import innermost
+from batchqueue_async._engine.handlers.handler_call import current_call, innermost
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH
@@ -26,7 +26,11 @@ from batchqueue_async._engine.partitions.sorting import (
     sole_partition,
     sorted_bins,
 )
-from batchqueue_async._engine.partitions.wait_for_room import Tally, put_in_turn
+from batchqueue_async._engine.partitions.wait_for_room import (
+    Tally,
+    put_in_turn,
+    put_one_in_turn,
+)
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
@@ -112,19 +116,37 @@ class Intake(Generic[T]):
             return None
         return parts.ingress
 
+    def waiting_one(
+        self, partition: Partition[T], chunk: Sequence[T]
+    ) -> Awaitable[bool] | None:
+        """As `waiting`, for a single item; awaited, it says whether that is in."""
+        if not self._waits or partition.is_closed:
+            return None
+        loop = self._parts.loop
+        assert loop is not None
+        call = innermost.get()
+        if partition.serves_on_loop and (call is None or call.is_over):
+            return put_one_in_turn(partition, chunk, loop)
+        return self._put_one(partition, chunk)
+
+    async def _put_one(self, partition: Partition[T], chunk: Sequence[T]) -> bool:
+        placed = Tally()
+        if (waiting := self.waiting(partition, chunk, placed)) is not None:
+            await waiting
+        return placed.count == 1
+
     def waiting(
-        self, partition: Partition[T], chunk: Sequence[T], placed: Tally | None = None
-    ) -> Awaitable[int] | None:
+        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
+    ) -> Awaitable[None] | None:
         """Return what accepts a chunk in turn, if it is to wait for room.
 
-        It returns how many items were accepted; of one that raises `placed` tells it.
         Not a coroutine of its own: that would be one more to go through for each wait.
         """
         if not self._waits or partition.is_closed:
             return None
         loop = self._parts.loop
         assert loop is not None
-        if (call := innermost.get()) is None or call.is_over:
+        if current_call() is None:
             return put_in_turn(partition, chunk, placed, loop)
         return self._put_from_handler(partition, chunk, placed, loop)
 
@@ -132,9 +154,9 @@ class Intake(Generic[T]):
         self,
         partition: Partition[T],
         chunk: Sequence[T],
-        placed: Tally | None,
+        placed: Tally,
         loop: asyncio.AbstractEventLoop,
-    ) -> int:
+    ) -> None:
         """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
         waiter = LoopWaiter(loop, len(chunk), partition)
         partition.wait_in_line(waiter, chunk)
@@ -150,7 +172,7 @@ class Intake(Generic[T]):
                         await wait.over()
                     partition.notify(waiter.granted)
                     if waiter.granted:
-                        waiter.accepted += partition.offer_in_turn(waiter, chunk)
+                        placed.count += partition.offer_in_turn(waiter, chunk)
                         if not waiter.wants:
                             break
                     wait.check()
@@ -162,12 +184,9 @@ class Intake(Generic[T]):
                         await asleep
                     waiter.is_woken = False
         finally:
-            if placed is not None:
-                placed.count += waiter.accepted
             if waiter.wants:
                 partition.leave_line(waiter)
                 partition.notify()
-        return waiter.accepted
 
     def put_whole(self, chunk: list[T]) -> bool:
         """Accept a chunk in one go, if it is for one partition and meets no edge."""

@@ -205,7 +205,7 @@ class BatchQueue(Generic[T]):
         rest = self._intake.try_put(item)
         if rest is None:
             return True
-        waiting = self._intake.waiting(*rest)
+        waiting = self._intake.waiting_one(*rest)
         if waiting is not None and await waiting:
             return True
         rest[0].reject(1)

@@ -44,15 +44,12 @@ class Tally:
 def put_in_turn(
     partition: Partition[T],
     chunk: Sequence[T],
-    placed: Tally | None,
+    placed: Tally,
     loop: asyncio.AbstractEventLoop,
-) -> Generator[Any, None, int]:
+) -> Generator[Any, None, None]:
     """Accept a chunk on the loop as room is made; less only if the partition closes.
 
     Cancelled, it leaves nothing behind but what `placed` says, and nothing of one item.
-
-    Returns:
-        How many items were accepted.
     """
     waiter: LoopWaiter
     if partition.serves_on_loop:
@@ -61,31 +58,73 @@ def put_in_turn(
         waiter = LoopWaiter(loop, len(chunk), partition)
     try:
         partition.wait_in_line(waiter, chunk)
-        while not partition.is_closed:
-            # Before what it puts in: see `Partition.notify`. Also where it was served
-            # as it came, since its chunk had waited for another partition first.
-            partition.notify(waiter.granted)
-            if waiter.granted:
-                waiter.accepted += partition.offer_in_turn(waiter, chunk)
-            if waiter.wants:
-                asleep = waiter.fall_asleep()
-                if not waiter.is_woken:
-                    yield asleep
-                waiter.is_woken = False
-            # Who has placed it has told. What strikes here withdraws the item, and no
-            # call follows it.
-            if waiter.is_told() or not waiter.wants:
-                break
+        yield from _wait(partition, waiter, chunk)
     except BaseException:
         waiter.is_cancelled()
         raise
     finally:
-        if placed is not None:
-            placed.count += waiter.accepted
-        if waiter.wants:
-            partition.leave_line(waiter)
+        placed.count += waiter.accepted
+        _leave(partition, waiter)
+
+
+@coroutine
+def put_one_in_turn(
+    partition: Partition[T], chunk: Sequence[T], loop: asyncio.AbstractEventLoop
+) -> Generator[Any, None, bool]:
+    """Accept a single item, where those who wait on the loop are served.
+
+    As `put_in_turn`, for half of the price. Returns whether it was accepted.
+    """
+    waiter, line = ServedWaiter(loop, chunk, partition), partition.line
+    try:
+        if line.unserved is None or partition.is_shared:
+            partition.wait_in_line(waiter)
             partition.notify()
-    return waiter.accepted
+        else:
+            # There is no room, and who stands before it has told the owner so.
+            line.join(waiter)
+        if not waiter.is_woken:
+            yield waiter.fall_asleep()
+            waiter.is_woken = False
+        # What strikes here withdraws the item, and no call follows it.
+        if not waiter.is_told():
+            yield from _wait(partition, waiter, chunk)
+    except BaseException:
+        waiter.is_cancelled()
+        raise
+    finally:
+        if waiter.wants:
+            _leave(partition, waiter)
+    return waiter.accepted == 1
+
+
+@coroutine
+def _wait(
+    partition: Partition[T], waiter: LoopWaiter, chunk: Sequence[T]
+) -> Generator[Any, None, None]:
+    """Wait in the line until all is placed, or the partition closes."""
+    while not partition.is_closed:
+        # Before what it puts in: see `Partition.notify`. Also where it was served as it
+        # came, since its chunk had waited for another partition first.
+        partition.notify(waiter.granted)
+        if waiter.granted:
+            waiter.accepted += partition.offer_in_turn(waiter, chunk)
+        if waiter.wants:
+            asleep = waiter.fall_asleep()
+            if not waiter.is_woken:
+                yield asleep
+            waiter.is_woken = False
+        # Who has placed it has told. What strikes here withdraws the item, and no call
+        # follows it.
+        if waiter.is_told() or not waiter.wants:
+            return
+
+
+def _leave(partition: Partition[Any], waiter: LoopWaiter) -> None:
+    """Nothing more comes of this one."""
+    if waiter.wants:
+        partition.leave_line(waiter)
+        partition.notify()
 
 
 class ServedWaiter(LoopWaiter):
