@@ -373,8 +373,8 @@ class Partition(ProducersQueue[T]):
         line, room = self.line, self._maxsize - len(self.items) - self.line.reserved
         if not line.reserved and self.ages.clock is None and self.entered is None:
             room -= place_singles(self, room)
-        if not room and not line.reserved:
-            return
+            if line.head is None:
+                return
         line.reserve(room)
         while (head := line.head) is not None and head.granted:
             count = len(self.items)
