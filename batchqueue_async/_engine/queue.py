@@ -197,9 +197,7 @@ class BatchQueue(Generic[T]):
         if len(partition.items) < partition.limit:
             partition.items.append(item)
             return True
-        parts = self._parts
-        is_running = parts.state is _RUNNING and _get_running_loop() is parts.loop
-        if not is_running and not admits(parts):
+        if not self._admits():
             self._intake.refuse((item,))
             return False
         rest = self._intake.try_put(item)

@@ -188,9 +188,8 @@ class InFlight(Generic[T]):
                 if self.undelivered and self._turn.is_over():
                     yield from self._turn.next()
         finally:
-            if settled:
-                # Not before its halves are through: a handoff would let items overtake.
-                _resume_partitions_of(settled)
+            # Not before its halves are through: a handoff would let items overtake.
+            _resume_partitions_of(settled)
 
     def _is_deferred(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; then it is among the retries."""
@@ -265,8 +264,7 @@ class Delivery(Generic[T]):
         # A handler that was cancelled while it waited has come back without the permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
             await detector.enter_handler(lock, mode, drain_task)
-        batch.attempts += 1
-        batch.is_in_hands = True
+        batch.attempts, batch.is_in_hands = batch.attempts + 1, True
         watch = Stopwatch() if self._is_timed else None
         error, left = _NOTHING
         call = HandlerCall(detector, drain_task, lock, mode, registration)

@@ -137,9 +137,7 @@ class DrainTask(Generic[T]):
             if self._permit is not None or self._turn.is_over():
                 yield from self._wait_for_permit_and_turn()
                 waiting = None
-            if (started := self._clock()) < now:
-                started = now
-            now = started
+            started = now = max(now, self._clock())
             if waiting is None:
                 waiting = self._waiting_now()
             self.is_in_cycle = True

@@ -8,8 +8,6 @@ hooks may be called by another drain task. First come, first served, so that a b
 Code inside of a handler, also in tasks and threads that it started, is known by a
 context variable; the drain task ends the call when the handler has returned, so that a
 task which outlives its handler is outside again.
-
-A call goes from wait to wait in steps. A step holds the loop, so a long one is told.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Hashable,
     Iterable,
 )
 from contextvars import ContextVar, Token, copy_context
 from time import monotonic
-from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from batchqueue_async._engine.handlers.steps import HELD_UP, in_steps
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.wait_for_graph import Wait
 
 R = TypeVar("R")
-
-HELD_UP: Final = 0.1
-"""Seconds after which it is told that a handler has let nothing else run."""
 
 EXCLUSIVE = "exclusive"
 """The mode of hooks: nobody else is inside."""
@@ -354,40 +349,6 @@ class BackgroundCall(HandlerCall):
     @property
     def permit(self) -> None:
         return None
-
-
-@coroutine
-def in_steps(
-    running: Coroutine[Any, Any, object],
-    call: HandlerCall,
-    waits_for: object,
-) -> Generator[Any, Any, None]:
-    """Await a coroutine, as `await` itself does, and note the steps in its call.
-
-    From its first wait on. It costs a quick call a tenth of its price, so not all are
-    run like this: hooks are, the first call of a cycle, and a handler that took long
-    the last time.
-    """
-    while True:
-        call.waits()
-        step: Callable[[Any], Any] = running.send
-        try:
-            argument = yield waits_for
-        except GeneratorExit:
-            running.close()
-            raise
-        except BaseException as thrown:  # noqa: BLE001 - the coroutine's
-            argument, step = thrown, running.throw
-        call.begin_step()
-        try:
-            waits_for = step(argument)
-        except StopIteration:
-            return
-        finally:
-            # What was thrown in has this frame in its traceback.
-            argument = None
-            if monotonic() - call.step_began > HELD_UP:
-                call.end_step()
 
 
 innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(

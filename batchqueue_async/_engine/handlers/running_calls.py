@@ -17,7 +17,8 @@ from time import monotonic
 from traceback import FrameSummary
 from typing import TYPE_CHECKING, Any, Final
 
-from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall, Stuck
+from batchqueue_async._engine.handlers.handler_call import HandlerCall, Stuck
+from batchqueue_async._engine.handlers.steps import HELD_UP
 from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
 from batchqueue_async._engine.runtime.loop_time import ThreadUse
 

@@ -373,13 +373,9 @@ class Partition(ProducersQueue[T]):
         line, room = self.line, self._maxsize - len(self.items) - self.line.reserved
         if not line.reserved and self.ages.clock is None and self.entered is None:
             room -= place_singles(self, room)
-            if line.head is None:
-                return
         line.reserve(room)
-        while (head := line.head) is not None and head.granted:
+        while (head := line.head) and head.granted and (items := head.hand_over()):
             count = len(self.items)
-            if not (items := head.hand_over()):
-                break
             try:
                 self._append(items)
             except BaseException:

@@ -75,13 +75,14 @@ def put_one_in_turn(
 
     As `put_in_turn`, for half of the price. Returns whether it was accepted.
     """
-    waiter, line = ServedWaiter(loop, chunk, partition), partition.line
+    waiter = ServedWaiter(loop, chunk, partition)
+    line, owner = partition.line, partition.owner
     try:
-        if line.unserved is None or partition.is_shared:
+        if line.unserved is None or partition.is_shared or (owner and owner.listens):
             partition.wait_in_line(waiter)
             partition.notify()
         else:
-            # There is no room, and who stands before it has told the owner so.
+            # There is no room, and the owner knows it from who stands before this one.
             line.join(waiter)
         if not waiter.is_woken:
             yield waiter.fall_asleep()
