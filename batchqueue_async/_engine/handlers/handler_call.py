@@ -25,8 +25,6 @@ from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from batchqueue_async._engine.handlers.steps import HELD_UP, in_steps
-
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.wait_for_graph import Wait
 
 R = TypeVar("R")
+
+HELD_UP: Final = 0.1
+"""Seconds after which it is told that a handler has let nothing else run."""
 
 EXCLUSIVE = "exclusive"
 """The mode of hooks: nobody else is inside."""
@@ -273,7 +274,7 @@ class HandlerCall:
         finally:
             if monotonic() - self.step_began > HELD_UP:
                 self.end_step()
-        return in_steps(running, self, waits_for)
+        return self.detector.calls.in_steps(running, self, waits_for)
 
     def waits(self) -> None:
         """It lets the loop go, to await something."""
