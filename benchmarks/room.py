@@ -24,6 +24,7 @@ from benchmarks.peers_in_loop import (
     careful_batcher,
     one_by_one,
 )
+from benchmarks.promising_floor import PromisingFloor
 from benchmarks.scale import LoopFactory, Scale
 from benchmarks.table import Table
 from benchmarks.throughput import COLUMNS, compare
@@ -74,6 +75,11 @@ def contenders_of(producers: int, scale: Scale) -> list[Contender]:
         made(f"await produce, {suffix}", open=own, role="ours"),
         made(f"floor: await put, {suffix}", open=floor(feed_of), role="floor"),
         made(
+            f"floor that keeps the promises, {suffix}",
+            open=promising_floor(feed_of),
+            role="other",
+        ),
+        made(
             queue_row(producers),
             open=asyncio_queue(feed_of, batcher),
             is_in_goals=True,
@@ -106,6 +112,18 @@ def floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
     @asynccontextmanager
     async def opened(handlers: Handlers) -> AsyncIterator[Feed]:
         queue = FloorQueue(ROOM, handlers)
+        async with ours.beside(queue.drain()):
+            yield feed_of(queue.put)
+
+    return opened
+
+
+def promising_floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
+    """Return what opens the least that waits as the library does."""
+
+    @asynccontextmanager
+    async def opened(handlers: Handlers) -> AsyncIterator[Feed]:
+        queue = PromisingFloor(ROOM, handlers)
         async with ours.beside(queue.drain()):
             yield feed_of(queue.put)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_call import current_call
+from batchqueue_async._engine.handlers.handler_call import current_call, innermost
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.bulk import LENGTH
@@ -26,7 +26,11 @@ from batchqueue_async._engine.partitions.sorting import (
     sole_partition,
     sorted_bins,
 )
-from batchqueue_async._engine.partitions.wait_for_room import Tally, put_in_turn
+from batchqueue_async._engine.partitions.wait_for_room import (
+    Tally,
+    put_in_turn,
+    put_one_in_turn,
+)
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import with_accepted
@@ -76,9 +80,12 @@ class Intake(Generic[T]):
     def try_put(self, item: T) -> Run[T] | None:
         """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
-        if partition.is_shared and partition.append(item):
-            return None
-        return None if self._try_offer(partition, item) else (partition, (item,))
+        if partition.line.head is None:
+            if partition.is_shared and partition.append(item):
+                return None
+            if self._try_offer(partition, item):
+                return None
+        return partition, (item,)
 
     def offer(self, item: T) -> Offer:
         """Accept the item if there is room at once, wherever the caller is."""
@@ -108,6 +115,25 @@ class Intake(Generic[T]):
         if parts.state.refuses_items or parts.ingress.loop.is_closed():
             return None
         return parts.ingress
+
+    def waiting_one(
+        self, partition: Partition[T], chunk: Sequence[T]
+    ) -> Awaitable[bool] | None:
+        """As `waiting`, for a single item; awaited, it says whether that is in."""
+        if not self._waits or partition.is_closed:
+            return None
+        loop = self._parts.loop
+        assert loop is not None
+        call = innermost.get()
+        if partition.serves_on_loop and (call is None or call.is_over):
+            return put_one_in_turn(partition, chunk, loop)
+        return self._put_one(partition, chunk)
+
+    async def _put_one(self, partition: Partition[T], chunk: Sequence[T]) -> bool:
+        placed = Tally()
+        if (waiting := self.waiting(partition, chunk, placed)) is not None:
+            await waiting
+        return placed.count == 1
 
     def waiting(
         self, partition: Partition[T], chunk: Sequence[T], placed: Tally
@@ -307,7 +333,10 @@ class Intake(Generic[T]):
 
     @staticmethod
     def _try_offer(partition: Partition[T], item: T) -> bool:
-        if not partition.has_room:
+        if len(partition.items) >= partition.full_at:
+            return False
+        # Asked for the first time it is a look, and nearly always the only one.
+        if not (partition.has_fast_path or partition.has_room):
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)

@@ -203,12 +203,11 @@ class BatchQueue(Generic[T]):
         rest = self._intake.try_put(item)
         if rest is None:
             return True
-        placed = Tally()
-        if (waiting := self._intake.waiting(*rest, placed)) is not None:
-            await waiting
-        if not placed.count:
-            rest[0].reject(1)
-        return placed.count == 1
+        waiting = self._intake.waiting_one(*rest)
+        if waiting is not None and await waiting:
+            return True
+        rest[0].reject(1)
+        return False
 
     def produce_nowait(self, item: T) -> bool:
         """Accept an item if that needs no waiting; returns whether it was accepted.

@@ -6,7 +6,9 @@ cancelled before it runs leaves nothing behind (C2), also where others stand beh
 
 import asyncio
 import threading
-from unittest.mock import Mock
+from contextvars import copy_context
+from functools import partial
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -165,10 +167,13 @@ async def test_chunks_and_single_items_are_placed_in_the_order_of_the_line() -> 
     line = in_line(partition, (6,), (7,), (8, 9), (10,), (11,))
     partition.take(None)
     assert partition.items == [6, 7, 8, 9, 10]
-    assert [each.wants for each in line] == [0, 0, 0, 0, 1]
+    assert partition.line.unaware is not None
+    assert list(partition.line.unaware) == [line[0], line[1], line[3]]
     assert list(partition.line) == line[4:]
     for each in line[:4]:
         each.is_told()
+    assert [each.accepted for each in line] == [1, 1, 2, 1, 0]
+    assert [each.wants for each in line] == [0, 0, 0, 0, 1]
     assert partition.pausing is None
     assert partition.take(2) == [6, 7]
     assert partition.items == [8, 9, 10, 11]
@@ -251,3 +256,49 @@ async def test_the_owner_is_told_of_a_chunk_that_finds_room_at_last() -> None:
     await put_in_turn(partition, (1, 2), placed, asyncio.get_running_loop())
     assert (partition.items, placed.count) == ([1, 2], 2)
     owner.notify.assert_called_once_with(partition, 0)
+
+
+async def test_all_who_are_served_at_once_are_run_by_one_callback() -> None:
+    """Who waits pays for the loop's handle once in a take, not once each."""
+    partition, loop = full(1, 2, 3), Mock()
+    for item in (4, 5, 6):
+        partition.wait_in_line(ServedWaiter(loop, (item,), partition))
+    partition.take(None)
+    assert partition.items == [4, 5, 6]
+    loop.call_soon.assert_called_once()
+
+
+async def test_one_that_is_struck_keeps_nobody_else_asleep() -> None:
+    """Ctrl-C leaves the callback: the others run in the loop's next turn, once each."""
+    partition, loop, ran = full(1, 2, 3), Mock(), list[int]()
+
+    def run(item: int, _: object) -> None:
+        ran.append(item)
+        if item == 5:
+            raise KeyboardInterrupt
+
+    for item in (4, 5, 6):
+        waiter = ServedWaiter(loop, (item,), partition)
+        partition.wait_in_line(waiter)
+        _ = waiter.fall_asleep()
+        waiter.add_done_callback(partial(run, item), context=copy_context())
+    partition.take(None)
+    callback, unaware = loop.call_soon.call_args.args
+    with pytest.raises(KeyboardInterrupt):
+        callback(unaware)
+    assert ran == [4, 5]
+    await turns(1)
+    assert ran == [4, 5, 6]
+
+
+async def test_what_was_struck_by_a_lack_of_memory_pauses_nobody() -> None:
+    """Its item was not placed: nobody can take it back, so the partition goes on."""
+    partition = full(1, 2, partition=AuditedPartition(0, 2, 2))
+    (waiter,) = in_line(partition, (3,))
+    with (
+        patch.object(AuditedPartition, "_append", side_effect=MemoryError),
+        pytest.raises(MemoryError),
+    ):
+        partition.take(None)
+    assert partition.items == []
+    assert (partition.pausing, waiter.accepted) == (None, 0)

@@ -130,11 +130,10 @@ def _take_back_only(original: Method, self: Partition[Any], position: int) -> No
         original(self, position)
 
 
-@_plant("taken while it may be taken back", ServedWaiter, "hand_over")
-def _hand_over_for_good(original: Method, self: ServedWaiter) -> Sequence[Any]:
-    items: Sequence[Any] = original(self)
-    self._partition.pausing = None
-    return items
+@_plant("taken while it may be taken back", Partition, "_fill_from_line")
+def _serve_for_good(original: Method, self: Partition[Any]) -> None:
+    original(self)
+    self.pausing = None
 
 
 @_plant("late comers overtake", Intake, "_try_offer")

@@ -281,10 +281,10 @@ class Grouping(Generic[T]):
         if handlers.have_limits or not items:
             return None
         try:
-            if registration is None and self._have_one_type(partition, items):
+            if registration is None:
+                if not self._have_one_type(partition, items):
+                    return None
                 registration = self._handler_of(type(items[0]))
-            elif registration is None:
-                return None
         except Exception:  # noqa: BLE001 - a metaclass may do anything
             return None
         return Batch(registration, items, partition, partition.taken_from)

@@ -264,8 +264,7 @@ class Delivery(Generic[T]):
         # A handler that was cancelled while it waited has come back without the permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
             await detector.enter_handler(lock, mode, drain_task)
-        batch.attempts += 1
-        batch.is_in_hands = True
+        batch.attempts, batch.is_in_hands = batch.attempts + 1, True
         watch = Stopwatch() if self._is_timed else None
         error, left = _NOTHING
         call = HandlerCall(detector, drain_task, lock, mode, registration)
@@ -273,7 +272,8 @@ class Delivery(Generic[T]):
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
             if type(result) is CoroutineType and registration.timeout is None:
-                await call.run(result, registration)
+                if (rest := call.run(result, registration)) is not None:
+                    await rest
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
         except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours

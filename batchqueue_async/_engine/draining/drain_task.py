@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -267,7 +267,9 @@ class DrainTask(Generic[T]):
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
-        for due in self._due(waiting, now):
+        # What a cancellation left goes first, and alone.
+        left = bool(in_flight.undelivered)
+        for due in ([],) if left else self._schedule.due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.undelivered:
                 # With many partitions: not the first part of what this cycle takes.
@@ -323,12 +325,6 @@ class DrainTask(Generic[T]):
         finally:
             # Cut short, it is still owed to those who have not got it.
             handlers.put_back(retired)
-
-    def _due(
-        self, waiting: list[Partition[T]], now: float
-    ) -> Iterable[list[Partition[T]]]:
-        """Return the partitions to take from, those together that are taken at once."""
-        return ([],) if self.in_flight.undelivered else self._schedule.due(waiting, now)
 
     def _is_waited_for(self) -> bool:
         return bool(self.in_flight.retries.batches) or bool(self._schedule.waiting())

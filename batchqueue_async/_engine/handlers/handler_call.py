@@ -8,8 +8,6 @@ hooks may be called by another drain task. First come, first served, so that a b
 Code inside of a handler, also in tasks and threads that it started, is known by a
 context variable; the drain task ends the call when the handler has returned, so that a
 task which outlives its handler is outside again.
-
-A call goes from wait to wait in steps. A step holds the loop, so a long one is told.
 """
 
 from __future__ import annotations
@@ -20,13 +18,11 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Hashable,
     Iterable,
 )
 from contextvars import ContextVar, Token, copy_context
 from time import monotonic
-from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -232,7 +228,7 @@ class HandlerCall:
         self.hook = hook
         # What it is run by, if that is known.
         self.coroutine: Coroutine[Any, Any, object] | None = None
-        self._reset: Token[HandlerCall | None] = _inside.set(self)
+        self._reset: Token[HandlerCall | None] = innermost.set(self)
         calls = detector.calls
         calls.inside[self] = False
         self.began = began = calls.clock()
@@ -252,16 +248,33 @@ class HandlerCall:
 
     def run(
         self, running: Coroutine[Any, Any, object], registration: Registration
-    ) -> Awaitable[object]:
-        """Return what to await: in steps, unless it is looked after already."""
+    ) -> Awaitable[object] | None:
+        """Return what to await: in steps, unless it is looked after already.
+
+        None if it has ended in its first step.
+        """
         calls = self.detector.calls
         if calls.is_first or not registration.is_trusted:
             calls.is_first, registration.is_trusted = False, True
-            return in_steps(running, self)
+            return self.first_step(running)
         self.coroutine = running
         if not calls.is_asked:
             calls.ask()
         return running
+
+    def first_step(
+        self, running: Coroutine[Any, Any, object]
+    ) -> Awaitable[object] | None:
+        """Run a coroutine up to its first wait; return the rest, if it waits."""
+        self.coroutine = running
+        try:
+            waits_for = running.send(None)
+        except StopIteration:
+            return None
+        finally:
+            if monotonic() - self.step_began > HELD_UP:
+                self.end_step()
+        return self.detector.calls.in_steps(running, self, waits_for)
 
     def waits(self) -> None:
         """It lets the loop go, to await something."""
@@ -314,7 +327,7 @@ class HandlerCall:
             self.detector.calls.rest()
         # By hand: `contextlib.suppress` costs more than all the rest here.
         try:  # noqa: SIM105
-            _inside.reset(self._reset)
+            innermost.reset(self._reset)
         except ValueError:
             # A coroutine that is thrown away is closed in a strange context.
             pass
@@ -339,51 +352,20 @@ class BackgroundCall(HandlerCall):
         return None
 
 
-@coroutine
-def in_steps(
-    running: Coroutine[Any, Any, object], call: HandlerCall
-) -> Generator[Any, Any, object]:
-    """Await a coroutine, as `await` itself does, and note the steps in its call.
-
-    It costs a quick call a tenth of its price, so not all are run like this: hooks
-    are, the first call of a cycle, and a handler that took long the last time.
-    """
-    call.coroutine = running
-    step: Callable[[Any], Any] = running.send
-    argument: Any = None
-    while True:
-        try:
-            waits_for = step(argument)
-        except StopIteration as end:
-            return end.value
-        finally:
-            # What was thrown in has this frame in its traceback.
-            argument = None
-            if monotonic() - call.step_began > HELD_UP:
-                call.end_step()
-        call.waits()
-        try:
-            argument = yield waits_for
-            step = running.send
-        except GeneratorExit:
-            running.close()
-            raise
-        except BaseException as thrown:  # noqa: BLE001 - the coroutine's
-            argument, step = thrown, running.throw
-        call.begin_step()
-
-
-_inside: ContextVar[HandlerCall | None] = ContextVar("inside_handler", default=None)
+innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(
+    "inside_handler", default=None
+)
+"""The call that code is part of; it may be over: see `current_call`."""
 
 
 def mark() -> object:
     """Return a token of the handler call that runs here; None outside of any."""
-    return _inside.get()
+    return innermost.get()
 
 
 def current_call() -> HandlerCall | None:
     """Return the call of any queue's handler that the caller is part of."""
-    call = _inside.get()
+    call = innermost.get()
     return None if call is None or call.is_over else call
 
 
@@ -396,5 +378,5 @@ def handler_call(detector: DeadlockDetector) -> HandlerCall | None:
 def outside(function: Callable[..., R], *args: object) -> R:
     """Call `function` as if from outside of any handler, else in this context."""
     context = copy_context()
-    context.run(_inside.set, None)
+    context.run(innermost.set, None)
     return context.run(function, *args)

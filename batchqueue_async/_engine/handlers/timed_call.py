@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 from batchqueue_async._engine.handlers.handler_call import (
     current_call,
-    in_steps,
     mark,
 )
 from batchqueue_async._engine.runtime.loop_end import (
@@ -115,7 +114,8 @@ async def _noted(awaitable: Awaitable[object]) -> None:
     if call is None or call.coroutine is not None:
         await awaitable
     elif isinstance(awaitable, Coroutine):
-        await in_steps(awaitable, call)
+        if (rest := call.first_step(awaitable)) is not None:
+            await rest
     else:
         call.end_step()
         call.waits()

@@ -28,7 +28,7 @@ class RollingPartition(Partition[T]):
     ) -> None:
         super().__init__(index, buffer_size, due_size)
         # There is always room.
-        self._full_at = sys.maxsize
+        self.full_at = sys.maxsize
         self._on_drop = on_drop
 
     def _init(self, maxsize: int) -> None:

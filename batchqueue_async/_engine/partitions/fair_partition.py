@@ -74,7 +74,7 @@ class FairPartition(Partition[T]):
         # When the oldest of the items came that are not held back, if that is known.
         self._oldest: float | None = None
         # Nothing gets in here, past the buffers.
-        self._full_at = 0
+        self.full_at = 0
 
     def _init(self, maxsize: int) -> None:
         items: Any = BufferedItems(self._buffers, self._ring, self._paused)

@@ -25,6 +25,7 @@ from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
+from batchqueue_async._engine.partitions.wait_for_room import place_singles
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
@@ -40,13 +41,13 @@ class Partition(ProducersQueue[T]):
 
     # Next to each other in memory: that counts, with many partitions.
     __slots__ = (
-        "_full_at",
         "_maxsize",
         "accounts",
         "ages",
         "clock",
         "due_size",
         "filled_at",
+        "full_at",
         "guard",
         "guarded_limit",
         "has_fast_path",
@@ -94,7 +95,7 @@ class Partition(ProducersQueue[T]):
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
-        self.due_size, self._full_at = min(due_size, buffer_size), buffer_size
+        self.due_size, self.full_at = min(due_size, buffer_size), buffer_size
 
     def _init(self, maxsize: int) -> None:
         self.items = []
@@ -111,7 +112,7 @@ class Partition(ProducersQueue[T]):
             self.is_closed
             or self.is_changing
             or self.line.head
-            or len(self.items) >= self._full_at
+            or len(self.items) >= self.full_at
         )
 
     def is_due(self, coming: int = 0) -> bool:
@@ -197,7 +198,7 @@ class Partition(ProducersQueue[T]):
                 if self.is_closed or self.is_changing or self.line.head:
                     return 0
                 count = len(self.items)
-                if count >= self._full_at:
+                if count >= self.full_at:
                     return 0
                 before = self.accounts.taken_out + count
                 self.is_changing = True
@@ -369,14 +370,12 @@ class Partition(ProducersQueue[T]):
         self._set_limits()
 
     def _fill_from_line(self) -> None:
-        line = self.line
+        line, room = self.line, self._maxsize - len(self.items) - self.line.reserved
         if not line.reserved and self.ages.clock is None and self.entered is None:
-            line.place_singles(self, self._maxsize - len(self.items))
-        line.reserve(self._maxsize - len(self.items) - line.reserved)
-        while (head := line.head) is not None and head.granted:
+            room -= place_singles(self, room)
+        line.reserve(room)
+        while (head := line.head) and head.granted and (items := head.hand_over()):
             count = len(self.items)
-            if not (items := head.hand_over()):
-                break
             try:
                 self._append(items)
             except BaseException:

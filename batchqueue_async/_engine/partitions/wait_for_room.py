@@ -14,12 +14,12 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from batchqueue_async._engine.partitions.pausing import Pause
-from batchqueue_async._engine.partitions.waiting_line import LoopWaiter, Waiter
+from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
@@ -58,38 +58,80 @@ def put_in_turn(
         waiter = LoopWaiter(loop, len(chunk), partition)
     try:
         partition.wait_in_line(waiter, chunk)
-        while not partition.is_closed:
-            # Before what it puts in: see `Partition.notify`. Also where it was served
-            # as it came, since its chunk had waited for another partition first.
-            partition.notify(waiter.granted)
-            if waiter.granted:
-                placed.count += partition.offer_in_turn(waiter, chunk)
-            if not waiter.wants:
-                break
-            asleep = waiter.fall_asleep()
-            if not waiter.is_woken:
-                yield asleep
-            if not waiter.wants:
-                # Who has placed it has told.
-                break
-            waiter.is_woken = False
-        if waiter.hands_over:
-            # What strikes here withdraws the item; no call follows it.
-            waiter.is_told()
+        yield from _wait(partition, waiter, chunk)
     except BaseException:
         waiter.is_cancelled()
         raise
     finally:
         placed.count += waiter.accepted
-        if waiter.wants:
-            partition.leave_line(waiter)
+        _leave(partition, waiter)
+
+
+@coroutine
+def put_one_in_turn(
+    partition: Partition[T], chunk: Sequence[T], loop: asyncio.AbstractEventLoop
+) -> Generator[Any, None, bool]:
+    """Accept a single item, where those who wait on the loop are served.
+
+    As `put_in_turn`, for half of the price. Returns whether it was accepted.
+    """
+    waiter = ServedWaiter(loop, chunk, partition)
+    line, owner = partition.line, partition.owner
+    try:
+        if line.unserved is None or partition.is_shared or (owner and owner.listens):
+            partition.wait_in_line(waiter)
             partition.notify()
+        else:
+            # There is no room, and the owner knows it from who stands before this one.
+            line.join(waiter)
+        if not waiter.is_woken:
+            yield waiter.fall_asleep()
+            waiter.is_woken = False
+        # What strikes here withdraws the item, and no call follows it.
+        if not waiter.is_told():
+            yield from _wait(partition, waiter, chunk)
+    except BaseException:
+        waiter.is_cancelled()
+        raise
+    finally:
+        if waiter.wants:
+            _leave(partition, waiter)
+    return waiter.accepted == 1
+
+
+@coroutine
+def _wait(
+    partition: Partition[T], waiter: LoopWaiter, chunk: Sequence[T]
+) -> Generator[Any, None, None]:
+    """Wait in the line until all is placed, or the partition closes."""
+    while not partition.is_closed:
+        # Before what it puts in: see `Partition.notify`. Also where it was served as it
+        # came, since its chunk had waited for another partition first.
+        partition.notify(waiter.granted)
+        if waiter.granted:
+            waiter.accepted += partition.offer_in_turn(waiter, chunk)
+        if waiter.wants:
+            asleep = waiter.fall_asleep()
+            if not waiter.is_woken:
+                yield asleep
+            waiter.is_woken = False
+        # Who has placed it has told. What strikes here withdraws the item, and no call
+        # follows it.
+        if waiter.is_told() or not waiter.wants:
+            return
+
+
+def _leave(partition: Partition[Any], waiter: LoopWaiter) -> None:
+    """Nothing more comes of this one."""
+    if waiter.wants:
+        partition.leave_line(waiter)
+        partition.notify()
 
 
 class ServedWaiter(LoopWaiter):
     """A producer on the loop whose items are placed as soon as it gets its slots."""
 
-    __slots__ = ("_chunk", "accepted")
+    __slots__ = ("chunk", "is_single")
 
     hands_over = True
 
@@ -99,16 +141,23 @@ class ServedWaiter(LoopWaiter):
         chunk: Sequence[Any],
         partition: Partition[Any],
     ) -> None:
-        LoopWaiter.__init__(self, loop, len(chunk), partition)
-        self._chunk = chunk
-        self.accepted = 0
+        # As `LoopWaiter`, in one go.
+        self.chunk = chunk
+        self.wants = wants = len(chunk)
+        self.is_single = wants == 1
+        self.accepted = self.granted = 0
+        self.line = self.ahead = self.behind = None
+        self._loop = loop
+        self._partition = partition
+        self._asyncio_future_blocking = self.is_woken = False
+        self._wakeup = self._context = self._outcome = None
 
     def hand_over(self) -> Sequence[Any]:
-        chunk, partition = self._chunk, self._partition
-        if partition.is_shared and not self._is_on_loop():
+        chunk, partition = self.chunk, self._partition
+        if not self.is_on_loop():
             # It could come between a drain task's look and its take.
             return ()
-        if len(chunk) == 1:
+        if self.is_single:
             position = partition.accounts.taken_out + len(partition.items)
             return chunk if self._is_kept(partition, position) else ()
         first = len(chunk) - self.wants
@@ -131,16 +180,97 @@ class ServedWaiter(LoopWaiter):
         self.accepted = 1
         return True
 
+    def call_soon(self, callback: Callable[[Any], None], argument: object) -> None:
+        """Have this called in the next turn of its loop."""
+        self._loop.call_soon(callback, argument)
+
     def take_back(self, count: int) -> None:
         self.accepted -= count
-
-    def is_told(self) -> None:
         unaware = self._partition.line.unaware
         if unaware is not None and self in unaware:
             _make_aware(self, unaware, self._partition)
 
+    def is_told(self) -> bool:
+        unaware = self._partition.line.unaware
+        if unaware is None or self not in unaware:
+            return False
+        self.line = self.ahead = self.behind = None
+        self.wants, self.accepted = 0, 1
+        if len(unaware) > 1:
+            del unaware[self]
+        else:
+            _all_are_aware(self._partition)
+        return True
+
     def is_cancelled(self) -> None:
         withdraw(self, self._partition)
+
+
+def place_singles(partition: Partition[Any], room: int) -> int:
+    """Place the items of those at the line's head who bring one each.
+
+    As `reserve` and `filled` do it for all, for a fraction of the price.
+
+    Returns:
+        How many were placed.
+    """
+    line, left = partition.line, room
+    if not partition.items:
+        partition.filled_at = partition.clock()
+    while left and (head := line.head) is not None and head.wants == 1:
+        if head.is_single:
+            placed = _place_served(partition, left)
+        else:
+            placed = line.place_singles(partition, left)
+        if not placed:
+            break
+        left -= placed
+    return room - left
+
+
+def _place_served(partition: Partition[Any], room: int) -> int:
+    """Place the items of those of them who wait on the loop: one callback runs all."""
+    line = partition.line
+    items: Any = partition.items
+    # A `ServedWaiter`, as long as it is single.
+    head: Any = line.head
+    waiter = head
+    if line.unaware is not None or not head.is_on_loop():
+        # Those of an earlier round have not run yet; or, from another thread, an item
+        # could come between a drain task's look and its take.
+        return 0
+    unaware: dict[ServedWaiter, int] = {}
+    coming: list[Any] = []
+    position = first = partition.accounts.taken_out + len(items)
+    end = first + min(room, MOST_UNAWARE)
+    while position < end and waiter is not None and waiter.is_single:
+        unaware[waiter] = position
+        coming += waiter.chunk
+        position += 1
+        waiter = waiter.behind
+    pausing = partition.pausing or Pause()
+    # A call in vain is harmless, an item in vain is not.
+    head.call_soon(_run_on, unaware)
+    # No call from here on, after which a signal handler might raise: the partition is
+    # paused if, and only if, somebody is unaware.
+    items += coming
+    pausing.count += 1
+    partition.pausing, line.unaware = pausing, unaware
+    if waiter is not None:
+        waiter.ahead = head.ahead
+    line.head = line.unserved = waiter
+    return position - first
+
+
+def _run_on(unaware: dict[ServedWaiter, int]) -> None:
+    """Have those run whose items were placed, in order; in a callback of the loop."""
+    try:
+        for waiter in tuple(unaware):
+            waiter.resume()
+    except BaseException:
+        # Of one of their tasks, or a signal handler's: it is not the others' fault.
+        asyncio.get_running_loop().call_soon(_run_on, unaware)
+        raise
 
 
 def withdraw_all(partition: Partition[Any]) -> None:
@@ -149,7 +279,7 @@ def withdraw_all(partition: Partition[Any]) -> None:
         withdraw(waiter, partition)
 
 
-def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
+def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
     """Take the item of an unaware producer out again."""
     with partition.guard:
         unaware = partition.line.unaware
@@ -157,20 +287,25 @@ def withdraw(waiter: Waiter, partition: Partition[Any]) -> None:
             return
         position = unaware[waiter]
         _make_aware(waiter, unaware, partition)
-        if waiter.accepted:
-            waiter.take_back(1)
-            for other, its in unaware.items():
-                unaware[other] = its - (its > position)
-            # Not before: it serves others, who come behind all of these.
-            partition.take_back(position)
+        waiter.line = waiter.ahead = waiter.behind = None
+        waiter.wants = waiter.accepted = 0
+        for other, its in unaware.items():
+            unaware[other] = its - (its > position)
+        # Not before: it serves others, who come behind all of these.
+        partition.take_back(position)
 
 
 def _make_aware(
-    waiter: Waiter, unaware: dict[Waiter, int], partition: Partition[Any]
+    waiter: ServedWaiter, unaware: dict[ServedWaiter, int], partition: Partition[Any]
 ) -> None:
     if len(unaware) > 1:
         del unaware[waiter]
-        return
+    else:
+        _all_are_aware(partition)
+
+
+def _all_are_aware(partition: Partition[Any]) -> None:
+    """Nobody will take an item back: the partition goes on."""
     # Its owner may have looked meanwhile, and sleep since. Not after the rest, in which
     # no call is: whatever strikes here finds the waiter unaware, or all of it done.
     partition.notify()

@@ -19,6 +19,7 @@ from batchqueue_async._engine.runtime.loop_time import Asleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 
 
 class Waiter(ABC):
@@ -32,6 +33,8 @@ class Waiter(ABC):
 
     hands_over = False
     """Whether `hand_over` returns items."""
+    is_single = False
+    """Whether it waits on the loop with a single item, which may be taken back."""
     accepted = 0
     """How many of its items were placed for it."""
 
@@ -70,14 +73,14 @@ class LoopWaiter(Asleep, Waiter):
     It is awaited itself, once for each time that it is woken.
     """
 
-    __slots__ = (*Asleep.SLOTS, "_partition")
+    __slots__ = (*Asleep.SLOTS, "_partition", "accepted")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, wants: int, partition: Partition[Any]
     ) -> None:
         # All in one go, since each wait makes one.
         self.wants = wants
-        self.granted = 0
+        self.accepted = self.granted = 0
         self.line = self.ahead = self.behind = None
         self._loop = loop
         self._partition = partition
@@ -86,20 +89,22 @@ class LoopWaiter(Asleep, Waiter):
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
-        if self._partition.is_shared and not self._is_on_loop():
+        if self._partition.is_shared and not self.is_on_loop():
             self._loop.call_soon_threadsafe(self._end_sleep)
         elif not self.is_woken:
             if self._wakeup is not None or self._asyncio_future_blocking:
                 self._loop.call_soon(self._resume, context=self._context)
             self.is_woken = True
 
-    def is_told(self) -> None:
-        """It runs, and knows what was placed for it."""
+    def is_told(self) -> bool:
+        """It runs; returns whether its single item was placed, as it knows now."""
+        return False
 
     def is_cancelled(self) -> None:
         """It raises: what may not stay of what was placed for it is taken back."""
 
-    def _is_on_loop(self) -> bool:
+    def is_on_loop(self) -> bool:
+        """Whether this is called on its loop."""
         # Asking which loop runs here is a system call on Python 3.11.
         return not self._partition.is_shared or _get_running_loop() is self._loop
 
@@ -126,7 +131,7 @@ class WaitingLine:
         self.unserved: Waiter | None = None
         self.reserved = 0
         # Those whose item was placed, and who have not run since, with its position.
-        self.unaware: dict[Waiter, int] | None = None
+        self.unaware: dict[ServedWaiter, int] | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
         waiter = self.head
@@ -154,22 +159,22 @@ class WaitingLine:
         if self.unserved is None:
             self.unserved = waiter
 
-    def place_singles(self, partition: Partition[Any], room: int) -> None:
-        """Place the item of each at the head who brings one, while nobody holds slots.
+    def place_singles(self, partition: Partition[Any], room: int) -> int:
+        """Place the item of each at the head who brings one from another thread.
 
-        As `reserve` and `filled` do it for all, for a third of the price.
+        Returns:
+            How many were placed.
         """
-        if not partition.items:
-            partition.filled_at = partition.clock()
         items: Any = partition.items
-        while room and (waiter := self.head) is not None and waiter.wants == 1:
-            if not waiter.hands_over:
-                return
+        left = room
+        while left and (waiter := self.head) is not None and waiter.wants == 1:
+            if waiter.is_single or not waiter.hands_over:
+                break
             # A wake-up too many is harmless, an item in vain is not.
             waiter.wake()
             try:
                 if not (chunk := waiter.hand_over()):
-                    return
+                    break
                 # No call from here on, after which a signal handler might raise.
                 items += chunk
                 waiter.wants = 0
@@ -180,7 +185,8 @@ class WaitingLine:
             if behind is not None:
                 behind.ahead = waiter.ahead
             waiter.line = waiter.ahead = waiter.behind = None
-            room -= 1
+            left -= 1
+        return room - left
 
     def reserve(self, free: int) -> None:
         """Give `free` slots that nobody holds to those who wait, in order."""

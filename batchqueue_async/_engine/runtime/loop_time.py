@@ -101,8 +101,11 @@ class Asleep:
 
     def resume(self) -> None:
         """Run the task on now, up to its next wait; for callbacks of the loop only."""
-        if self._context is not None:
-            self._context.run(self._resume)
+        if (context := self._context) is not None:
+            # No call in between, after which a signal handler might raise.
+            wakeup, self._wakeup = self._wakeup, None
+            if wakeup is not None:
+                context.run(wakeup, self if self._outcome is None else self._outcome)
 
     def cancel(self, msg: object | None = None) -> bool:
         """Cancel the wait, as the awaiting task's `cancel` does."""
