@@ -101,7 +101,8 @@ class Asleep:
 
     def resume(self) -> None:
         """Run the task on now, up to its next wait; for callbacks of the loop only."""
-        if self._context is not None:
+        # It may run already: a handler may run the loop from inside of itself.
+        if self._wakeup is not None and self._context is not None:
             self._context.run(self._resume)
 
     def cancel(self, msg: object | None = None) -> bool:
@@ -216,8 +217,11 @@ class LoopTurn:
             self._ask()
         self._began = self._clock()
         while line:
-            line[0].resume()
-            del line[0]
+            first = line[0]
+            first.resume()
+            # A handler that runs the loop from inside of itself has moved the line on.
+            if line and line[0] is first:
+                del line[0]
             # After the first one: each turn brings the line on, on any machine.
             if self.is_over():
                 break
