@@ -41,18 +41,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "plan":
         return run(chosen)
-    if chosen.command == "top" and chosen.web:
-        from batchqueue_async.telemetry._web import serve  # noqa: PLC0415 - its extra
-
-        serve(chosen.path, chosen.port)
-    elif chosen.command == "top":
-        from rich.console import Console  # noqa: PLC0415 - its extra
-
-        from batchqueue_async.telemetry._top import show  # noqa: PLC0415
-
-        show(read_view(chosen.path), Console(), once=chosen.once)
+    if chosen.command == "top":
+        try:
+            _top(chosen)
+        except ModuleNotFoundError as error:
+            package = (error.name or "rich").partition(".")[0]
+            msg = f"batchqueue top needs {package}: pip install 'batchqueue-async[top]'"
+            raise BatchQueueError(msg) from error
     else:
         name = {"alerts": "alerts.yml", "dashboard": "dashboard.json"}[chosen.command]
         monitoring = files("batchqueue_async.telemetry") / "monitoring"
         print((monitoring / name).read_text("utf-8"), end="")  # noqa: T201
     return 0
+
+
+def _top(chosen: argparse.Namespace) -> None:
+    if chosen.web:
+        from batchqueue_async.telemetry._web import serve  # noqa: PLC0415 - its extra
+
+        serve(chosen.path, chosen.port)
+        return
+    from rich.console import Console  # noqa: PLC0415 - its extra
+
+    from batchqueue_async.telemetry._top import show  # noqa: PLC0415
+
+    show(read_view(chosen.path), Console(), once=chosen.once)

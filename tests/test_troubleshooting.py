@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,15 @@ def test_troubleshooting_has_a_row_for_each_line_that_is_logged() -> None:
 
     assert logged_messages()
     assert sorted(logged_messages() - rows) == []
+
+
+def test_troubleshooting_has_a_row_for_each_error_of_the_package() -> None:
+    raised = raised_messages()
+
+    assert len(raised) > 80
+    # One row stands for all that are of this form.
+    plain = {each for each in raised if not (" must " in each and ", got " in each)}
+    assert sorted(plain - set(rows_of_troubleshooting())) == []
 
 
 def test_what_troubleshooting_quotes_stands_in_the_source() -> None:
@@ -50,6 +60,32 @@ def logged_messages() -> set[str]:
     # One line has no words of its own, and one is not logged by a logger's method.
     dropped = "... log record... dropped (... in all): the target is slow or down"
     return texts - {"..."} | {dropped}
+
+
+ERROR = re.compile(r"\b(BatchQueue|Ring)Error|RingHalted|InvalidArgument|ImportError")
+
+
+def raised_messages() -> set[str]:
+    """What errors say whose class is the package's, or that concern an installation."""
+    texts = set()
+    for tree in trees():
+        for body in bodies(tree):
+            for before, node in itertools.pairwise(body):
+                if not (isinstance(node, ast.Raise) and node.exc):
+                    continue
+                if isinstance(before, ast.Assign) and ERROR.match(
+                    ast.unparse(node.exc)
+                ):
+                    texts.add(shown_of(before.value))
+    # What consists of names alone, another error says.
+    return texts - {"", "...: ..."}
+
+
+def bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(body := getattr(node, name, None), list):
+                yield body
 
 
 def all_messages() -> set[str]:

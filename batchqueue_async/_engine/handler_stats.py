@@ -76,6 +76,12 @@ class BatchLimit(Value):
     failed: int
     """Lowered: the handler raised anything else."""
 
+    def __str__(self) -> str:
+        return (
+            f"batches have about {self.max_batch} items, {self.before} before: "
+            f"{_why(self, self.reason, _OF_SIZES)}"
+        )
+
 
 CountReason: TypeAlias = Literal["start", "faster", "no_gain", "idle", "throttled"]
 """Why there are so many drain tasks at work; see `DrainTaskLimit`."""
@@ -102,6 +108,38 @@ class DrainTaskLimit(Value):
     """Lowered: they were idle for half of the time."""
     throttled: int
     """Lowered: handlers raised, and items are tried again."""
+
+    def __str__(self) -> str:
+        tasks = "drain task works" if self.drain_tasks == 1 else "drain tasks work"
+        return (
+            f"{self.drain_tasks} {tasks}, {self.before} did before: "
+            f"{_why(self, self.reason, _OF_COUNTS)}"
+        )
+
+
+_OF_SIZES = {
+    "faster": "larger ones brought more items per second",
+    "no_gain": "smaller ones brought nearly as many items per second",
+    "slower": "calls took twice as long for each item",
+    "throttled": "the handler was asked to wait",
+    "failed": "the handler failed",
+}
+_OF_COUNTS = {
+    "faster": "more of them handled more items per second",
+    "no_gain": "fewer of them handled nearly as many items per second",
+    "idle": "they were idle for half of the time",
+    "throttled": "items had to be tried again",
+}
+
+
+def _why(limit: BatchLimit | DrainTaskLimit, reason: str, says: dict[str, str]) -> str:
+    """Return what a reason means, and how often it was one."""
+    if reason == "start":
+        return "nothing has been changed yet"
+    times = getattr(limit, reason)
+    return (
+        f"{says[reason]} (changed {times} {'time' if times == 1 else 'times'} for that)"
+    )
 
 
 @frozen(kw_only=True)

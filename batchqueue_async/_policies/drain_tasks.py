@@ -47,7 +47,8 @@ class DrainTaskPolicy(ABC):
         The rebalancer, which it brings along with a round each second, gives all
         partitions to so many of them. While these are busy it tries more, and keeps
         them if items per second grow by it; one less if they are idle for half of the
-        time; half of them where items have to be tried again. `stats()` says it as
+        time; half of them where items have to be tried again and fewer are handled,
+        and then by bisection (BIC) what is not refused. `stats()` says it as
         `drain_task_limit`. It helps where items spread over partitions, at least
         `most`; partitions per drain task count for all `most` of them.
         """

@@ -6,7 +6,8 @@ import argparse
 import csv
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from heapq import merge
 from math import isfinite
 from pathlib import Path
@@ -14,8 +15,20 @@ from typing import Any, Final
 
 from batchqueue_async import BatchQueueConfig, Retry, round_robin
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async.simulation._plan import Level, Plan, Trial, plan
-from batchqueue_async.simulation._simulate import HandlerCost
+from batchqueue_async.simulation._outage import (
+    reason_of_impossible,
+    with_outage,
+    with_rare_outage,
+)
+from batchqueue_async.simulation._plan import (
+    BATCHES,
+    Level,
+    Trial,
+    candidates_of,
+    tried,
+)
+from batchqueue_async.simulation._result import Simulation
+from batchqueue_async.simulation._simulate import HandlerCost, simulate
 
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SEED: Final = 20
@@ -23,9 +36,39 @@ _SEED: Final = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the words."""
+    _add_load(parser)
+    add = parser.add_argument
+    add("--call", type=_seconds, help="seconds of a call, whatever it has")
+    add("--item", type=_seconds, default=0.0, help="seconds more for each of its items")
+    add(
+        "--calls",
+        type=Path,
+        help="a CSV file instead: items and seconds of each call that was measured",
+    )
+    add("--max-batch", type=_count, help="items that a call takes at most")
+    add(
+        "--outage", type=_seconds, default=0.0, help="seconds that the sink is down for"
+    )
+    add(
+        "--outage-every",
+        type=_seconds,
+        help="seconds from one outage to the next, 86400 for a day: p99 is of all that "
+        "time; default: of what is tried",
+    )
+    add("--p99", type=_seconds, help="seconds within which 99 of 100 are handled")
+    add("--memory", type=_bytes, help="for all that waits, as in 512MiB")
+    add("--item-bytes", type=_bytes, default=1_000, help="of one item in memory")
+    add("--may-lose", action="store_true", help="items may be refused, or fail")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--rate", type=_seconds, default=100.0, help="items per second, at random")
-    add("--seconds", type=_seconds, default=60.0, help="how long they come")
+    add(
+        "--seconds",
+        type=_seconds,
+        help="how long they come; default: 60, or three outages if that is more",
+    )
     add("--burst", type=int, default=0, help="items more, in the middle")
     add(
         "--burst-seconds",
@@ -34,20 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds that the burst takes to come, instead of at once",
     )
     add("--load", type=Path, help="a CSV file instead: one column, when each item came")
-    add("--call", type=_seconds, help="seconds of a call, whatever it has")
-    add("--item", type=_seconds, default=0.0, help="seconds more for each of its items")
-    add(
-        "--calls",
-        type=Path,
-        help="a CSV file instead: items and seconds of each call that was measured",
-    )
-    add(
-        "--outage", type=_seconds, default=0.0, help="seconds that the sink is down for"
-    )
-    add("--p99", type=_seconds, help="seconds within which 99 of 100 are handled")
-    add("--memory", type=_bytes, help="for all that waits, as in 512MiB")
-    add("--item-bytes", type=_bytes, default=1_000, help="of one item in memory")
-    add("--may-lose", action="store_true", help="items may be refused, or fail")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -55,14 +84,76 @@ def run(chosen: argparse.Namespace) -> int:
     waiting = None if chosen.memory is None else chosen.memory // chosen.item_bytes
     level = Level(p99=chosen.p99, may_lose=chosen.may_lose, waiting=waiting)
     times = _recorded(chosen.load) if chosen.load else None
-    cost = _with_outage(chosen, _cost(chosen))
-    found = plan(_config(level), lambda: _load(chosen, times), cost, level)
-    print(_table(found))  # noqa: T201 - a command
-    if found.best is None:
-        print("none of these holds it")  # noqa: T201
-        return 1
-    print(_as_code(found.best))  # noqa: T201
-    return 0
+    if chosen.load:
+        chosen.seconds = times[-1] if times else 0.0
+    elif chosen.seconds is None:
+        chosen.seconds = max(60.0, 3 * chosen.outage)
+    cost = _cost(chosen)
+
+    def simulated(config: BatchQueueConfig[Any], cost: HandlerCost) -> Simulation:
+        return simulate(config, _load(chosen, times), cost)
+
+    return _plan(chosen, level, cost, simulated)
+
+
+def _plan(
+    chosen: argparse.Namespace,
+    level: Level,
+    cost: HandlerCost,
+    simulated: Callable[[BatchQueueConfig[Any], HandlerCost], Simulation],
+) -> int:
+    begins = chosen.seconds / 3
+    failing = with_outage(cost, begins, chosen.outage)
+    share = 1.0
+    if chosen.outage_every:
+        share = min(1.0, chosen.seconds / chosen.outage_every)
+
+    def seen(config: BatchQueueConfig[Any]) -> Simulation:
+        worst = simulated(config, failing)
+        if share == 1.0 or not chosen.outage:
+            return worst
+        return with_rare_outage(simulated(config, cost), worst, share)
+
+    def at_best(config: BatchQueueConfig[Any]) -> Simulation:
+        # A sink that takes no time, while it is there.
+        free = with_outage(lambda _: 0.0, begins, chosen.outage)
+        worst = simulated(config, free)
+        if share == 1.0:
+            return worst
+        return with_rare_outage(simulated(config, lambda _: 0.0), worst, share)
+
+    candidates = candidates_of(_config(level), _batches(chosen.max_batch))
+    say(_HEAD)
+    for number, trial in enumerate(tried(candidates, seen, level)):
+        say(_row(trial))
+        if not trial.misses:
+            say(_as_code(trial))
+            return 0
+        if number == 0 and (
+            why := reason_of_impossible(
+                level, _least(chosen), at_best(trial.config), chosen.outage, share
+            )
+        ):
+            say(why)
+            return 1
+    say("none of these holds it")
+    return 1
+
+
+def _least(chosen: argparse.Namespace) -> float:
+    """Return what a call for one item takes; 0.0 where that differs."""
+    return 0.0 if chosen.call is None else float(chosen.call + chosen.item)
+
+
+def say(text: str) -> None:
+    """Print at once: the next line may take a while."""
+    print(text, flush=True)  # noqa: T201 - a command
+
+
+def _batches(most: int | None) -> Sequence[int]:
+    if most is None:
+        return BATCHES
+    return [*(each for each in BATCHES if each < most), most]
 
 
 def _config(level: Level) -> BatchQueueConfig[Any]:
@@ -117,48 +208,34 @@ def _cost(chosen: argparse.Namespace) -> HandlerCost:
     return Cost(Sample(int(size), seconds) for size, seconds in rows)
 
 
-def _with_outage(chosen: argparse.Namespace, cost: HandlerCost) -> HandlerCost:
-    if not chosen.outage:
-        return cost
-    import asyncio  # noqa: PLC0415 - for who has an outage
-
-    begins = chosen.seconds / 3
-
-    def failing(batch: list[Any]) -> float:
-        now = asyncio.get_running_loop().time()
-        if begins <= now < begins + chosen.outage:
-            message = "the sink is down"
-            raise OSError(message)
-        return cost(batch)
-
-    return failing
+_HEAD: Final = (
+    f"{'drain tasks':>11} {'linger':>7} {'max_batch':>9} {'p50':>8} {'p99':>8} "
+    f"{'waiting':>9} {'lost':>7} {'use':>5}"
+)
 
 
-def _table(found: Plan) -> str:
-    head = f"{'drain tasks':>11} {'linger':>7} {'max_batch':>9} {'p50':>8} {'p99':>8} "
-    lines = [f"{head}{'waiting':>9} {'lost':>7} {'use':>5}"]
-    for trial in found.trials:
-        seen, config = trial.simulation, trial.config
-        use = sum(seen.use) / len(seen.use)
-        lines.append(
-            f"{len(seen.use):>11} {config.linger:>7g} {config.max_batch or 0:>9,} "
-            f"{seen.p50:>8.3f} {seen.p99:>8.3f} "
-            f"{seen.peak_waiting + seen.peak_producers:>9,} "
-            f"{seen.lost + seen.failed:>7,} {use:>5.0%}"
-            f"  {', '.join(trial.misses) or 'holds'}"
-        )
-    return "\n".join(lines)
+def _row(trial: Trial) -> str:
+    seen, config = trial.simulation, trial.config
+    use = sum(seen.use) / len(seen.use)
+    return (
+        f"{len(seen.use):>11} {config.linger:>7g} {config.max_batch or 0:>9,} "
+        f"{seen.p50:>8.3f} {seen.p99:>8.3f} "
+        f"{seen.peak_waiting + seen.peak_producers:>9,} "
+        f"{seen.lost + seen.failed:>7,} {use:>5.0%}"
+        f"  {', '.join(trial.misses) or 'holds'}"
+    )
 
 
 def _as_code(best: Trial) -> str:
     config = best.config
-    count = len(best.simulation.use)
+    count, producers = len(best.simulation.use), best.simulation.peak_producers
+    waited = f"  # {producers:,} more waited for room" if producers else ""
     return (
         "\nBatchQueueConfig(\n"
         f"    drain_tasks=DrainTaskPolicy.fixed({count}),\n"
         f"    partitions=PartitionPolicy.fixed({2 * count}),\n"
         "    selector=round_robin,  # or by_key(...), if order matters\n"
-        f"    buffer_size={config.buffer_size},\n"
+        f"    buffer_size={config.buffer_size},{waited}\n"
         f"    max_batch={config.max_batch},\n"
         f"    linger={config.linger},\n"
         "    consumer=...,\n)"
@@ -166,17 +243,28 @@ def _as_code(best: Trial) -> str:
 
 
 def _recorded(path: Path) -> list[float]:
-    rows = _rows(path, 1, "--load must name a file with a number per line")
+    rule = "--load must name a file with seconds, or an ISO time, per line"
+    rows = _rows(path, 1, rule, _moment)
     times = sorted(row[0] for row in rows)
     first = times[0] if times else 0.0
     return [at - first for at in times]
 
 
-def _rows(path: Path, columns: int, rule: str) -> list[list[float]]:
+def _moment(text: str) -> float:
+    """Return seconds, from whatever start, of a number or an ISO 8601 time."""
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text.strip()).timestamp()
+
+
+def _rows(
+    path: Path, columns: int, rule: str, read: Callable[[str], float] = float
+) -> list[list[float]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if row]
-        return [[float(row[place]) for place in range(columns)] for row in rows]
+        return [[read(row[place]) for place in range(columns)] for row in rows]
     except (OSError, ValueError, IndexError) as error:
         msg = f"{rule}: {error}"
         raise BatchQueueError(msg) from error
@@ -188,6 +276,13 @@ def _seconds(text: str) -> float:
         msg = f"must be a number >= 0, got {text!r}"
         raise argparse.ArgumentTypeError(msg)
     return number
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        msg = f"must be a whole number above 0, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
 
 
 def _bytes(text: str) -> int:

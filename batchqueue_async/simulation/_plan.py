@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,22 +96,37 @@ def plan(
     Raises:
         ValueError: There are no candidates; or see `simulate`.
     """
-    chosen = list(_candidates(config) if candidates is None else candidates)
+    chosen = list(candidates_of(config) if candidates is None else candidates)
     if not chosen:
         refuse("candidates", "at least one", chosen)
-    trials: list[Trial] = []
-    for candidate in chosen:
-        simulation = simulate(candidate, arrivals(), handler_cost)
-        trials.append(Trial(candidate, simulation, level.misses(simulation)))
-        if not trials[-1].misses:
-            break
-    return Plan(trials)
+    return Plan(
+        list(
+            tried(chosen, lambda each: simulate(each, arrivals(), handler_cost), level)
+        )
+    )
 
 
-def _candidates(config: BatchQueueConfig[Any]) -> Iterable[BatchQueueConfig[Any]]:
+def tried(
+    candidates: Iterable[BatchQueueConfig[Any]],
+    simulated: Callable[[BatchQueueConfig[Any]], Simulation],
+    level: Level,
+) -> Iterator[Trial]:
+    """Try one after the other; the first one that holds is the last."""
+    for candidate in candidates:
+        simulation = simulated(candidate)
+        trial = Trial(candidate, simulation, level.misses(simulation))
+        yield trial
+        if not trial.misses:
+            return
+
+
+def candidates_of(
+    config: BatchQueueConfig[Any], batches: Sequence[int] = BATCHES
+) -> Iterable[BatchQueueConfig[Any]]:
+    """Return what is tried unless it is said, from cheap to dear."""
     for drain_tasks in DRAIN_TASKS:
         for linger in LINGERS:
-            for max_batch in BATCHES:
+            for max_batch in batches:
                 yield replace(
                     config,
                     drain_tasks=DrainTaskPolicy.fixed(drain_tasks),

@@ -6,9 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, Final
 
 from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._engine.lifecycle.state import ENDED, State
 from batchqueue_async._engine.stats import (
     BatchQueueStats,
     DrainTaskStats,
@@ -36,6 +40,20 @@ _COUNTS = (
 _NOW = ("waiting", "in_flight", "capacity", "unaccounted")
 _BAD = ("rejected", "failed", "dropped", "unhandled", "returned", "retried")
 
+# That it runs is no news.
+_STATES = {State.NEW: "not started", State.RUNNING: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What was seen of a queue the last time."""
+
+    key: int
+    """Its number: there may be another one of its name."""
+    at: float
+    stats: BatchQueueStats
+    is_blocked: bool
+
 
 class Feed:
     """Samples of a target: one per interval, however many look; none if nobody does.
@@ -60,15 +78,16 @@ class Feed:
         self._taken_at = float("-inf")
         self._sample: Sample = {}
         # By identity: two queues may have one name.
-        self._before: dict[object, tuple[float, BatchQueueStats, bool]] = {}
+        self._before: dict[object, _Before] = {}
+        self._queue_count = 0
         self._events: deque[Sample] = deque(maxlen=KEPT_EVENTS)
         self._event_count = 0
         self._history: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
 
-    def sample(self) -> Sample:
-        """Return the latest sample, taken now if that is due."""
+    def sample(self, *, now: bool = False) -> Sample:
+        """Return the latest sample, taken now if that is due, or wanted."""
         with self._lock:
-            if time.monotonic() - self._taken_at >= self.interval * 0.9:
+            if now or time.monotonic() - self._taken_at >= self.interval * 0.9:
                 self._take()
             return self._sample
 
@@ -80,24 +99,15 @@ class Feed:
     def _take(self) -> None:
         readings = self._source.read()
         now = self._taken_at = time.monotonic()
-        readings.sort(key=lambda each: -each.stats.waiting)
-        queues = [self._queue(each, now) for each in readings]
+        queues = fullest([self._queue(each, now) for each in readings], MOST_QUEUES)
         self._sample = {
             "time": time.time(),
-            "queues": queues[:MOST_QUEUES],
-            "queue_count": len(queues),
+            "interval": self.interval,
+            "queues": queues,
+            "queue_count": len(readings),
             "events": list(self._events),
         }
-        shown = ("name", "waiting", "in_flight")
-        self._history.append(
-            {
-                "time": self._sample["time"],
-                "queues": [
-                    {key: each[key] for key in shown} | {"rates": each["rates"]}
-                    for each in queues[:MOST_QUEUES]
-                ],
-            }
-        )
+        self._history.append(main_figures(self._sample))
         known = {each.identity for each in readings}
         self._before = {k: v for k, v in self._before.items() if k in known}
 
@@ -106,18 +116,20 @@ class Feed:
         before = self._before.get(reading.identity)
         rates = dict.fromkeys(_COUNTS, 0.0)
         if before is not None:
-            seconds = max(now - before[0], 1e-9)
+            seconds = max(now - before.at, 1e-9)
             for count in _COUNTS:
-                grown = getattr(stats, count) - getattr(before[1], count)
+                grown = getattr(stats, count) - getattr(before.stats, count)
                 # Another queue of this name may be younger.
                 rates[count] = max(0, grown) / seconds
-            self._note_events(stats, before[1])
-        was_blocked = before is not None and before[2]
-        if was_blocked is reading.loop_responds:
-            says = "answers again" if reading.loop_responds else "does not answer"
+            self._note_events(stats, before.stats)
+        is_blocked = _is_blocked(reading)
+        if is_blocked is not (before is not None and before.is_blocked):
+            says = "does not answer" if is_blocked else "answers again"
             self._note(stats.name, "loop", f"its loop {says}")
-        self._before[reading.identity] = (now, stats, not reading.loop_responds)
-        return _shown(reading, rates)
+        key = self._queue_count if before is None else before.key
+        self._queue_count += before is None
+        self._before[reading.identity] = _Before(key, now, stats, is_blocked)
+        return _shown(reading, rates) | {"key": key}
 
     def _note_events(self, stats: BatchQueueStats, before: BatchQueueStats) -> None:
         for count in _BAD:
@@ -160,12 +172,33 @@ class Feed:
         )
 
 
+def fullest(queues: Sequence[Sample], most: int) -> list[Sample]:
+    """Return those in which most items wait, in their old order: rows don't jump."""
+    found = nlargest(most, enumerate(queues), key=lambda each: each[1]["waiting"])
+    return [queue for _, queue in sorted(found, key=itemgetter(0))]
+
+
+def main_figures(sample: Sample) -> Sample:
+    """Return of a sample what a curve is drawn of."""
+    shown = ("key", "name", "waiting", "in_flight", "rates")
+    return {
+        "time": sample["time"],
+        "queues": [{name: each[name] for name in shown} for each in sample["queues"]],
+    }
+
+
+def _is_blocked(reading: Reading) -> bool:
+    """Whether something keeps its loop from answering; one that has ended can't."""
+    return not reading.loop_responds and reading.state not in ENDED
+
+
 def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
     stats = reading.stats
     last = stats.last_round
     return {
         "name": stats.name,
-        "blocked": not reading.loop_responds,
+        "state": _STATES.get(reading.state, reading.state.value),
+        "blocked": _is_blocked(reading),
         "rates": rates,
         **{name: getattr(stats, name) for name in (*_COUNTS, *_NOW)},
         "partition_count": len(reading.overview.used_fractions),
@@ -185,7 +218,7 @@ def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
 def _moves(last: RebalancingRound) -> str:
     # As text: beside a drain task without any load a ratio is infinite, which JSON
     # has no word for.
-    ratios = f"{last.ratio_before:.2f} to {last.ratio_after:.2f}"
+    ratios = f"load ratio {last.ratio_before:.2f} to {last.ratio_after:.2f}"
     return f"{last.moved} partitions moved, {ratios}"
 
 

@@ -10,15 +10,24 @@ import stat
 import tempfile
 import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async.telemetry._feed import INTERVAL, Feed, Sample
+from batchqueue_async.telemetry._feed import (
+    INTERVAL,
+    KEPT_SAMPLES,
+    Feed,
+    Sample,
+    main_figures,
+)
 from batchqueue_async.telemetry._source import PATIENCE, Target
 
 _MOST_VIEWERS = 8
+_LAST_SECONDS = 0.5
+"""For the last sample, when a view is closed."""
 
 _open_views: weakref.WeakSet[OpenView] = weakref.WeakSet()
 
@@ -68,6 +77,7 @@ class OpenView:
             raise
         _open_views.add(self)
         self._viewed: set[socket.socket] = set()
+        self._last: Sample | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(
             target=self._accept, name=f"batchqueue view {path}", daemon=True
@@ -89,15 +99,26 @@ class OpenView:
         """End it, and remove the socket. Idempotent."""
         if self._closed.is_set() or self._process != os.getpid():
             return
+        if self._viewed:
+            # Who looks sees how it ended, not how it was up to a second before. What a
+            # target raises is no reason not to close.
+            with contextlib.suppress(Exception):
+                self._last = self._feed.sample(now=True)
         self._closed.set()
-        # Wakes the threads, which `close` alone does not; also from a viewer who does
-        # not read.
-        for each in (self._listener, *self._viewed):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        # Wakes the thread that accepts, which `close` alone does not.
+        self._end(self._listener)
+        self._thread.join(_LAST_SECONDS)
+        # A viewer who does not read holds his thread up.
+        for each in tuple(self._viewed):
+            self._end(each)
         self._listener.close()
         self._path.unlink(missing_ok=True)
         self._thread.join()
+
+    @staticmethod
+    def _end(each: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
     def let_go(self) -> None:
         """Close the socket in a forked child: it is the parent's to serve."""
@@ -131,18 +152,25 @@ class OpenView:
         connection.settimeout(5.0)
         with connection, contextlib.suppress(OSError):
             while not self._closed.is_set():
-                line = json.dumps(self._feed.sample(), allow_nan=False) + "\n"
-                connection.sendall(line.encode())
+                _send(connection, self._feed.sample())
                 self._closed.wait(self._feed.interval)
+            if self._last is not None:
+                _send(connection, self._last)
         self._viewed.discard(connection)
+
+
+def _send(connection: socket.socket, sample: Sample) -> None:
+    line = json.dumps(sample, allow_nan=False) + "\n"
+    connection.sendall(line.encode())
 
 
 def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
     """Yield the samples that a process sends over its socket, until it ends.
 
     Raises:
-        BatchQueueError: Nobody serves there.
+        BatchQueueError: Nobody serves there, or too many look already.
     """
+    has_come = False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(os.fspath(path))
@@ -153,7 +181,14 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
             for line in lines:
                 # The last one may be half of one.
                 if line.endswith("\n"):
+                    has_come = True
                     yield json.loads(line)
+    if not has_come:
+        msg = (
+            f"the process at {os.fspath(path)!r} shows nothing: it has just ended, or "
+            f"{_MOST_VIEWERS} look at it already"
+        )
+        raise BatchQueueError(msg)
 
 
 class SocketFeed:
@@ -165,6 +200,7 @@ class SocketFeed:
         self._samples = read_view(path)
         # Raises if nobody serves there.
         self._latest: Sample = next(self._samples)
+        self._history = deque([main_figures(self._latest)], maxlen=KEPT_SAMPLES)
         self._reading = threading.Thread(target=self._read, daemon=True)
 
     def __enter__(self) -> Self:
@@ -180,12 +216,13 @@ class SocketFeed:
         return self._latest
 
     def history(self) -> list[Sample]:
-        """Return nothing: the other process doesn't tell."""
-        return []
+        """Return what came so far: a page that is loaded again keeps its curves."""
+        return list(self._history)
 
     def _read(self) -> None:
         for sample in self._samples:
             self._latest = sample
+            self._history.append(main_figures(sample))
         self._latest = self._latest | {"ended": True}
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from batchqueue_async._bridge.loop_thread import LoopThread, manager_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.overview import Overview, overview
 from batchqueue_async._engine.queue import BatchQueue, parts_of
@@ -53,6 +54,7 @@ class Reading:
     loop_responds: bool
     """Whether its loop answered. If not, a handler blocks it, or it has ended: the
     figures were read past it, and threads may have changed some meanwhile."""
+    state: State = State.RUNNING
 
     @property
     def stats(self) -> BatchQueueStats:
@@ -132,8 +134,8 @@ class Source:
         self, queues: list[BatchQueue[Any]], *, loop_responds: bool
     ) -> list[Reading]:
         return [
-            Reading(id(queue), self._overview(parts_of(queue)), loop_responds)
-            for queue in queues
+            Reading(id(queue), self._overview(parts), loop_responds, parts.state)
+            for queue, parts in ((queue, parts_of(queue)) for queue in queues)
         ]
 
 

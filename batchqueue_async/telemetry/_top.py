@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.bar import Bar
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from batchqueue_async.telemetry._feed import Sample
+from batchqueue_async.telemetry._feed import Sample, fullest
 
 MOST_ROWS: Final = 20
 _FULL, _HIGH = 0.9, 0.6
+_LOSSES: Final = ("refused", "dropped", "failed", "retried")
+_KEY_OF: Final = {"refused": "rejected"}
+_WIDE: Final = 110
+"""Columns from which there is room for what has nothing to say."""
+_HIGH_SCREEN: Final = 40
+"""Lines from which there is room for more than the last two events."""
+_SLOW: Final = 10
+"""Items per second below which a tenth counts."""
 
 
 def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> None:
@@ -26,48 +35,89 @@ def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> 
         # The first one knows no rates.
         for number, sample in enumerate(samples):
             if number == 1:
-                console.print(drawn(sample))
+                console.print(Picture(sample))
                 return
         return
+    picture = None
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         for sample in samples:
-            live.update(drawn(sample), refresh=True)
+            picture = Picture(sample, _detailed(sample, picture), console.is_terminal)
+            live.update(picture, refresh=True)
+    if picture is not None:
+        # The screen is gone with all that was on it.
+        if console.is_terminal:
+            console.print(Picture(picture.sample, picture.detailed))
+        at = _clock(picture.sample["time"])
+        console.print(f"The process shows its queues no more; the last look: {at}")
 
 
-def drawn(sample: Sample) -> RenderableType:
-    """Return the picture of one sample."""
-    queues: Sequence[Any] = sample["queues"]
-    parts: list[RenderableType] = [_queues(queues, sample["queue_count"])]
-    if queues:
-        # The one with the most items waiting.
-        parts.append(_details(queues[0]))
-    parts.append(_events(sample["events"]))
-    return Group(*parts)
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One sample, as wide and, if it has to fit, as high as the terminal."""
+
+    sample: Sample
+    detailed: int | None = None
+    """The key of the queue whose details are shown; None for the fullest."""
+    fits: bool = False
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        """Draw the queues, what happened, and one queue in detail."""
+        queues, width = self.sample["queues"], options.max_width
+        key = _detailed(self.sample) if self.detailed is None else self.detailed
+        count, events = self.sample["queue_count"], self.sample["events"]
+        height = console.height if self.fits else 100
+        rows = min(MOST_ROWS, max(3, height // 2 - 3))
+        shown = fullest(queues, rows)
+        yield _queues(shown, count, wide=width >= _WIDE)
+        told = events[-8:] if height >= _HIGH_SCREEN else events[-2:]
+        yield _events(told)
+        for queue in queues:
+            if queue["key"] == key:
+                taken = len(shown) + (count > len(shown)) + 3 + max(1, len(told)) + 2
+                yield _details(queue, max(3, height - taken - 3))
 
 
-def _queues(queues: Sequence[Any], count: int) -> RenderableType:
+def _detailed(sample: Sample, before: Picture | None = None) -> int | None:
+    """Return the key of the queue to look at: the last one while nearly the fullest."""
+    waiting = {each["key"]: each["waiting"] for each in sample["queues"]}
+    if not waiting:
+        return None
+    most = max(waiting, key=waiting.__getitem__)
+    key = None if before is None else before.detailed
+    # Two of which now one and now the other is fuller would take turns each second.
+    return key if key in waiting and 2 * waiting[key] >= waiting[most] else most
+
+
+def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
     table = Table(expand=True, box=None, header_style="bold")
-    table.add_column("queue", ratio=2, min_width=10, no_wrap=True)
+    table.add_column("queue", ratio=3, min_width=10, no_wrap=True)
     for name in ("in/s", "out/s", "waiting"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("fullest", ratio=2, min_width=7)
-    for name in ("refused", "dropped", "failed", "retried"):
+    table.add_column("fullest", ratio=1, min_width=7)
+    keys = [(name, _KEY_OF.get(name, name)) for name in _LOSSES]
+    # Names need the room more than columns of zeros do.
+    keys = [each for each in keys if wide or any(queue[each[1]] for queue in queues)]
+    for name, _ in keys:
         table.add_column(name, justify="right", no_wrap=True)
-    for queue in queues[:MOST_ROWS]:
-        fullest = max((cell[0] for cell in queue["cells"]), default=0.0)
+    for queue in queues:
+        part = max((cell[0] for cell in queue["cells"]), default=0.0)
         table.add_row(
             _name(queue),
             _rate(queue["rates"]["accepted"]),
             _rate(queue["rates"]["handled"]),
             f"{queue['waiting']:,}",
-            _bar(fullest),
+            _bar(part),
             *(
                 Text(f"{queue[key]:,}", style="red" if queue["rates"][key] else "")
-                for key in ("rejected", "dropped", "failed", "retried")
+                for _, key in keys
             ),
         )
-    if count > MOST_ROWS:
-        table.caption = f"and {count - MOST_ROWS} more"
+    if not queues:
+        table.add_row(Text("no queues", style="dim"))
+    if count > len(queues):
+        table.caption = f"and {count - len(queues)} more with less waiting"
     return Panel(table, title="queues", title_align="left")
 
 
@@ -76,61 +126,76 @@ def _name(queue: Any) -> Text:  # noqa: ANN401 - JSON
         return Text.assemble((queue["name"], "bold red"), " loop blocked")
     if queue["unaccounted"]:
         return Text.assemble((queue["name"], "bold red"), " items lost")
-    return Text(queue["name"], style="bold")
+    state = f" {queue['state']}" if queue["state"] else ""
+    return Text.assemble((queue["name"], "bold"), (state, "dim"))
 
 
-def _details(queue: Any) -> RenderableType:  # noqa: ANN401 - JSON
+def _details(queue: Any, rows: int) -> RenderableType:  # noqa: ANN401 - JSON
     partitions = Table(expand=True, box=None, header_style="bold")
     for name in ("partition", "of task", "waiting"):
         partitions.add_column(name, justify="right", no_wrap=True)
-    partitions.add_column("", ratio=1, min_width=6)
-    for index, waiting, capacity, owner in queue["fullest"]:
+    partitions.add_column("", ratio=1, min_width=4)
+    for index, waiting, capacity, owner in queue["fullest"][:rows]:
         moving = "moves" if owner is None else str(owner)
         bar = _bar(waiting / capacity)
         partitions.add_row(str(index), moving, f"{waiting:,}", bar)
-    drain_tasks = Table(expand=True, box=None, header_style="bold")
+    drain_tasks = _drain_tasks(queue, max(1, rows // 2 - 1))
+    # Both tables have a heading.
+    left = rows - drain_tasks.row_count - 1 - bool(queue["last_round"])
+    grid = Table.grid(expand=True, padding=(0, 1))
+    grid.add_column(ratio=5)
+    grid.add_column(ratio=6)
+    grid.add_row(partitions, Group(drain_tasks, _handlers(queue, max(1, left))))
+    return Panel(grid, title=escape(queue["name"]), title_align="left")
+
+
+def _drain_tasks(queue: Any, rows: int) -> Table:  # noqa: ANN401 - JSON
+    table = Table(expand=True, box=None, header_style="bold")
     for name in ("task", "owns", "cycles"):
-        drain_tasks.add_column(name, justify="right", no_wrap=True)
-    drain_tasks.add_column("load", ratio=1, min_width=6)
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("load", ratio=1, min_width=6)
     most = max((each["load"] for each in queue["drain_tasks"]), default=0) or 1
-    for each in queue["drain_tasks"][:MOST_ROWS]:
-        drain_tasks.add_row(
+    for each in queue["drain_tasks"][: min(rows, MOST_ROWS)]:
+        table.add_row(
             str(each["index"]),
             str(each["partitions"]),
             f"{each['cycles']:,}",
             _bar(each["load"] / most, style="cyan"),
         )
-    drain_tasks.caption = queue["last_round"]
-    grid = Table.grid(expand=True, padding=(0, 2))
-    grid.add_column(ratio=1)
-    grid.add_column(ratio=1)
-    grid.add_row(partitions, Group(drain_tasks, _handlers(queue)))
-    return Panel(grid, title=escape(queue["name"]), title_align="left")
+    if queue["last_round"]:
+        says = queue["last_round"].replace(" of rebalancing", "")
+        says = says.replace(" partitions moved", " moved")
+        table.caption = Text(says, overflow="ellipsis", no_wrap=True)
+    return table
 
 
-def _handlers(queue: Any) -> RenderableType:  # noqa: ANN401 - JSON
+def _handlers(queue: Any, rows: int) -> RenderableType:  # noqa: ANN401 - JSON
+    handlers = queue["handlers"][: min(rows, MOST_ROWS)]
+    is_timed = any(each["mean_seconds"] is not None for each in handlers)
+    is_limited = any(each.get("limit") for each in handlers)
     table = Table(expand=True, box=None, header_style="bold")
     table.add_column("handler", ratio=1, min_width=10, no_wrap=True)
-    for name in ("items", "s/call", "limit"):
+    wanted = {"items": True, "per call": is_timed, "limit": is_limited}
+    for name in (name for name, is_wanted in wanted.items() if is_wanted):
         table.add_column(name, justify="right", no_wrap=True)
-    for each in queue["handlers"][:6]:
-        seconds, limit = each["mean_seconds"], each.get("limit")
-        table.add_row(
-            Text(each["name"]),
-            f"{each['items']:,}",
-            "" if seconds is None else f"{seconds:.4f}",
-            "" if limit is None else f"{limit['max_batch']:,} {limit['reason']}",
-        )
+    for each in handlers:
+        cells = [f"{each['items']:,}"]
+        if is_timed:
+            cells.append(_seconds(each["mean_seconds"]))
+        if is_limited:
+            limit = each.get("limit")
+            cells.append(f"{limit['max_batch']:,} {limit['reason']}" if limit else "")
+        table.add_row(Text(each["name"]), *cells)
     return table
 
 
 def _events(events: Sequence[Any]) -> RenderableType:
-    text = Text()
-    for event in events[-8:]:
-        at = time.strftime("%H:%M:%S", time.localtime(event["time"]))
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for event in events:
         style = "" if event["kind"] == "rebalanced" else "red"
-        text.append(f"{at} {event['queue']}: ", style="dim")
+        text.append(f"{_clock(event['time'])} {event['queue']}: ", style="dim")
         text.append(f"{event['text']}\n", style=style)
+    text.rstrip()
     return Panel(text or Text("nothing so far"), title="events", title_align="left")
 
 
@@ -140,5 +205,19 @@ def _bar(part: float, style: str | None = None) -> Bar:
     return Bar(1.0, 0.0, min(part, 1.0), color=style)
 
 
+def _clock(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
 def _rate(per_second: float) -> str:
-    return f"{per_second:,.0f}"
+    # Of a slow queue "0" would say that it stands still.
+    return f"{per_second:.1f}" if 0 < per_second < _SLOW else f"{per_second:,.0f}"
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for unit, of_a_second in (("s", 1), ("ms", 1e3)):
+        if seconds * of_a_second >= 1:
+            return f"{seconds * of_a_second:,.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"

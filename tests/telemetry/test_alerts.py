@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.resources
+import re
 import shutil
 import subprocess
 import threading
@@ -24,6 +25,7 @@ from tests.support.prometheus import (
 RULES = (
     importlib.resources.files("batchqueue_async.telemetry") / "monitoring/alerts.yml"
 ).read_text("utf-8")
+NAME = re.compile(r"- alert: (\w+)")
 
 
 def test_the_rules_are_rules(tmp_path: Path) -> None:
@@ -36,9 +38,9 @@ def test_the_rules_are_rules(tmp_path: Path) -> None:
 
 
 @contextmanager
-def scraped(loop_thread: LoopThread) -> Iterator[int]:
+def scraped(loop_threads: list[LoopThread]) -> Iterator[int]:
     registry, port = CollectorRegistry(), free_port()
-    registry.register(PrometheusCollector(loop_thread, patience=0.1))
+    registry.register(PrometheusCollector(loop_threads, patience=0.1))
     server, thread = start_http_server(port, "127.0.0.1", registry)
     try:
         yield port
@@ -48,6 +50,17 @@ def scraped(loop_thread: LoopThread) -> Iterator[int]:
         thread.join()
 
 
+class Unclosing:
+    """Can't write in the end what it holds."""
+
+    async def consume(self, batch: list[int]) -> None:
+        pass
+
+    async def on_close(self) -> None:
+        message = "the disk is full"
+        raise OSError(message)
+
+
 class Faults:
     """Queues of which each has one fault."""
 
@@ -55,6 +68,10 @@ class Faults:
         self.is_over = threading.Event()
         self._release = asyncio.Event()
         self._loop_thread = loop_thread
+        self._unblocked = threading.Event()
+
+    async def block(self, _: list[int]) -> None:
+        self._unblocked.wait()
 
     async def store(self, _: list[int]) -> None:
         pass
@@ -68,12 +85,13 @@ class Faults:
 
     def end(self) -> None:
         self.is_over.set()
+        self._unblocked.set()
         self._loop_thread.portal.start_task_soon(self._end)
 
     async def _end(self) -> None:
         self._release.set()
 
-    def open(self) -> None:
+    def open(self, blocked: LoopThread) -> None:
         config = BatchQueueConfig[int]
         opened = self._loop_thread.open
         self.healthy = opened("healthy", config(consumer=self.store))
@@ -85,17 +103,27 @@ class Faults:
         self.losing = opened(
             "losing", config(consumer=self.store, audit=True, linger=3600.0)
         )
+        self.failing = opened("failing", config(consumer=self.refuse))
+        self.full = opened("full", config(consumer=self.hang, buffer_size=2))
+        self.cut_off = opened("cut_off", handlers={int: Unclosing()})
+        self.blocked = blocked.open("blocked", config(consumer=self.block))
 
     def feed(self) -> None:
         """What goes on all the time."""
         while not self.is_over.wait(0.05):
             self.healthy.produce(1)
+            self.failing.produce(1)
             for _ in range(3):
                 self.dropping.offer(1)
+                self.full.offer(1)
 
     def strike(self) -> None:
         self.dead_sink.produce(1)
         self.stuck.produce(1)
+        self.blocked.produce(1)
+        self.cut_off.produce(1)
+        self.cut_off.flush()
+        self.cut_off.remove_handler(int)
         self.losing.produce_many([1, 2, 3])
         # The planted bug: one that waits is lost.
         self.losing.queue._parts.partitions[0].items.pop()
@@ -105,14 +133,17 @@ class Faults:
 @pytest.mark.timeout(180)
 def test_each_fault_fires_its_alert_and_health_none(tmp_path: Path) -> None:
     require_prometheus()
-    with LoopThread(shutdown_timeout=0.2) as loop_thread:
+    with (
+        LoopThread(shutdown_timeout=0.2) as loop_thread,
+        LoopThread(shutdown_timeout=0.2) as other,
+    ):
         faults = Faults(loop_thread)
-        faults.open()
+        faults.open(other)
         feeding = threading.Thread(target=faults.feed)
         feeding.start()
         try:
             with (
-                scraped(loop_thread) as port,
+                scraped([loop_thread, other]) as port,
                 running_prometheus(tmp_path, port, hastened(RULES)) as prometheus,
             ):
                 faults.strike()
@@ -121,7 +152,13 @@ def test_each_fault_fires_its_alert_and_health_none(tmp_path: Path) -> None:
                     ("BatchQueueRetryingOnly", "dead_sink"),
                     ("BatchQueueStuck", "stuck"),
                     ("BatchQueueItemLost", "losing"),
+                    ("BatchQueueFailing", "failing"),
+                    ("BatchQueueNearlyFull", "full"),
+                    ("BatchQueueLoopBlocked", "blocked"),
+                    ("BatchQueueNotClosed", "cut_off"),
                 }
+                # Each of the rules.
+                assert {alert for alert, _ in expected} == set(NAME.findall(RULES))
                 prometheus.until(lambda: expected <= prometheus.firing())
                 queues = {queue for _, queue in prometheus.firing()}
                 assert "healthy" not in queues

@@ -124,7 +124,7 @@ async def test_an_idle_drain_task_s_infinite_ratio_travels_as_json(
         clock.now += 2
         sample = feed.sample()
     says = sample["queues"][0]["last_round"]
-    assert says == "round 1 of rebalancing: 0 partitions moved, inf to inf"
+    assert says == "round 1 of rebalancing: 0 partitions moved, load ratio inf to inf"
     json.dumps(sample, allow_nan=False)
 
 
@@ -182,3 +182,53 @@ async def test_limits_that_were_found_are_shown_and_told(clock: Clock) -> None:
         (shown,) = sample["queues"]
         assert shown["handlers"][0]["limit"]["reason"] == "throttled"
         assert any("throttled" in each["text"] for each in sample["events"])
+
+
+async def test_queues_stay_where_they_are_while_the_fullest_are_shown(
+    clock: Clock,
+) -> None:
+    config = BatchQueueConfig[int](consumer=lambda _: None, buffer_size=100)
+    async with BatchQueueManager() as manager:
+        queues = [await manager.create(f"q{n:02}", config) for n in range(61)]
+        feed = Feed(manager)
+        for full in (queues[7], queues[0], queues[60]):
+            full_name = full.name
+            await full.produce_many(range(90))
+            clock.now += 1
+            names = [each["name"] for each in feed.sample()["queues"]]
+            assert full_name in names
+            assert len(names) == 60
+            assert names == sorted(names)
+            await full.flush()
+
+
+async def test_two_queues_of_one_name_have_a_key_each(clock: Clock) -> None:
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    async with BatchQueue("q", config) as one, BatchQueue("q", config) as other:
+        feed = Feed([one, other])
+        first = [each["key"] for each in feed.sample()["queues"]]
+        clock.now += 1
+        again = [each["key"] for each in feed.sample()["queues"]]
+    assert len(set(first)) == 2
+    assert first == again
+    assert [each["key"] for each in feed.history()[0]["queues"]] == first
+
+
+async def test_a_closed_queue_is_closed_and_not_blocked(clock: Clock) -> None:
+    def one_by_one() -> BatchQueue[int]:
+        return BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None))
+
+    async def used() -> BatchQueue[int]:
+        async with one_by_one() as queue:
+            feeds[queue] = Feed(queue)
+            feeds[queue].sample()
+        return queue
+
+    feeds: dict[BatchQueue[int], Feed] = {}
+    queue = await asyncio.to_thread(asyncio.run, used())
+    clock.now += 1
+    # Its loop has ended with it, and answers nobody.
+    sample = feeds[queue].sample()
+    (shown,) = sample["queues"]
+    assert (shown["state"], shown["blocked"]) == ("closed", False)
+    assert sample["events"] == []

@@ -13,7 +13,7 @@ import pytest
 from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
 from batchqueue_async._command import main
 from batchqueue_async.telemetry import open_view
-from batchqueue_async.telemetry._socket import read_view
+from batchqueue_async.telemetry._socket import SocketFeed, read_view
 
 pytestmark = pytest.mark.real_time
 
@@ -81,12 +81,39 @@ def test_viewers_end_with_it(path: Path) -> None:
         assert len(list(samples)) < 10
 
 
+def test_the_last_sample_is_of_the_end(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        queue = loop_thread.open("orders", BatchQueueConfig[int](consumer=len))
+        view = open_view(loop_thread, path, interval=1000.0)
+        samples = read_view(path)
+        assert next(samples)["queues"][0]["handled"] == 0
+        queue.produce_many(range(1_234))
+        queue.flush(30)
+        view.close()
+        (last,) = samples
+    assert last["queues"][0]["handled"] == 1_234
+
+
+def test_a_page_that_is_loaded_again_keeps_its_curves(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        loop_thread.open("orders", BatchQueueConfig[int](consumer=len))
+        with open_view(loop_thread, path, interval=0.02), SocketFeed(path) as feed:
+            first = feed.sample()["time"]
+            while len(feed.history()) < 5:
+                threading.Event().wait(0.01)
+            assert feed.history()[0]["time"] == first
+            assert feed.history()[0]["queues"][0]["name"] == "orders"
+        while "ended" not in feed.sample():
+            threading.Event().wait(0.01)
+
+
 def test_no_more_than_eight_look_at_once(path: Path) -> None:
     with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
         viewers = [read_view(path) for _ in range(8)]
         for viewer in viewers:
             next(viewer)
-        assert list(read_view(path)) == []
+        with pytest.raises(BatchQueueError, match="or 8 look at it already"):
+            next(read_view(path))
         for viewer in viewers:
             viewer.close()  # type: ignore[attr-defined]
 
@@ -118,6 +145,22 @@ def test_the_command_says_that_nobody_is_there(
 ) -> None:
     assert main(["top", str(path), "--once"]) == 1
     assert f"no process shows its queues at {str(path)!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("extra, how", [("rich", []), ("uvicorn", ["--web"])])
+def test_the_command_says_what_it_needs(
+    path: Path,
+    extra: str,
+    how: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for module in (extra, f"{extra}.console", "batchqueue_async.telemetry._top"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, extra, None)
+    assert main(["top", str(path), *how]) == 1
+    says = f"batchqueue top needs {extra}: pip install 'batchqueue-async[top]'"
+    assert says in capsys.readouterr().err
 
 
 def test_alerts_and_dashboard_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

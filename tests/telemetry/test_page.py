@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import uvicorn
 from playwright.async_api import Page, async_playwright
 
 from batchqueue_async import (
+    BatchQueue,
     BatchQueueConfig,
     BatchQueueManager,
     DrainTaskPolicy,
@@ -18,7 +19,11 @@ from batchqueue_async import (
     Rebalancing,
     WhenFull,
 )
-from batchqueue_async.telemetry import web_view
+from batchqueue_async.telemetry import open_view, web_view
+from batchqueue_async.telemetry._feed import Feed, Sample
+from batchqueue_async.telemetry._socket import SocketFeed
+from batchqueue_async.telemetry._source import Target
+from batchqueue_async.telemetry._web import ASGIApp, _app
 from tests.engine.until import until
 from tests.support.ports import free_port
 
@@ -42,11 +47,15 @@ class Flood:
     """More than its partition takes."""
 
 
+def served(target: Target) -> AbstractAsyncContextManager[str]:
+    return at_a_port(web_view(target, interval=0.2))
+
+
 @asynccontextmanager
-async def served(manager: BatchQueueManager) -> AsyncIterator[str]:
+async def at_a_port(app: ASGIApp) -> AsyncIterator[str]:
     port = free_port()
     config = uvicorn.Config(
-        web_view(manager, interval=0.2),
+        app,
         port=port,
         log_level="error",
         timeout_graceful_shutdown=1,
@@ -79,7 +88,7 @@ async def browsed(
         page.on("console", lambda message: faults.append(message.text))
         page.on("dialog", lambda dialog: faults.append(dialog.message))
         await page.goto(url)
-        await page.locator("#tasks tbody tr").last.wait_for()
+        await page.locator("#status", has_text="live").wait_for()
         yield page
         await browser.close()
         assert faults == [], faults
@@ -159,3 +168,69 @@ async def test_it_fits_a_phone_in_light_and_dark(dark: bool, tmp_path: Path) -> 
         shot = tmp_path / "page.png"
         await page.screenshot(path=shot)
         assert shot.stat().st_size > 10_000
+
+
+def consumed() -> BatchQueueConfig[int]:
+    return BatchQueueConfig[int](consumer=lambda _: None)
+
+
+async def test_without_queues_it_says_so_and_shows_nothing_else() -> None:
+    manager = BatchQueueManager()
+    async with served(manager) as url, browsed(url) as page:
+        assert "no queues" in await page.inner_text("main")
+        assert not await page.locator("#tiles").is_visible()
+        await manager.create("orders", consumed())
+        await page.locator("#tiles").wait_for()
+        await manager.shutdown_all()
+        # What a queue was like that is gone is not shown as if it was there.
+        await page.locator("#tiles").wait_for(state="hidden")
+
+
+async def test_two_queues_of_one_name_have_a_curve_each() -> None:
+    async with BatchQueue("q", consumed()) as one, BatchQueue("q", consumed()) as other:
+        await other.produce_many(range(1_234))
+        async with served([one, other]) as url, browsed(url) as page:
+            accepted = page.locator("#tiles .tile").first
+            await page.keyboard.press("Tab")
+            assert (await accepted.inner_text()).startswith("0")
+            await page.keyboard.press("ArrowDown")
+            assert (await accepted.inner_text()).startswith("1,234")
+            assert await page.locator("tr[aria-current=true]").count() == 1
+
+
+async def test_an_end_is_told_and_the_curves_end_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "queues.sock"
+    async with BatchQueue("q", consumed()) as queue:
+        view = await asyncio.to_thread(open_view, queue, path, interval=0.1)
+        feed = await asyncio.to_thread(SocketFeed, path)
+        with feed:
+            async with at_a_port(_app(feed, None)) as url, browsed(url) as page:
+                await asyncio.to_thread(view.close)
+                says = "shows its queues no more; the last look"
+                await page.locator("#status.bad", has_text=says).wait_for()
+                length = "courses.get(0).length"
+                ended = await page.evaluate(length)
+                # Two more answers, with nothing new in them.
+                await asyncio.sleep(2.2)
+                assert await page.evaluate(length) == ended
+
+
+async def test_silence_is_told() -> None:
+    async with BatchQueue("q", consumed()) as queue:
+        feed = SilentFeed(queue)
+        async with at_a_port(_app(feed, None)) as url, browsed(url) as page:
+            await page.locator("#status.bad", has_text="no news since").wait_for()
+            feed.is_silent = False
+            await page.locator("#status", has_text="live").wait_for()
+
+
+class SilentFeed(Feed):
+    """Repeats its first sample, as a page's server does for a process that stands."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, interval=0.1)
+        self.is_silent = True
+        self._first = super().sample()
+
+    def sample(self, *, now: bool = False) -> Sample:
+        return self._first if self.is_silent else super().sample(now=now)

@@ -14,7 +14,7 @@ from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async.telemetry import PrometheusCollector, instrument
 from batchqueue_async.telemetry._feed import Feed
-from batchqueue_async.telemetry._top import drawn
+from batchqueue_async.telemetry._top import Picture
 
 
 class Workers:
@@ -60,7 +60,7 @@ async def test_a_view_shows_both_with_rates_of_their_own(
     assert shown.keys() == {"here", "far away"}
     assert shown["far away"]["rates"]["handled"] == 10
     console = Console(width=120, file=io.StringIO(), record=True)
-    console.print(drawn(sample))
+    console.print(Picture(sample))
     assert "far away" in console.export_text()
 
 

@@ -4,9 +4,16 @@ Round by round it is told how many items were handled, and how busy the drain ta
 were. Where they are busy all the time it tries more of them, or fewer, and keeps what
 raises items per second, discounted by their number, ``rate / count ** PRICE``: each of
 them is a connection of the sink's. A try in vain makes the next one rarer. Where they
-are idle for half of the time, one less is enough; and where items have to be tried
-again, half of them, as in Vector's adaptive request concurrency, or as many as before
-where more were being tried. For the sources see
+are idle for half of the time, one less is enough; what was enough before a time
+without any items is tried first when they are back.
+
+Where items have to be tried again, half of them work, as in TCP and Vector's adaptive
+request concurrency, or as many as before where more were being tried. What lies
+between that and what was refused is halved, try by try, as in BIC (Xu, Harfoush, Rhee,
+Binary increase congestion control for fast long-distance networks, 2004), and what was
+refused is tried again now and then; where it is taken, tries double again. A server
+that counts calls per second refuses some at any number that uses it up: one drain task
+more that is refused at times stays if it is worth it. For the other sources see
 `adaptive_limit`.
 """
 
@@ -26,8 +33,10 @@ PRICE: Final = 0.15
 BUSY: Final = 0.9
 IDLE: Final = 0.5
 """Parts of their time that drain tasks spend in cycles."""
-LONGEST_PAUSE: Final = 32
-"""Rounds between tries that were in vain."""
+LONGEST_PAUSE: Final = 16
+"""Rounds between tries that were in vain: as late it is seen that a server recovers."""
+SAME: Final = 0.7
+"""A round that is worth more than that of what is known shows the same sink."""
 
 
 class AdaptiveCount:
@@ -35,15 +44,18 @@ class AdaptiveCount:
 
     __slots__ = (
         "_before",
+        "_before_idle",
         "_changes",
         "_direction",
         "_is_backed_off",
         "_is_starting",
         "_is_taken_back",
+        "_known",
         "_least",
         "_most",
         "_pause",
         "_reason",
+        "_refused",
         "_tried_from",
         "_wait",
         "count",
@@ -64,6 +76,11 @@ class AdaptiveCount:
         # Whether it may double: until a try was in vain, as TCP's slow start.
         self._is_starting = True
         self._is_backed_off = self._is_taken_back = False
+        # The fewest that were refused, and what as many as now were worth.
+        self._refused: int | None = None
+        self._known: float | None = None
+        # How many there were when items stopped coming.
+        self._before_idle = 0
 
     def stats(self) -> DrainTaskLimit:
         """Return how many there are to be, and why."""
@@ -86,60 +103,132 @@ class AdaptiveCount:
             use: The part of the time that the drain tasks spent in cycles.
             is_throttled: Whether items are to be tried again.
         """
-        if is_throttled:
-            self._back_off()
+        worth = _worth(rate, self.count)
+        if is_throttled and not self._is_worth_it(worth):
+            self._back_off(rate)
             return
         self._is_backed_off = self._is_taken_back = False
-        if use < IDLE:
-            self._tried_from, self._is_starting = None, True
-            self._wait, self._pause = 0, 1
-            self._change(self.count - 1, "idle")
+        if use < IDLE and not is_throttled:
+            self._give_back(rate)
         elif self._tried_from is not None:
-            self._judge(rate, *self._tried_from)
+            self._judge(rate, *self._tried_from, is_throttled=is_throttled)
         elif use > BUSY:
+            self._compare(worth)
             if self._wait > 0:
                 self._wait -= 1
             else:
                 self._try(rate)
 
-    def _back_off(self) -> None:
+    def _is_worth_it(self, worth: float) -> bool:
+        """Say whether refusals are the price of what this count handles."""
+        if self._tried_from is None:
+            return self._known is not None and worth > SAME * self._known
+        before, known = self._tried_from
+        if self.count < before:
+            return worth > 0
+        # Where it is more than one, a smaller step might do without refusals.
+        return self.count == before + 1 and worth > known * (1 + 1 / (4 * before))
+
+    def _back_off(self, rate: float) -> None:
         tried_from, self._tried_from = self._tried_from, None
-        self._wait = self._pause = min(2 * self._pause, LONGEST_PAUSE)
         if tried_from is not None and self.count > tried_from[0]:
             # What there was before had not been refused.
             self._is_taken_back, self._is_starting = True, False
-            self._change(tried_from[0], "throttled")
+            self._refuse(tried_from[0])
         elif self._is_taken_back:
             # It may have been the rest of what was tried.
             self._is_taken_back = False
         elif not self._is_backed_off:
-            self._is_backed_off = True
+            self._is_backed_off, self._is_starting = True, False
+            self._refused, self._direction = self.count, 1
+            self._known = None
             self._change(self.count // 2, "throttled")
+            # Those that were refused go on for a while as they were.
+            self._wait, self._pause = 3, 1
+        elif rate > 0 and self.count > self._least:
+            # Without an item that was handled nothing would be known.
+            self._wait -= 1
+            if self._wait <= 0:
+                self._tried_from = self.count, _worth(rate, self.count)
+                self.count = max(self._least, self.count // 2)
+
+    def _refuse(self, before: int) -> None:
+        """Take a try back, and halve what lies below it until nothing does."""
+        self._refused = self.count
+        if self._refused == before + 1:
+            # Fewer first, next time: they may have grown by luck.
+            self._direction = -1
+            self._rest()
+        else:
+            self._wait = 1
+        self._change(before, "throttled")
+
+    def _rest(self) -> None:
+        """Wait before the next try, twice as long each time."""
+        self._wait = self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _give_back(self, rate: float) -> None:
+        self._tried_from, self._known = None, None
+        if not rate:
+            self._before_idle = max(self._before_idle, self.count)
+        self._is_starting, self._direction = True, 1
+        self._wait, self._pause = 0, 1
+        self._change(self.count - 1, "idle")
+
+    def _compare(self, worth: float) -> None:
+        """Try at once where the sink has become another one."""
+        known, self._known = self._known, worth
+        if known is not None and not SAME < worth / known < 1 / SAME:
+            self._wait, self._pause = 0, 1
+            self._is_starting = True
+            self._direction = 1 if worth > known else -1
 
     def _try(self, rate: float) -> None:
         before = self.count
-        step = before if self._is_starting else max(1, before // 4)
         for direction in (self._direction, -self._direction):
-            count = before + (step if direction > 0 else -1)
             if self._least <= before + direction <= self._most:
-                self._direction = direction
-                self.count = min(self._most, count)
+                if direction != self._direction:
+                    self._direction, self._is_starting = direction, False
+                self.count = self._more() if direction > 0 else self._fewer()
                 self._tried_from = before, _worth(rate, before)
                 return
 
-    def _judge(self, rate: float, before: int, worth: float) -> None:
+    def _fewer(self) -> int:
+        fewer = self.count // 2 if self._is_starting else self.count - 1
+        return max(self._least, fewer)
+
+    def _more(self) -> int:
+        before = self.count
+        more = before + (before if self._is_starting else max(1, before // 4))
+        more, self._before_idle = max(more, self._before_idle), 0
+        if self._refused is not None and self._refused > before:
+            more = max(before + 1, (before + self._refused) // 2)
+        return min(self._most, more)
+
+    def _judge(
+        self, rate: float, before: int, worth: float, *, is_throttled: bool
+    ) -> None:
         self._tried_from = None
         tried, self.count = self.count, before
+        if not is_throttled and self._refused is not None and tried >= self._refused:
+            # It is taken now.
+            self._refused = None
         if _worth(rate, tried) > worth:
             self._wait, self._pause = 0, 1
+            self._known = _worth(rate, tried)
             self._change(tried, "faster" if tried > before else "no_gain")
             # What is known now is what the next try is compared with.
             self._try(rate)
             return
+        self._known = worth
         self._is_starting = False
         # Next time the other way.
         self._direction = -self._direction
-        self._wait = self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        if tried < before and self._refused is not None:
+            # Others are tried where fewer are no better: a server may have recovered.
+            self._wait = 0
+        else:
+            self._rest()
 
     def _change(self, count: int, why: CountReason) -> None:
         before = self.count
@@ -193,4 +282,7 @@ class Demand:
             # A cycle that is not over is not booked yet.
             part = (drain_task.busy - before) / seconds
             used += 1.0 if drain_task.is_in_cycle else min(1.0, part)
-        return used / len(active)
+        use = used / len(active)
+        # Who waits for a retry has something to do, but nothing that may be done now.
+        is_kept_back = any(each.pausing is not None for each in self._parts.partitions)
+        return max(use, IDLE) if is_kept_back else use

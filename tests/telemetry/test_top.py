@@ -1,0 +1,105 @@
+"""`batchqueue top`: names can be read, rows stay where they are, all fits."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
+from batchqueue_async.telemetry._feed import Feed, Sample
+from batchqueue_async.telemetry._top import Picture, show
+
+LONG = ("METRICS_L1_AGGREGATION", "METRICS_L2_PERSISTENCE", "JDBC_BATCH_PERSISTENCE")
+
+
+def drawn(sample: Sample, width: int = 80, height: int = 24, **how: Any) -> list[str]:  # noqa: ANN401
+    file = io.StringIO()
+    console = Console(width=width, height=height, file=file)
+    console.print(Picture(sample, **how))
+    return file.getvalue().splitlines()
+
+
+async def busy_sample() -> Sample:
+    """Queues as those of `make demo`: long names, and numbers of five digits."""
+    config = BatchQueueConfig[int](consumer=lambda _: None, buffer_size=100_000)
+    async with BatchQueueManager() as manager:
+        for name in LONG:
+            queue = await manager.create(name, config)
+            await queue.produce_many(range(12_345))
+        return Feed(manager).sample()
+
+
+async def test_long_names_can_be_read_in_eighty_columns() -> None:
+    text = "\n".join(drawn(await busy_sample()))
+    assert [name for name in LONG if name not in text] == []
+
+
+async def test_it_fits_a_small_terminal_with_what_happened() -> None:
+    sample = await busy_sample()
+    sample["events"] = [
+        {"time": 0.0, "queue": "q", "kind": "failed", "text": f"{n} failed"}
+        for n in range(8)
+    ]
+    for height in (24, 50):
+        lines = drawn(sample, height=height, fits=True)
+        assert len(lines) <= height
+        assert any("7 failed" in line for line in lines)
+        assert any(line.startswith("╭─ METRICS_L1") for line in lines)
+
+
+async def test_what_was_lost_gets_a_column_where_there_is_any() -> None:
+    sample = await busy_sample()
+    assert "dropped" not in "".join(drawn(sample))
+    assert "dropped" in "".join(drawn(sample, width=120))
+    sample["queues"][1]["dropped"] = 7
+    assert "dropped" in "".join(drawn(sample))
+
+
+async def test_details_stay_with_a_queue_that_is_nearly_the_fullest() -> None:
+    sample = await busy_sample()
+    shown = []
+    for waiting in ((10, 9), (9, 10), (4, 10)):
+        one, other = sample["queues"][:2]
+        one["waiting"], other["waiting"] = waiting
+        sample["queues"][2]["waiting"] = 0
+        shown.append(sample | {"queues": [dict(one), dict(other)]})
+    file = io.StringIO()
+    show(shown, Console(width=100, height=40, file=file, force_terminal=True))
+    last = file.getvalue()
+    titles = [line for line in last.splitlines() if "╭─ METRICS" in line]
+    assert ["L1" in each for each in titles] == [True, True, False, False]
+    assert "shows its queues no more" in last
+
+
+@pytest.mark.parametrize(
+    "rate, says", [(0.0, "0"), (0.4, "0.4"), (9.96, "10.0"), (1234.5, "1,234")]
+)
+async def test_a_slow_queue_does_not_look_as_if_it_stood(
+    rate: float, says: str
+) -> None:
+    sample = await busy_sample()
+    sample["queues"][0]["rates"]["handled"] = rate
+    row = next(line for line in drawn(sample) if "L1_AGG" in line)
+    assert row.split()[3] == says
+
+
+@pytest.mark.parametrize(
+    "seconds, says", [(1.25e-5, "12.5 us"), (0.0012, "1.2 ms"), (2.5, "2.5 s")]
+)
+async def test_calls_have_a_unit(seconds: float, says: str) -> None:
+    sample = await busy_sample()
+    assert "per call" not in "".join(drawn(sample))
+    sample["queues"][0]["handlers"][0]["mean_seconds"] = seconds
+    sample["queues"][0]["waiting"] += 1
+    assert says in "".join(drawn(sample))
+
+
+async def test_nothing_and_what_is_closed_are_said() -> None:
+    assert "no queues" in "".join(drawn(Feed(BatchQueueManager()).sample()))
+    queue = BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None))
+    feed = Feed(queue)
+    assert "not started" in "".join(drawn(feed.sample()))
+    async with queue:
+        assert not feed.sample(now=True)["queues"][0]["state"]
+    assert "closed" in "".join(drawn(feed.sample(now=True)))
