@@ -104,6 +104,7 @@ class Asleep:
         if (context := self._context) is not None:
             # No call in between, after which a signal handler might raise.
             wakeup, self._wakeup = self._wakeup, None
+            # It may run already: a handler may run the loop from inside of itself.
             if wakeup is not None:
                 context.run(wakeup, self if self._outcome is None else self._outcome)
 
@@ -219,8 +220,11 @@ class LoopTurn:
             self._ask()
         self._began = self._clock()
         while line:
-            line[0].resume()
-            del line[0]
+            first = line[0]
+            first.resume()
+            # A handler that runs the loop from inside of itself has moved the line on.
+            if line and line[0] is first:
+                del line[0]
             # After the first one: each turn brings the line on, on any machine.
             if self.is_over():
                 break
