@@ -16,7 +16,7 @@ from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import BatchQueueStats
-from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import (
     ConfigConflict,
@@ -100,7 +100,7 @@ class BatchQueueManager:
         existing = self._queues.get(name)
         if existing is None:
             return await self.create(name, config)
-        wanted = BatchQueueConfig() if config is None else config
+        wanted = DEFAULTS if config is None else config
         self._compare(name, existing.config, wanted)
         return existing
 

@@ -16,7 +16,7 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
-from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handler_options import HandlerOptions
@@ -61,7 +61,7 @@ class BatchQueue(Generic[T]):
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
         rule = 'a str, as in BatchQueue("name", config)'
         require_instance("name", name, str, rule)
-        config = BatchQueueConfig() if config is None else config
+        config = DEFAULTS if config is None else config
         rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
         require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Literal
+from typing import Any, Generic, Literal
 
 from .backoff import IdleBackoff
 from .balancing import Rebalancing
@@ -170,3 +170,7 @@ class BatchQueueConfig(Value, Generic[T]):
         require_instance("audit", self.audit, bool, "a bool")
         require_timeout("shutdown_timeout", self.shutdown_timeout)
         require_instance("threads", self.threads, bool, "a bool")
+
+
+# Frozen, so all queues that are declared with nothing can share it.
+DEFAULTS: BatchQueueConfig[Any] = BatchQueueConfig()

@@ -74,7 +74,7 @@ def check_stats(queue: BatchQueue[Item]) -> BatchQueueStats:
     for drain_task in stats.drain_tasks:
         owners = {stats.partitions[p].owner for p in drain_task.partitions}
         assert owners <= {drain_task.index}, f"E4: {drain_task.index} lists {owners}'s"
-    for task in queue._parts.tasks.running.values():
+    for task in queue._parts.tasks.running:
         if task.done() and not task.cancelled() and task.exception():
             # No assertion: a planted bug is to be found, not to crash.
             message = f"{task.get_name()} died"

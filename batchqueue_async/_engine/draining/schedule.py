@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -57,15 +57,15 @@ class Schedule(Generic[T]):
         self._owned: list[Partition[T]] = []
         self._seen = -1
         # The handlers whose hooks it calls, as of two versions.
-        self._hooked: list[Registration] = []
+        self._hooked: Sequence[Registration] = ()
         self._hooked_version = (-1, -1)
         self._owned_now()
 
-    def handlers_with_hooks(self) -> list[Registration]:
+    def handlers_with_hooks(self) -> Sequence[Registration]:
         """Return the handlers with `on_idle` or `on_flush` that it is to call."""
         handlers, ownership = self._parts.handlers, self._parts.ownership
         if not handlers.have_hooks:
-            return []
+            return ()
         version = (handlers.version, ownership.version)
         if version != self._hooked_version:
             self._hooked_version = version

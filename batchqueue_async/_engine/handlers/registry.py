@@ -219,7 +219,7 @@ class HandlerRegistry:
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
-        self.retired: list[Registration] = []
+        self.retired: tuple[Registration, ...] = ()
         # Whether `take_retired` has anything to look at.
         self.has_retired = False
         # Whether there may be a handler with `on_idle` or `on_flush`, or `on_close`.
@@ -335,7 +335,7 @@ class HandlerRegistry:
         if gone is not None:
             self.has_retired = True
             if gone.on_close is not None:
-                self.retired.append(gone)
+                self.retired = (*self.retired, gone)
             elif not gone.is_at_rest:
                 self._let_go = self._let_go or []
                 self._let_go.append(gone)
@@ -370,7 +370,7 @@ class HandlerRegistry:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
         done = [each for each in self.retired if each.is_at_rest]
-        self.retired = [each for each in self.retired if not each.is_at_rest]
+        self.retired = tuple(each for each in self.retired if not each.is_at_rest)
         self.has_retired = bool(self._let_go or self.retired)
         self._tidy_locks()
         in_use = {id(each.handler) for each in (*self.retired, *self)}
@@ -379,7 +379,8 @@ class HandlerRegistry:
 
     def put_back(self, retired: list[Registration]) -> None:
         """Those that were taken, and whose `on_close` was not called after all."""
-        self.retired.extend(each for each in retired if not each.is_closed)
+        owed = [each for each in retired if not each.is_closed]
+        self.retired = (*self.retired, *owed)
         self.has_retired |= bool(self.retired)
 
     def is_in_use(self, registration: Registration) -> bool:

@@ -38,7 +38,8 @@ class QueueTasks(Generic[T]):
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
         self.drain_tasks: list[DrainTask[T]] = []
-        self.running: dict[DrainTask[T], asyncio.Task[None]] = {}
+        # One for each drain task, in their order.
+        self.running: list[asyncio.Task[None]] = []
         self.rebalancer: Rebalancer[T] | None = None
         self.rebalancing: asyncio.Task[None] | None = None
 
@@ -87,7 +88,7 @@ class QueueTasks(Generic[T]):
         if not self.drain_tasks:
             return
         LoopRegistry.of(asyncio.get_running_loop()).ensure_canary()
-        for drain_task, task in list(self.running.items()):
+        for drain_task, task in zip(self.drain_tasks, self.running, strict=False):
             is_dead = task.done() and drain_task.has_work_left
             drain_task.nap.be_revived(None)
             drain_task.resume()
@@ -117,9 +118,9 @@ class QueueTasks(Generic[T]):
         """The loop never runs again: there is nothing to cancel or to wait for."""
         for drain_task in self.drain_tasks:
             drain_task.stop()
-        tasks = list(self.running.values())
-        for task in (*tasks, self.rebalancing) if self.rebalancing else tasks:
-            expect_no_end(task)
+        for task in (*self.running, self.rebalancing):
+            if task is not None:
+                expect_no_end(task)
 
     def closing(self) -> Closing[T]:
         """Return what ends them, by a deadline."""
@@ -128,7 +129,7 @@ class QueueTasks(Generic[T]):
     def take_leftovers(self) -> list[T]:
         """Take out what was not handled; it ends as returned."""
         left: list[T] = []
-        for drain_task in self.running:
+        for drain_task in self.drain_tasks:
             for batch in drain_task.in_flight.unsettled():
                 left.extend(batch.items)
                 batch.settle("returned")
@@ -152,16 +153,17 @@ class QueueTasks(Generic[T]):
         self.rebalancing.add_done_callback(_log_error)
 
     def _run(self, drain_task: DrainTask[T]) -> None:
-        name = f"drain task {drain_task.index}"
-        self.running[drain_task] = self._task(drain_task.run(), name)
-        self.running[drain_task].add_done_callback(self._drain_task_ended)
+        index = drain_task.index
+        task = self._task(drain_task.run(), f"drain task {index}")
+        self.running[index : index + 1] = [task]
+        task.add_done_callback(self._drain_task_ended)
 
     def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
         # Called from here, since a second callback takes 130 bytes of an idle queue.
         if not _has_been_cut_short(ended):
             _log_error(ended)
         has_dead = False
-        for drain_task, task in self.running.items():
+        for drain_task, task in zip(self.drain_tasks, self.running, strict=False):
             if task.done() and drain_task.has_work_left:
                 has_dead = True
                 drain_task.nap.be_revived(self._revive_if_loop_lives)
@@ -234,9 +236,9 @@ class Closing(Generic[T]):
         while not self._deadline.done():
             # Who was cancelled meanwhile starts again.
             tasks.revive()
-            if all(task.done() for task in tasks.running.values()):
+            if all(task.done() for task in tasks.running):
                 return
-            await self._wait_for(tasks.running.values())
+            await self._wait_for(tasks.running)
 
     async def _wait_for(self, tasks: Iterable[asyncio.Task[Any]]) -> bool:
         """Wait for the tasks; False if the deadline came first."""
@@ -274,7 +276,7 @@ class Closing(Generic[T]):
     async def _stop(self) -> None:
         hooks = self._parts.hooks
         self._parts.tasks.stop()
-        tasks = (*self._parts.tasks.running.values(), *hooks.flushing)
+        tasks = (*self._parts.tasks.running, *hooks.flushing)
         await self._cancel([each for each in tasks if not each.done()])
         if hooks.flushing:
             hooks.abandon_flushes()
