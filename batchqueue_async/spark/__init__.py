@@ -34,7 +34,7 @@ from ._calls.counts import CallCounts
 from ._emitting.emit import Emit
 from ._emitting.task import OpenEmittingQueue
 from .active_session import use_session
-from .arrow_batches import arrow_batches, whole_frame
+from .arrow_batches import arrow_batches
 from .data_source import BatchQueueSource
 from .executor_queue import (
     OpenQueue,
@@ -53,6 +53,7 @@ from .progress_listener import QueryRecord, QueueProgressListener
 from .push import PushProgress, push
 from .registered_source import register_when_wanted
 from .spark_jobs import SparkJobs
+from .whole_frame import whole_frame
 from .write_partitions import write_partitions
 
 __all__ = [

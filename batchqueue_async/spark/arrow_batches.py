@@ -47,7 +47,7 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    rows = map_in_arrow(df, _packer(), "packed BINARY")
+    rows = packed_batches(df)
     if is_connect(df):
         for row in rows.toLocalIterator(prefetchPartitions=True):
             yield from pa.ipc.open_stream(row.packed)
@@ -78,26 +78,9 @@ class _AsItIs:
         return self._rdd
 
 
-def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    """Return the same in one Spark job, with all of it in memory at once.
-
-    The rows wait as Arrow bytes, some 30 bytes for a row of four short columns, within
-    `spark.driver.maxResultSize`. For small frames of many partitions, such as a
-    micro-batch, it is many times faster than a job for each.
-
-    Raises:
-        TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
-        PySparkException: Spark cannot compute the rows, or send them as Arrow.
-    """
-    require_frame(df)
-    return _at_once(df)
-
-
-def _at_once(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    # Not `df.toArrow()`: in 4.3 that fails where a struct may be null and its field
-    # may not.
-    for row in map_in_arrow(df, _packer(), "packed BINARY").collect():
-        yield from pa.ipc.open_stream(row.packed)
+def packed_batches(df: DataFrame) -> DataFrame:
+    """Return a frame of the record batches, each in a row as Arrow's stream format."""
+    return map_in_arrow(df, _packer(), "packed BINARY")
 
 
 def _packer() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -23,7 +23,7 @@ from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .frame_schema import with_types
 from .sink_factory import make_sink
-from .staging import StagingQueue, stage_rows
+from .staging import StagingQueue, in_one_line, stage_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -193,8 +193,21 @@ def publish(
 
 
 def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
-    """Discard with a sink of its own, blocking."""
-    _with_sink(open_queue, lambda sink: sink.discard(epoch, run))
+    """Discard with a sink of its own, blocking; log it where the sink can't.
+
+    Something has failed before, or Spark would not abort. Of an abort that raises it
+    says "Writing job failed", and nothing of what came first.
+    """
+    try:
+        _with_sink(open_queue, lambda sink: sink.discard(epoch, run))
+    except Exception as error:  # noqa: BLE001  # whatever a sink raises
+        fields = {"query": epoch.query, "batch": epoch.batch}
+        logger.warning(
+            "what was staged for %s cannot be removed now: %s",
+            epoch,
+            in_one_line(error),
+            extra=fields | {"error_type": type(error).__qualname__},
+        )
 
 
 def _with_sink(

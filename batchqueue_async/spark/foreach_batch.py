@@ -17,11 +17,11 @@ from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.column_names import matched
 from batchqueue_async.sinks.epochs import require_sink
 
-from .arrow_batches import whole_frame
 from .frame_schema import arrow_schema, with_types
 from .items import require_callable, to_batches, to_tuples
 from .push import Deadline, ToItems, chosen, push_batches, require_queue
 from .queries import query_id, refuse_connect
+from .whole_frame import whole_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

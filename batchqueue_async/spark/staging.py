@@ -158,7 +158,7 @@ def stage_rows(
         raise
     if work.error is not None:
         # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
-        msg = f"{attempt} was not staged into {work.target}: {_cause(work.error)}"
+        msg = f"{attempt} was not staged into {work.target}: {in_one_line(work.error)}"
         epoch = attempt.epoch
         fields = {
             "queue": queue.name,
@@ -178,7 +178,7 @@ def _told_by_the_task(steps: list[Step], error: BaseException) -> None:
     """Log nothing: the task that waits for these steps raises, and says why."""
 
 
-def _cause(error: BaseException) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return an error in one line."""
     text = " ".join(without_secrets(str(error)).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

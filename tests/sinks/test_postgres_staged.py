@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks._postgres import staged_tables
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.staged import StagedRowsMissing
@@ -106,6 +107,35 @@ async def test_tables_that_cannot_be_made_end_the_connection(schema: Schema) -> 
             await sink.is_published(EPOCH)
 
     assert await schema.connections() == 0
+    await sink.close()
+
+
+async def test_a_table_with_the_staged_rows_own_column_is_refused(
+    schema: Schema,
+) -> None:
+    await schema.run("ALTER TABLE HERE.items ADD batchqueue_attempt BIGINT")
+    sink = schema.sink()
+
+    with pytest.raises(ValueError, match="without a column batchqueue_attempt, which"):
+        await sink.is_published(EPOCH)
+
+    assert await schema.connections() == 0
+    await schema.run("ALTER TABLE HERE.items RENAME batchqueue_attempt TO other")
+    assert await sink.publish(EPOCH, [await sealed(sink, attempt(), 1)])
+    await sink.close()
+
+
+async def test_a_table_that_was_dropped_is_told(schema: Schema) -> None:
+    sink = schema.sink()
+    await sealed(sink, attempt(), 1)
+    await schema.run("DROP TABLE HERE.items")
+
+    for _ in range(2):
+        with pytest.raises(BatchQueueError, match="was dropped, or has no columns"):
+            await sealed(sink, attempt(), 2)
+
+    await schema.run("CREATE TABLE HERE.items (word TEXT, id BIGINT)")
+    assert await sink.publish(EPOCH, [await sealed(sink, attempt(), 2)])
     await sink.close()
 
 

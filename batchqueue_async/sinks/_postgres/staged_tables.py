@@ -11,6 +11,7 @@ import asyncpg
 
 from batchqueue_async import BatchQueueError
 
+from ..checks import refuse
 from ..epochs import Epoch
 from ..staged import Attempt
 from .staging import Staging
@@ -209,9 +210,17 @@ class StagedTables:
         return found
 
     async def columns(self, connection: Connection) -> list[str]:
-        """Return the names of the target's columns."""
+        """Return the names of the target's columns.
+
+        Raises:
+            BatchQueueError: There are none.
+        """
         place = self._target.place
-        return [row[0] for row in await connection.fetch(_COLUMNS, place)]
+        found = [row[0] for row in await connection.fetch(_COLUMNS, place)]
+        if not found:
+            msg = f"table {place} was dropped, or has no columns"
+            raise BatchQueueError(msg)
+        return found
 
     async def _bring_up(self, connection: Connection) -> None:
         """Make the staging table anew if the target has other columns by now.
@@ -247,6 +256,10 @@ class StagedTables:
                 await self._create_staging(connection)
 
     async def _create_staging(self, connection: Connection) -> None:
+        columns = await self.columns(connection)
+        if _KEY in columns:
+            rule = f"without a column {_KEY}, which the staging table has"
+            refuse(f"table {self._target.place}", rule, columns)
         await self.staging.create(connection, "NULL::UUID", "*")
 
 

@@ -78,7 +78,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 def test_py_files_bring_both_packages(cluster: Cluster) -> None:
     packages = packages_zip(cluster.wheel, cluster.home)
 
-    answer = cluster.submitted("--master=local[2]", f"--py-files={packages}")
+    separate = "--master=local-cluster[1,1,600]", "--conf=spark.executor.memory=500m"
+    answer = cluster.submitted(*separate, f"--py-files={packages}")
 
     assert answer["rows"] == SUM
     for place in (answer["driver"], *answer["executors"]):

@@ -48,6 +48,25 @@ def test_types_are_kept(spark: SparkSession, fetch: Fetch) -> None:
     assert (rows[1]["list"], rows[1]["struct"]) == ([1, 2], {"x": 1})
 
 
+def test_both_have_the_same_types_and_rows(spark: SparkSession) -> None:
+    """`whole_frame` fetches columns without parts another way: zones as well."""
+    columns = """TIMESTAMP'2013-01-01 05:00:00' AS at, TIMESTAMP_NTZ'2013-01-01' AS ntz,
+        DATE'2013-01-01' AS day, 1.50BD AS price, X'00FF' AS bytes, TRUE AS yes,
+        'x' AS `a.b`, 1Y AS i8, 2S AS i16, 3 AS i32, 4L AS i64, 5F AS f32, 6D AS f64,
+        CAST(NULL AS TIMESTAMP) AS none, 'y' AS YES, CAST('z' AS CHAR(3)) AS padded"""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        df = spark.range(0, 3, 1, 2).selectExpr(*columns.split(","), "id")
+        by_parts, at_once = list(arrow_batches(df)), list(whole_frame(df))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+    assert at_once == by_parts
+    assert [batch.schema for batch in at_once] == [batch.schema for batch in by_parts]
+    assert at_once[0].schema.field("at").type.tz == "Asia/Kathmandu"
+
+
 @both
 def test_an_empty_frame_has_no_batches(spark: SparkSession, fetch: Fetch) -> None:
     assert list(fetch(spark.range(0))) == []

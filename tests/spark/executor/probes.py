@@ -80,6 +80,7 @@ class FaultySink(ParquetStagedSink):
     `fault`: `stage`, `seal`, `sealed`, `publish` or `published`; `lost` for a store
     that has crashed before the publish, and lost what was sealed.
     `partition`: where; -1 for any. `marker`: a file that makes it happen only once.
+    `stuck`: what is staged can't be discarded either.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -88,6 +89,7 @@ class FaultySink(ParquetStagedSink):
         self._partition = int(options.get("partition", "-1"))
         self._marker = Path(options["marker"]) if "marker" in options else None
         self._kills = options.get("kill") == "true"
+        self._is_stuck = options.get("stuck") == "true"
 
     async def stage(self, attempt: Attempt, items: list[Any], /) -> None:
         await super().stage(attempt, items)
@@ -105,6 +107,12 @@ class FaultySink(ParquetStagedSink):
         is_new = await super().publish(epoch, tokens)
         self._fail("published", -1)
         return is_new
+
+    async def discard(self, epoch: Epoch, run: str, /) -> None:
+        await super().discard(epoch, run)
+        if self._is_stuck:
+            msg = "planted at discard"
+            raise RuntimeError(msg)
 
     def _lose(self, tokens: Sequence[Token]) -> None:
         if self._is_due("lost", -1):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from batchqueue_async.spark.staging import StagingQueue
 from tests.spark.executor.probes import FAULTY, NOT_A_SINK, PARQUET
@@ -102,6 +103,21 @@ def test_a_failed_write_leaves_nothing(
 
     assert ids(spark, tmp_path) == []
     assert staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("fault", ["stage", "publish"])
+def test_what_failed_is_told_where_nothing_can_be_removed(
+    spark: "SparkSession", tmp_path: Path, fault: str
+) -> None:
+    """As on a full disk, or where the server is gone; Spark would hide the cause."""
+    faulty = writer(
+        spark.range(0, 100, 1, 4), FAULTY, directory=tmp_path, fault=fault, stuck="true"
+    )
+
+    with pytest.raises(PySparkException, match=f"planted at {fault}"):
+        faulty.save()
+
+    assert ids(spark, tmp_path) == []
 
 
 def test_rows_that_cannot_be_computed_leave_nothing(
