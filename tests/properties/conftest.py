@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,19 @@ def _same_chance_every_time() -> Iterator[None]:
     random.seed(0)
     yield
     random.setstate(state)
+
+
+@pytest.fixture(autouse=True)
+def _same_examples_every_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Draw nothing from what happens to be imported.
+
+    Hypothesis sometimes draws a constant of any local module that is loaded, so that
+    the examples of a machine would depend on which other tests have been collected.
+    """
+    monkeypatch.setattr(providers, "_get_local_constants", Constants)
+    providers.CONSTANTS_CACHE.cache.clear()
+    yield
+    providers.CONSTANTS_CACHE.cache.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

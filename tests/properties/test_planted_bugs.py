@@ -35,6 +35,9 @@ from tests.support.planted import PLANTED, NothingPlanted
 EXAMPLES, STEPS = 1000, 25
 """Most are found by the first few examples."""
 
+PATIENCE = 600
+"""Seconds of a real clock: what ends a search is its number of examples."""
+
 PROMISE = re.compile(r"[A-G]\d")
 STUCK = "a lost wake-up"
 UNKNOWN = "list assignment index"
@@ -113,6 +116,8 @@ def test_a_bug_that_nobody_meets_says_so() -> None:
 
 
 @pytest.mark.slow
+# Up to a thousand examples, of which a busy machine runs a few in a second.
+@pytest.mark.timeout(PATIENCE)
 # A planted bug may keep a machine from tidying up.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
