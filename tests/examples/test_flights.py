@@ -220,6 +220,7 @@ def test_the_report_needs_nothing_else(complete: Complete) -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
+@pytest.mark.slow
 def test_a_second_run_gives_the_same(
     demo: Demo, complete: Complete, tmp_path: Path
 ) -> None:
@@ -269,6 +270,7 @@ def test_lost_items_are_told_in_a_line(
     assert asyncio.run(fetch(postgres_dsn, query)) == [("failed",)]
 
 
+@pytest.mark.slow
 def test_postgresql_holds_the_same(
     demo: Demo, complete: Complete, tmp_path: Path, postgres_dsn: str
 ) -> None:
