@@ -37,6 +37,28 @@ class Server:
             self.calls -= 1
 
 
+@dataclass
+class RateLimited(Server):
+    """Takes so many calls in each second, and says when the next one begins."""
+
+    taken: int = 0
+    second: int = 0
+
+    async def consume(self, batch: list[int]) -> None:
+        now = asyncio.get_running_loop().time()
+        if int(now) != self.second:
+            self.second, self.taken = int(now), 0
+        if self.taken >= self.allowed:
+            raise RetryAfter(self.second + 1.001 - now)
+        self.taken += 1
+        await asyncio.sleep(SECONDS)
+
+    @property
+    def allowed(self) -> int:
+        """Between what two numbers of drain tasks do."""
+        return 20 * self.limit - 8
+
+
 def config_of(server: Server) -> BatchQueueConfig[int]:
     return BatchQueueConfig(
         consumer=server.consume,
@@ -66,6 +88,21 @@ async def test_it_handles_nine_tenths_of_what_is_allowed_in_each_phase() -> None
             rate = (queue.stats().handled - before) / 20.0
             assert rate > 0.9 * server.limit * ITEMS / SECONDS
         check_accounts(queue.stats())
+        await queue.shutdown(0.0)
+        await feeding
+
+
+async def test_waits_as_long_as_a_round_do_not_spoil_what_a_rate_limit_allows() -> None:
+    server = RateLimited(6)
+    async with BatchQueue("q", config_of(server)) as queue:
+        feeding = asyncio.create_task(keep_full(queue))
+        for server.limit in (6, 3, 6):
+            await asyncio.sleep(60.0)
+            before = queue.stats().handled
+            await asyncio.sleep(20.0)
+            rate = (queue.stats().handled - before) / 20.0
+            # Of the best fixed number: what is taken as a second begins is in bursts.
+            assert rate > 0.9 * 0.95 * server.allowed * ITEMS
         await queue.shutdown(0.0)
         await feeding
 
