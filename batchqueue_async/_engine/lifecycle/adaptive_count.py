@@ -306,7 +306,4 @@ class Demand:
             # A cycle that is not over is not booked yet.
             part = (drain_task.busy - before) / seconds
             used += 1.0 if drain_task.is_in_cycle else min(1.0, part)
-        use = used / len(active)
-        # Who waits for a retry has something to do, but nothing that may be done now.
-        is_kept_back = any(each.pausing is not None for each in self._parts.partitions)
-        return max(use, IDLE) if is_kept_back else use
+        return used / len(active)
