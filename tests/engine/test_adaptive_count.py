@@ -102,3 +102,12 @@ def test_it_stays_within_its_bounds(
     for rate, use, is_throttled in rounds:
         count.round(rate, use, is_throttled=is_throttled)
         assert least <= count.count <= least + more
+
+
+def test_it_goes_on_after_busy_rounds_without_an_item() -> None:
+    count = AdaptiveCount(1, 8)
+    for rate in (100.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0):
+        count.round(rate, 1.0, is_throttled=False)
+    for _ in range(40):
+        count.round(100.0 * count.count, 1.0, is_throttled=False)
+    assert count.count == 8

@@ -241,7 +241,7 @@ def _resume_partitions_of(settled: list[Batch[T]]) -> None:
 class Delivery(Generic[T]):
     """The way of a batch from being taken to being settled."""
 
-    __slots__ = ("_is_timed", "_parts", "_unhandled", "retried")
+    __slots__ = ("_is_timed", "_parts", "_unhandled", "longest_pause", "retried")
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
@@ -251,6 +251,8 @@ class Delivery(Generic[T]):
         self._is_timed = is_timed or config.max_batch == AUTO
         # Items that were tried again, each time.
         self.retried = 0
+        # Seconds that a handler asked for, since adaptive drain tasks set it to zero.
+        self.longest_pause = 0.0
         self._unhandled = UnhandledTypes()
 
     async def deliver(

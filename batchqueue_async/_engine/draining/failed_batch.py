@@ -15,7 +15,7 @@ from batchqueue_async._engine.draining.batch import Batch
 from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
 from batchqueue_async._engine.handlers.timed_call import Unstoppable, attempt
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.answers import PartialFailure, RetryAfter
+from batchqueue_async._policies.answers import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[
         import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
 
         wait = retry.wait_before(batch.attempts + 1, random.random())
-        if isinstance(error, RetryAfter):
-            wait = max(wait, error.seconds)
-        elif isinstance(error, PartialFailure):
-            wait = max(wait, error.retry_after or 0.0)
+        wait = max(wait, pause_asked_for(error))
         batch.due = asyncio.get_running_loop().time() + wait
         if batch.give_up_at is None or batch.due <= batch.give_up_at:
             return [batch]
@@ -112,6 +109,8 @@ async def report_retry(
     wait = max(0.0, batch.due - asyncio.get_running_loop().time())
     registration.retried += count
     parts.delivery.retried += count
+    asked, longest = pause_asked_for(error), parts.delivery.longest_pause
+    parts.delivery.longest_pause = max(longest, asked)
     parts.repeated_failures.warning(
         "%s: %d items failed in %s with %s; attempt %d of %d in %.3g s",
         parts.name,

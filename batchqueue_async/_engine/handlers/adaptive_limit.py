@@ -30,7 +30,11 @@ from math import exp, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
-from batchqueue_async._policies.answers import PartialFailure, RetryAfter
+from batchqueue_async._policies.answers import (
+    PartialFailure,
+    RetryAfter,
+    pause_asked_for,
+)
 
 START: Final = 32
 """The first limit."""
@@ -147,7 +151,7 @@ class AdaptiveLimit:
         seconds += _OVERHEAD
         trouble = _trouble(error)
         if trouble is not None:
-            self._debt += seconds + _pause(error)
+            self._debt += seconds + pause_asked_for(error)
             self._in_a_row += 1
             if size <= self.size and (self._in_a_row > 1 or not self._is_backed_off):
                 self._fall_back(size, trouble)
@@ -275,10 +279,3 @@ def _trouble(error: BaseException | None) -> LimitReason | None:
     if isinstance(error, PartialFailure):
         return None if error.retry_after is None else "throttled"
     return "throttled" if isinstance(error, RetryAfter) else "failed"
-
-
-def _pause(error: BaseException | None) -> float:
-    """Return the seconds that a handler asks to wait for."""
-    if isinstance(error, PartialFailure):
-        return error.retry_after or 0.0
-    return error.seconds if isinstance(error, RetryAfter) else 0.0

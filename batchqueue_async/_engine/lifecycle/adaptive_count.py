@@ -35,6 +35,8 @@ IDLE: Final = 0.5
 """Parts of their time that drain tasks spend in cycles."""
 LONGEST_PAUSE: Final = 16
 """Rounds between tries that were in vain: as late it is seen that a server recovers."""
+PAUSES: Final = 3
+"""A round is so many times as long as what a server asked to wait for in it."""
 SAME: Final = 0.7
 """A round that is worth more than that of what is known shows the same sink."""
 
@@ -177,12 +179,9 @@ class AdaptiveCount:
 
     def _compare(self, worth: float) -> None:
         """Try at once where the sink has become another one."""
-        if not worth:
-            # No call has ended in this round, so it tells nothing.
-            return
-        known, self._known = self._known, worth
-        # What is known may be of such a round, too: see `_judge`.
-        if known and not SAME < worth / known < 1 / SAME:
+        known, self._known = self._known, worth or None
+        # Nothing is known of a round in which no call ended; see `_judge`, too.
+        if known and worth and not SAME < worth / known < 1 / SAME:
             self._wait, self._pause = 0, 1
             self._is_starting = True
             self._direction = 1 if worth > known else -1
@@ -253,27 +252,49 @@ class Demand:
     def __init__(self, parts: Parts[Any], least: int) -> None:
         self._parts = parts
         self.count = AdaptiveCount(least, len(parts.tasks.drain_tasks))
+        # Whether a round is not over yet, as a server asked for a pause in it; and the
+        # rounds of rebalancing that it has had.
+        self._goes_on, self._intervals = False, 0
+        self._counts = True
+        # Seconds before the next round, while refusals of the one before go on.
+        self._settles = 0.0
         self.begin_round(is_as_planned=True)
 
     def begin_round(self, *, is_as_planned: bool) -> None:
         """Measure from now on; it counts only where nothing was called off."""
-        self._counts = is_as_planned
+        if self._goes_on:
+            self._counts = self._counts and is_as_planned
+            return
+        self._counts, self._intervals = is_as_planned, 0
         self._began = asyncio.get_running_loop().time()
         self._handled = self._handled_now()
         self._retried = self._parts.delivery.retried
+        self._parts.delivery.longest_pause = 0.0
         self._busy = [each.busy for each in self._parts.tasks.drain_tasks]
 
     def end_round(self) -> None:
-        """Decide how many there are to be from now on."""
+        """Decide how many there are to be from now on, or let the round go on."""
         seconds = asyncio.get_running_loop().time() - self._began
-        if seconds <= 0 or not self._counts:
+        if seconds <= 0:
             return
-        self.count.round(
-            (self._handled_now() - self._handled) / seconds,
-            self._use(seconds),
-            is_throttled=self._parts.delivery.retried > self._retried,
-        )
+        pause = self._parts.delivery.longest_pause
+        self._intervals += 1
+        is_short = seconds < max(PAUSES * pause, self._settles)
+        self._goes_on = is_short and self._intervals < LONGEST_PAUSE
+        if self._goes_on:
+            return
+        if self._settles:
+            self._settles = 0.0
+            return
+        is_throttled = self._parts.delivery.retried > self._retried
+        # Refused batches keep partitions where they are: fewer are needed all the same.
+        if not self._counts and not is_throttled:
+            return
+        before, rate = self.count.count, (self._handled_now() - self._handled) / seconds
+        self.count.round(rate, self._use(seconds), is_throttled=is_throttled)
         self._parts.ownership.active = self.count.count
+        if self._intervals > 1 and self.count.count != before:
+            self._settles = pause
 
     def _handled_now(self) -> int:
         handled = attrgetter("accounts.handled")
@@ -286,7 +307,4 @@ class Demand:
             # A cycle that is not over is not booked yet.
             part = (drain_task.busy - before) / seconds
             used += 1.0 if drain_task.is_in_cycle else min(1.0, part)
-        use = used / len(active)
-        # Who waits for a retry has something to do, but nothing that may be done now.
-        is_kept_back = any(each.pausing is not None for each in self._parts.partitions)
-        return max(use, IDLE) if is_kept_back else use
+        return used / len(active)
