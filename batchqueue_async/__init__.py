@@ -84,8 +84,8 @@ if _typing.TYPE_CHECKING:
         process_queue,
     )
     from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+    from batchqueue_async._engine.drain_on_signals import drain_on_signals
     from batchqueue_async._engine.manager import BatchQueueManager
-    from batchqueue_async._engine.signals import drain_on_signals
     from batchqueue_async._merging import Merging
 
 __all__ = [
@@ -158,7 +158,7 @@ _LATER = {
     "Merging": "_merging",
     "SyncBatchQueue": "_bridge.sync_queue",
     "close_process_queues": "_bridge.process_queue",
-    "drain_on_signals": "_engine.signals",
+    "drain_on_signals": "_engine.drain_on_signals",
     "in_process": "_bridge.in_process",
     "in_thread": "_bridge.in_thread",
     "process_queue": "_bridge.process_queue",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
     HandlerLock,
     current_call,

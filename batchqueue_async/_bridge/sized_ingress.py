@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
-from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH
-from batchqueue_async._engine.partitions.measured import measured, one_measured
+from batchqueue_async._engine.partitions.bulk_chunks import SIZED_LENGTH
+from batchqueue_async._engine.partitions.measured_items import measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.shared_room import Room
-from batchqueue_async._engine.parts import Parts
+from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.sized_intake import measured_runs
 
 T = TypeVar("T")

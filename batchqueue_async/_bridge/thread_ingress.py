@@ -13,15 +13,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from batchqueue_async._engine.handlers.waits import RoomWait
+from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.bulk import LENGTH
+from batchqueue_async._engine.partitions.bulk_chunks import LENGTH
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
-from batchqueue_async._engine.parts import Parts
 from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._policies.buffering import WhenFull
 from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock

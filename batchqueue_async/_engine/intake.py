@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_call import current_call, innermost
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    current_call,
+    innermost,
+)
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.bulk import LENGTH
+from batchqueue_async._engine.partitions.bulk_chunks import LENGTH
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
@@ -38,7 +41,7 @@ from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.offering import Offer
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

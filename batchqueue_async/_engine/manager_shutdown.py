@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from batchqueue_async._engine.handlers.handler_call import outside
+from batchqueue_async._engine.handlers.handler_lock_and_call import outside
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 

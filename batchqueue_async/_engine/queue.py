@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async._engine.draining.permits import SharedPermits
-from batchqueue_async._engine.handlers.attached import attached
+from batchqueue_async._engine.handlers.attached_handler import attached
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
-from batchqueue_async._engine.partitions.bulk import LENGTH, chunks
+from batchqueue_async._engine.partitions.bulk_chunks import LENGTH, chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
-from batchqueue_async._engine.parts import Parts
+from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.bulk import SIZED_LENGTH
-from batchqueue_async._engine.partitions.measured import (
+from batchqueue_async._engine.partitions.bulk_chunks import SIZED_LENGTH
+from batchqueue_async._engine.partitions.measured_items import (
     Measured,
     measured,
     one_measured,
@@ -20,7 +20,7 @@ from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._policies.offering import Offer
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

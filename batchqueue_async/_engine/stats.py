@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.draining.drain_task import DrainTask
     from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.partition import Partition
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 
 @frozen(kw_only=True)

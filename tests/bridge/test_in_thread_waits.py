@@ -22,7 +22,7 @@ from batchqueue_async import (
     round_robin,
 )
 from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
-from batchqueue_async._engine.handlers.handler_call import SHARED
+from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from batchqueue_async.telemetry import with_links
 from tests.bridge.background import wait_until
 from tests.engine.until import until

@@ -13,7 +13,7 @@ import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, LoopThread, in_thread
 from batchqueue_async._bridge.call_slots import CallSlots
-from batchqueue_async._engine.handlers.handler_call import SHARED
+from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from tests.bridge.background import wait_until
 
 Run = Callable[[Coroutine[None, None, None]], None]

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from batchqueue_async._engine.draining.batch import Grouping
-from batchqueue_async._engine.draining.schedule import Gathering, Nap, Schedule
+from batchqueue_async._engine.draining.schedule_and_nap import Gathering, Nap, Schedule
 from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
 from batchqueue_async._engine.partitions.ages import Ages
 from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition

@@ -17,7 +17,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from batchqueue_async._engine.draining.schedule import Nap
+from batchqueue_async._engine.draining.schedule_and_nap import Nap
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.routing import Lightest
 from batchqueue_async._engine.partitions.waiting_line import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from batchqueue_async import PartialFailure
-from batchqueue_async._engine.handlers.handler_call import current_call
+from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 
 
 class Item:

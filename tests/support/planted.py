@@ -13,9 +13,9 @@ from typing import Any
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.draining.failed_batch import RetryQueue
-from batchqueue_async._engine.draining.schedule import Nap
+from batchqueue_async._engine.draining.schedule_and_nap import Nap
 from batchqueue_async._engine.draining.sized_batches import SizedGrouping
-from batchqueue_async._engine.handlers.handler_call import HandlerLock
+from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
 from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown

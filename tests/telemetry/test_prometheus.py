@@ -22,7 +22,7 @@ from batchqueue_async import (
     WhenFull,
 )
 from batchqueue_async._engine.overview import Overview, overview
-from batchqueue_async._engine.parts import Parts
+from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async.telemetry import PrometheusCollector, Target, _source
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SelectorPlacement,
         TypePlacement,
     )
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

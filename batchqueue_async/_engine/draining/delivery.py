@@ -25,15 +25,15 @@ from batchqueue_async._engine.draining.failed_batch import (
 )
 from batchqueue_async._engine.draining.lost_items import UnhandledTypes
 from batchqueue_async._engine.draining.partial_failure import settle_handled
-from batchqueue_async._engine.handlers.handler_call import HandlerCall
-from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
-from batchqueue_async._engine.handlers.take_limit import learn
-from batchqueue_async._engine.handlers.timed_call import (
+from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
     Stopwatch,
     finish,
     own_error,
 )
+from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
+from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
+from batchqueue_async._engine.handlers.take_limit import learn
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
 from batchqueue_async._policies.answers import PartialFailure
@@ -42,7 +42,7 @@ from batchqueue_async._policies.handler_options import AUTO
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.partition import Partition
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._engine.runtime.loop_time import LoopTurn
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import InFlight
-from batchqueue_async._engine.draining.schedule import (
+from batchqueue_async._engine.draining.schedule_and_nap import (
     Gathering,
     Nap,
     Schedule,
@@ -29,7 +29,7 @@ from batchqueue_async._engine.runtime.loop_time import LoopTurn, clock_of
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.partition import Partition
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

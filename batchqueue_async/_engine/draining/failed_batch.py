@@ -12,15 +12,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch
-from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
-from batchqueue_async._engine.handlers.timed_call import Unstoppable, attempt
+from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    EXCLUSIVE,
+    HandlerCall,
+)
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.answers import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._policies.handlers import ErrorHandler
     from batchqueue_async._policies.retrying import Retry
 

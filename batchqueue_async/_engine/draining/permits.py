@@ -20,7 +20,7 @@ from batchqueue_async._engine.runtime.loop_end import (
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_call import HandlerCall
+    from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
     from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 
 

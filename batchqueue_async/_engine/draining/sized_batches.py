@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.measured import Measured
+from batchqueue_async._engine.partitions.measured_items import Measured
 from batchqueue_async._policies.sizing import Exact
 
 T = TypeVar("T")

@@ -7,15 +7,15 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batchqueue_async._engine.handlers.find_deadlock import find, refuse_cycles
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
     HandlerLock,
     current_call,
 )
+from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.handlers.wait_for_graph import DrainTaskNode, Wait
-from batchqueue_async._engine.handlers.waits import RoomWait
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit

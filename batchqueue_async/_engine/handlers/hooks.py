@@ -9,20 +9,24 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.call_with_timeout import (
+    LeftBehind,
+    attempt,
+    finish,
+)
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     BackgroundCall,
     HandlerCall,
     outside,
 )
-from batchqueue_async._engine.handlers.timed_call import LeftBehind, attempt, finish
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Hook, Registration
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 
 class Hooks:

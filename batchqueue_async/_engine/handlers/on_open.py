@@ -11,9 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
+from batchqueue_async._engine.handlers.call_with_timeout import finish
 from batchqueue_async._engine.handlers.find_deadlock import refuse_cycles
-from batchqueue_async._engine.handlers.handler_call import HandlerCall, current_call
-from batchqueue_async._engine.handlers.timed_call import finish
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    HandlerCall,
+    current_call,
+)
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.attached import Attached, attached
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.attached_handler import Attached, attached
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     SHARED,
     HandlerLock,

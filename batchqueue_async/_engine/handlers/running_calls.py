@@ -18,7 +18,11 @@ from traceback import FrameSummary
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from batchqueue_async._engine.handlers.handler_call import HELD_UP, HandlerCall, Stuck
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    HELD_UP,
+    HandlerCall,
+    Stuck,
+)
 from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
 from batchqueue_async._engine.runtime.loop_time import ThreadUse
 

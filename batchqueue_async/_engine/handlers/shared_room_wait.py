@@ -11,11 +11,11 @@ from collections.abc import Collection, Hashable
 from typing import Any, cast
 
 from batchqueue_async._engine.handlers.find_deadlock import is_stuck
+from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
 )
-from batchqueue_async._engine.handlers.waits import RoomWait
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         Registration,
     )
     from batchqueue_async._engine.handlers.settings import HandlerSettings
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 
 class TakeLimit:

@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from batchqueue_async._engine.handlers.find_deadlock import find
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     BackgroundCall,
     HandlerCall,
     HandlerLock,

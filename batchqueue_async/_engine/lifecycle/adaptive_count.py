@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchqueue_async._engine.handler_stats import CountReason, DrainTaskLimit
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 PRICE: Final = 0.15
 """Twice as many drain tasks have to handle 11 % more items to be worth it."""

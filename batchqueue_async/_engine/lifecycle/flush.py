@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_call import current_call
-from batchqueue_async._engine.handlers.waits import FlushWait
+from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
+from batchqueue_async._engine.handlers.handler_waits import FlushWait
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.failure_log import FailureLog
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.handlers.handler_call import SHARED
+from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from batchqueue_async._engine.handlers.registry import Registration
 from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.linger_and_batch_size import BatchTerms
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         SizedPartition,
         SizedRollingPartition,
     )
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

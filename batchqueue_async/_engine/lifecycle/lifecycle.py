@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.permits import Permit, SharedPermits
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     handler_call,
     outside,
 )
+from batchqueue_async._engine.handlers.handler_waits import EndWait
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
-from batchqueue_async._engine.handlers.waits import EndWait
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,
@@ -43,7 +43,7 @@ from batchqueue_async._shielding import Shielded
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

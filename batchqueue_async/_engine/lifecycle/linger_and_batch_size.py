@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 
 class BatchTerms:

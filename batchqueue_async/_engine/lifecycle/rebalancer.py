@@ -30,7 +30,7 @@ from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async._policies.errors import BatchQueueError
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 
 class State(Enum):

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
-from batchqueue_async._engine.handlers.handler_call import outside
+from batchqueue_async._engine.handlers.handler_lock_and_call import outside
 from batchqueue_async._engine.partitions.wait_for_room import withdraw_all
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import (
@@ -25,7 +25,7 @@ from batchqueue_async._engine.runtime.loop_end import (
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registry import Registration
     from batchqueue_async._engine.lifecycle.rebalancer import Rebalancer
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

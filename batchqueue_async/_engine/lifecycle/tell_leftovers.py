@@ -10,14 +10,17 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.draining.failed_batch import tell_on_error
-from batchqueue_async._engine.handlers.handler_call import EXCLUSIVE, HandlerCall
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    EXCLUSIVE,
+    HandlerCall,
+)
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import GRACE, cancel_for_good
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import is_async
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.parts import Parts
+    from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.schedule import Nap
+    from batchqueue_async._engine.draining.schedule_and_nap import Nap
     from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 T = TypeVar("T")

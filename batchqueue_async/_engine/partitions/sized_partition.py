@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Outcome
 from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
-from batchqueue_async._engine.partitions.measured import Measured, one_measured
+from batchqueue_async._engine.partitions.measured_items import Measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_line import SizedLine

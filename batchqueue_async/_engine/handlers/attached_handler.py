@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchqueue_async._engine.handlers.handler_call import HandlerLock
+from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 
 
 class Attached:

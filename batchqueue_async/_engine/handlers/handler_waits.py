@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.handler_call import HandlerCall
+from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.handlers.handler_call import (
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     mark,
 )
