@@ -62,6 +62,9 @@ class PartialFailure(Exception):
         noun = "item" if count == 1 else "items"
         return f"{count} {noun} failed, at {where}{more}" if count else "no item failed"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({str(self)!r})"
+
 
 class RetryAfter(Exception):
     """Raised by a handler whose receiver asks for a pause: HTTP 429 or 503, say.

@@ -79,7 +79,7 @@ class Feed:
         self._sample: Sample = {}
         # By identity: two queues may have one name.
         self._before: dict[object, _Before] = {}
-        self._queue_count = 0
+        self._next_key = 0
         self._events: deque[Sample] = deque(maxlen=KEPT_EVENTS)
         self._event_count = 0
         self._history: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
@@ -126,8 +126,8 @@ class Feed:
         if is_blocked is not (before is not None and before.is_blocked):
             says = "does not answer" if is_blocked else "answers again"
             self._note(stats.name, "loop", f"its loop {says}")
-        key = self._queue_count if before is None else before.key
-        self._queue_count += before is None
+        key = self._next_key if before is None else before.key
+        self._next_key += before is None
         self._before[reading.identity] = _Before(key, now, stats, is_blocked)
         return _shown(reading, rates) | {"key": key}
 

@@ -23,7 +23,7 @@ _LOSSES: Final = ("refused", "dropped", "failed", "retried")
 _KEY_OF: Final = {"refused": "rejected"}
 _WIDE: Final = 110
 """Columns from which there is room for what has nothing to say."""
-_HIGH_SCREEN: Final = 40
+_TALL: Final = 40
 """Lines from which there is room for more than the last two events."""
 _SLOW: Final = 10
 """Items per second below which a tenth counts."""
@@ -71,7 +71,7 @@ class Picture:
         rows = min(MOST_ROWS, max(3, height // 2 - 3))
         shown = fullest(queues, rows)
         yield _queues(shown, count, wide=width >= _WIDE)
-        told = events[-8:] if height >= _HIGH_SCREEN else events[-2:]
+        told = events[-8:] if height >= _TALL else events[-2:]
         yield _events(told)
         for queue in queues:
             if queue["key"] == key:

@@ -136,3 +136,18 @@ def test_a_database_that_got_slower_is_seen_before_the_next_try_is_due() -> None
     rounds(count, congested_beyond_a_knee, 16, 200, 1)
     counts, _ = rounds(count, congested_beyond_a_knee, 4, 8, 1)
     assert counts[-1] <= 6
+
+
+def test_rounds_in_which_no_call_ends_tell_nothing() -> None:
+    """A handler may take longer than a round: they are busy, and handle nothing."""
+    count = AdaptiveCount(1, MOST)
+    for _ in range(50):
+        count.round(0.0, 1.0, is_throttled=False)
+    assert count.count <= 2
+    rounds(count, slower_beyond_a_knee, 8, SETTLED, 1)
+    before = count.count
+    for each in range(2 * LONGEST_PAUSE):
+        rate = 100.0 * before if each % 2 else 0.0
+        count.round(rate, 1.0, is_throttled=False)
+        # The next try may be due meanwhile, by one; no other sink is seen.
+        assert before - 1 <= count.count <= before + max(1, before // 4)

@@ -8,6 +8,7 @@ import asyncio
 import threading
 from contextvars import copy_context
 from functools import partial
+from itertools import count
 from unittest.mock import Mock, patch
 
 import pytest
@@ -21,11 +22,14 @@ from batchqueue_async._engine.partitions.wait_for_room import (
     ServedWaiter,
     Tally,
     put_in_turn,
+    put_one_in_turn,
     withdraw_all,
 )
+from batchqueue_async._engine.partitions.waiting_line import WaitingLine
 from tests.engine.every_loop import every_loop
 from tests.engine.stalled import stalled_queue
 from tests.engine.until import turns
+from tests.support.meddling import Once, before_each_line_of
 from tests.support.oracle import check_accounts, check_settled
 from tests.support.recording_handler import RecordingHandler
 
@@ -302,3 +306,29 @@ async def test_what_was_struck_by_a_lack_of_memory_pauses_nobody() -> None:
         partition.take(None)
     assert partition.items == []
     assert (partition.pausing, waiter.accepted) == (None, 0)
+
+
+@pytest.mark.parametrize("ahead", [(), (3,)])
+async def test_nobody_waits_for_room_in_what_is_closed_as_he_joins_the_line(
+    ahead: tuple[int, ...],
+) -> None:
+    """With eager tasks a signal handler may close the queue there, wherever he is."""
+
+    async def put(partition: Partition[int], closing: Once) -> bool:
+        lines_of = (put_one_in_turn, WaitingLine.join, ServedWaiter.fall_asleep)
+        with before_each_line_of(*lines_of, act=closing):
+            return await put_one_in_turn(partition, (9,), asyncio.get_running_loop())
+
+    for at in count():
+        partition = full(1, 2)
+        in_line(partition, *((item,) for item in ahead))
+        closing = Once(at, partition.close)
+        producer = asyncio.create_task(put(partition, closing))
+        await turns(3)
+        if not closing.has_acted:
+            break
+        # Where it still waits that ends its tracing, and the test.
+        producer.cancel()
+        assert not await producer
+    producer.cancel()
+    assert at > 5

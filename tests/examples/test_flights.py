@@ -1,7 +1,7 @@
 """Runs the main demo as its users do: real files, Spark, queues and databases.
 
 Its `main` runs several times in one process of its own, where Spark's JVM stays: it
-takes most of a run's time to start. Ctrl-C goes to a process started as in a shell.
+takes most of a run's time to start. CI sends Ctrl-C to one started as in a shell, too.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.metadata import files
 from io import TextIOWrapper
 from itertools import islice
@@ -74,6 +75,7 @@ class Demo:
         assert process.stdin is not None
         assert process.stdout is not None
         self._requests, self._answers = process.stdin, process.stdout
+        self.interrupt = partial(process.send_signal, signal.SIGINT)
 
     def __call__(self, *arguments: object) -> Ended:
         self.begin(*arguments)
@@ -220,6 +222,7 @@ def test_the_report_needs_nothing_else(complete: Complete) -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
+@pytest.mark.slow
 def test_a_second_run_gives_the_same(
     demo: Demo, complete: Complete, tmp_path: Path
 ) -> None:
@@ -269,6 +272,7 @@ def test_lost_items_are_told_in_a_line(
     assert asyncio.run(fetch(postgres_dsn, query)) == [("failed",)]
 
 
+@pytest.mark.slow
 def test_postgresql_holds_the_same(
     demo: Demo, complete: Complete, tmp_path: Path, postgres_dsn: str
 ) -> None:
@@ -421,7 +425,18 @@ def test_what_executors_cannot_read_is_told_in_a_line(
     assert ended.err.count("\n") == 1
 
 
-def test_ctrl_c_leaves_a_consistent_database(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_consistent_database(demo: Demo, tmp_path: Path) -> None:
+    demo.begin("--out", tmp_path, "--events-per-second", 3000)
+    await_rows(tmp_path)
+    demo.interrupt()
+    ended = demo.end()
+
+    assert (ended.status, ended.err) == (130, "")
+    assert_interrupted(tmp_path, ended.out)
+
+
+@pytest.mark.slow
+def test_so_does_one_in_a_shell(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.flights", "--out", str(tmp_path)]
     with subprocess.Popen(
         [*command, "--events-per-second", "3000"],
@@ -439,12 +454,16 @@ def test_ctrl_c_leaves_a_consistent_database(tmp_path: Path) -> None:
             process.kill()
 
     assert (process.returncode, told(err)) == (130, "")
+    assert_interrupted(tmp_path, out)
+
+
+def assert_interrupted(folder: Path, out: str) -> None:
     assert "Interrupted. The database holds all of the" in out
-    (run,) = rows(tmp_path, "SELECT * FROM runs", dict_rows=True)
+    (run,) = rows(folder, "SELECT * FROM runs", dict_rows=True)
     assert run["state"] == "interrupted"
     assert 0 < run["departures"] < 300_000
-    assert counts_by_metric(tmp_path) == expected_counts(run)
-    lines = (tmp_path / "cancellations.jsonl").read_text().splitlines()
+    assert counts_by_metric(folder) == expected_counts(run)
+    lines = (folder / "cancellations.jsonl").read_text().splitlines()
     assert len(lines) == run["cancellations"]
 
 

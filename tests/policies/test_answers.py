@@ -70,6 +70,7 @@ def test_they_say_what_is_the_matter() -> None:
     """In a log line, where nobody sees the items."""
     assert str(PartialFailure([7])) == "1 item failed, at 7"
     assert str(PartialFailure([1, 3])) == "2 items failed, at 1, 3"
+    assert repr(PartialFailure(range(99))).endswith("8, 9, ...')")
     assert str(PartialFailure(range(1000))).endswith("8, 9, ...")
     assert str(PartialFailure([])) == "no item failed"
     assert str(RetryAfter(2)) == "to be tried again after 2 s"

@@ -48,6 +48,8 @@ def staged_elsewhere(file: Path, partition: int) -> Token:
     return asyncio.run(stage())
 
 
+# A loop in each process, of asyncio alone.
+@pytest.mark.asyncio(loop_factories=["asyncio"])
 async def test_processes_stage_side_by_side(file: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         tokens = pool.starmap(staged_elsewhere, [(file, n) for n in range(8)])

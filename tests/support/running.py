@@ -1,6 +1,7 @@
 """Programs that a test starts, and that end with it."""
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,15 @@ def running(
                 kill(process.pid, signal.SIGKILL)
 
 
+# Of the process that forks Spark's Python workers, where the JVM has ended before it.
+_SPARKS_OWN = re.compile(
+    r"Traceback \(most recent call last\):\n"
+    r'(?:  File "\S+/pyspark/daemon\.py", .*\n(?:    .*\n)*)+'
+    r"BrokenPipeError: .*\n"
+)
+
+
 def told(log: str) -> str:
-    """Leave out that a loop was held up: a busy machine does that to any program."""
-    lines = log.splitlines(keepends=True)
+    """Leave out what a busy machine makes of any program, and what is Spark's own."""
+    lines = _SPARKS_OWN.sub("", log).splitlines(keepends=True)
     return "".join(line for line in lines if "held up the event loop" not in line)

@@ -374,15 +374,16 @@ class Partition(ProducersQueue[T]):
         if not line.reserved and self.ages.clock is None and self.entered is None:
             room -= place_singles(self, room)
         line.reserve(room)
+        count = len(self.items)
         while (head := line.head) and head.granted and (items := head.hand_over()):
-            count = len(self.items)
             try:
                 self._append(items)
             except BaseException:
-                # Ctrl-C, on the waiter's own thread.
+                # Ctrl-C, on the waiter's thread: so no call stands before the `try`.
                 head.take_back(len(items) + count - len(self.items))
                 raise
             line.filled(head, len(items))
+            count = len(self.items)
 
     def _set_limits(self) -> None:
         if self.line.head or self.is_closed:

@@ -84,8 +84,11 @@ def put_one_in_turn(
         else:
             # There is no room, and the owner knows it from who stands before this one.
             line.join(waiter)
-        if not waiter.is_woken:
-            yield waiter.fall_asleep()
+        # Before the look: what closes the partition in a signal handler wakes it now,
+        # or has done so before it was in the line.
+        asleep = waiter.fall_asleep()
+        if not (waiter.is_woken or partition.is_closed):
+            yield asleep
             waiter.is_woken = False
         # What strikes here withdraws the item, and no call follows it.
         if not waiter.is_told():

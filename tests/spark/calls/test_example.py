@@ -7,7 +7,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.real_time, pytest.mark.spark]
+# The tests of `map_async` are quicker.
+pytestmark = [pytest.mark.real_time, pytest.mark.spark, pytest.mark.slow]
 
 
 def test_flights_get_their_weather(

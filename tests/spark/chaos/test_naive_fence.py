@@ -106,7 +106,9 @@ RATE_2_TO_5 = Restart(read_rate, RATE_ROWS, 2, 5)
     [
         pytest.param(FILES_5_TO_2, 300, 0, id="files, 5 to 2 cores"),
         pytest.param(FILES_2_TO_5, 0, 300, id="files, 2 to 5 cores"),
-        pytest.param(RATE_2_TO_5, 12, 48, id="rate, 2 to 5 cores"),
+        pytest.param(
+            RATE_2_TO_5, 12, 48, id="rate, 2 to 5 cores", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_fence_per_partition_loses_and_doubles_rows(
@@ -137,9 +139,9 @@ class DyingSink(SqliteEpochSink[tuple[int]]):
 @pytest.mark.parametrize(
     "restart",
     [
-        pytest.param(FILES_5_TO_2, id="files, 5 to 2 cores"),
+        pytest.param(FILES_5_TO_2, id="files, 5 to 2 cores", marks=pytest.mark.slow),
         pytest.param(FILES_2_TO_5, id="files, 2 to 5 cores"),
-        pytest.param(RATE_2_TO_5, id="rate, 2 to 5 cores"),
+        pytest.param(RATE_2_TO_5, id="rate, 2 to 5 cores", marks=pytest.mark.slow),
     ],
 )
 def test_a_fence_per_epoch_keeps_them(

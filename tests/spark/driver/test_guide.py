@@ -12,7 +12,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 
 
-@pytest.mark.parametrize("name", ["spark", "spark_types"])
+@pytest.mark.parametrize(
+    # The first has an example of each way, which have tests of their own.
+    "name",
+    [pytest.param("spark", marks=pytest.mark.slow), "spark_types"],
+)
 def test_the_code_of_the_guide_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -71,7 +71,15 @@ def test_a_batch_that_spark_delivers_again_changes_nothing(
     assert staged(tmp_path / "out") == []
 
 
-@pytest.mark.parametrize("fault", ["stage", "sealed", "publish", "published"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "stage",
+        pytest.param("sealed", marks=pytest.mark.slow),
+        pytest.param("publish", marks=pytest.mark.slow),
+        "published",
+    ],
+)
 def test_a_failed_batch_is_retried_by_the_restart(
     spark: "SparkSession", source: "DataFrame", tmp_path: Path, fault: str
 ) -> None:
