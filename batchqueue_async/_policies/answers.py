@@ -99,10 +99,3 @@ def _position(value: object) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         refuse("failed", "positions in the batch, each an int", value, TypeError)
     return index(value)
-
-
-def pause_asked_for(error: BaseException | None) -> float:
-    """Return the seconds that a handler asks to wait for before a next attempt."""
-    if isinstance(error, PartialFailure):
-        return error.retry_after or 0.0
-    return error.seconds if isinstance(error, RetryAfter) else 0.0

@@ -112,3 +112,10 @@ def _distance(error: BaseException, classes: tuple[type[Exception], ...]) -> int
     """Return how far the nearest of its bases is that is among the classes."""
     bases = type(error).__mro__
     return next(place for place, base in enumerate(bases) if base in classes)
+
+
+def pause_asked_for(error: BaseException | None) -> float:
+    """Return the seconds that a handler asks to wait for before a next attempt."""
+    if isinstance(error, PartialFailure):
+        return error.retry_after or 0.0
+    return error.seconds if isinstance(error, RetryAfter) else 0.0

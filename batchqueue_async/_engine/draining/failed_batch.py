@@ -18,7 +18,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
 )
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.answers import pause_asked_for
+from batchqueue_async._policies.retrying import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:

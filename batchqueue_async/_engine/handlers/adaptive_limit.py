@@ -30,11 +30,8 @@ from math import exp, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
-from batchqueue_async._policies.answers import (
-    PartialFailure,
-    RetryAfter,
-    pause_asked_for,
-)
+from batchqueue_async._policies.answers import PartialFailure, RetryAfter
+from batchqueue_async._policies.retrying import pause_asked_for
 
 START: Final = 32
 """The first limit."""

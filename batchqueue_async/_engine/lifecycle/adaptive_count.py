@@ -179,9 +179,12 @@ class AdaptiveCount:
 
     def _compare(self, worth: float) -> None:
         """Try at once where the sink has become another one."""
-        known, self._known = self._known, worth or None
-        # Nothing is known of a round in which no call ended; see `_judge`, too.
-        if known and worth and not SAME < worth / known < 1 / SAME:
+        if not worth:
+            # No call has ended in this round, so it tells nothing.
+            return
+        known, self._known = self._known, worth
+        # What is known may be of such a round, too: see `_judge`.
+        if known and not SAME < worth / known < 1 / SAME:
             self._wait, self._pause = 0, 1
             self._is_starting = True
             self._direction = 1 if worth > known else -1
