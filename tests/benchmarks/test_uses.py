@@ -1,5 +1,6 @@
 """What the benchmarks of uses measure is what their goals and the page look for."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -48,7 +49,8 @@ def test_a_goal_finds_its_figure_and_the_page_its_heading(what: str) -> None:
     table = MEASURED[what](Turns(1, is_quick=True))
     (goal,) = goals_of(what)
 
-    assert goal.measured({table.key: table}) > 0
+    # Of one sample each, a difference of two programs may have either sign.
+    assert math.isfinite(goal.measured({table.key: table}))
     assert table.key.partition("/")[0] in HEADINGS
 
 

@@ -13,7 +13,8 @@ from tests.support.virtual_loop import VirtualTimeLoop
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = {
-    TESTS / name for name in ("bridge", "examples", "logs", "spark", "telemetry")
+    TESTS / name
+    for name in ("benchmarks", "bridge", "examples", "logs", "spark", "telemetry")
 }
 FAILURES = "tests/failures"
 """The cache's key: maps the ids of tests that failed to whether that was on a real
