@@ -49,8 +49,9 @@ def test_a_goal_finds_its_figure_and_the_page_its_heading(what: str) -> None:
     table = MEASURED[what](Turns(1, is_quick=True))
     (goal,) = goals_of(what)
 
-    # Of one sample each, a difference of two programs may have either sign.
-    assert math.isfinite(goal.measured({table.key: table}))
+    figure = goal.measured({table.key: table})
+    # A difference of two programs, of one sample each, may have either sign.
+    assert figure > 0 or (what == "import" and math.isfinite(figure))
     assert table.key.partition("/")[0] in HEADINGS
 
 

@@ -87,6 +87,23 @@ async def test_it_handles_nine_tenths_of_what_is_allowed_in_each_phase() -> None
         await feeding
 
 
+@pytest.mark.parametrize(("pause", "throttled"), [(1.0, 0.85), (3.0, 0.55)])
+async def test_a_limit_with_long_waits_is_found_and_left_again(
+    pause: float, throttled: float
+) -> None:
+    server = Server(6, pause)
+    async with BatchQueue("q", config_of(server)) as queue:
+        feeding = asyncio.create_task(keep_full(queue))
+        for server.limit, part in ((6, 0.9), (3, throttled), (6, 0.9)):
+            await asyncio.sleep(60.0)
+            before = queue.stats().handled
+            await asyncio.sleep(40.0)
+            rate = (queue.stats().handled - before) / 40.0
+            assert rate > part * server.limit * ITEMS / SECONDS
+        await queue.shutdown(0.0)
+        await feeding
+
+
 async def test_waits_as_long_as_a_round_do_not_hide_what_they_cost() -> None:
     server = RateLimited(6, pause=1.0)
     async with BatchQueue("q", config_of(server)) as queue:

@@ -37,6 +37,8 @@ LONGEST_PAUSE: Final = 16
 """Rounds between tries that were in vain: as late it is seen that a server recovers."""
 PAUSES: Final = 3
 """A round is so many times as long as what a server asked to wait for in it."""
+LONGEST_ROUND: Final = 16
+"""Intervals of rebalancing that a round lasts at most, whatever was asked for."""
 SAME: Final = 0.7
 """A round that is worth more than that of what is known shows the same sink."""
 
@@ -256,7 +258,7 @@ class Demand:
         self._parts = parts
         self.count = AdaptiveCount(least, len(parts.tasks.drain_tasks))
         # Whether a round is not over yet, as a server asked for a pause in it; and the
-        # rounds of rebalancing that it has had.
+        # intervals of rebalancing that it has had.
         self._goes_on, self._intervals = False, 0
         self._counts = True
         # Seconds before the next round, while refusals of the one before go on.
@@ -283,7 +285,7 @@ class Demand:
         pause = self._parts.delivery.longest_pause
         self._intervals += 1
         is_short = seconds < max(PAUSES * pause, self._settles)
-        self._goes_on = is_short and self._intervals < LONGEST_PAUSE
+        self._goes_on = is_short and self._intervals < LONGEST_ROUND
         if self._goes_on:
             return
         if self._settles:
