@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge.in_thread import InThread, blocking_consume_of
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
-from batchqueue_async._policies.validation import require_int
+from batchqueue_async._validation import require_int
 from batchqueue_async._wording import reason, shown
 
 if TYPE_CHECKING:

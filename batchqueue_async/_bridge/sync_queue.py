@@ -22,13 +22,13 @@ from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import (
+from batchqueue_async._threads.guard import PAUSE
+from batchqueue_async._threads.watchdog import PATIENCE
+from batchqueue_async._validation import (
     require_instance,
     require_positive,
     require_timeout,
 )
-from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.watchdog import PATIENCE
 
 S = TypeVar("S")
 R = TypeVar("R")

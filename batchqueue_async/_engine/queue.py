@@ -29,7 +29,7 @@ from batchqueue_async._policies.no_effect import (
 )
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import (
+from batchqueue_async._validation import (
     refuse,
     require_instance,
     require_timeout,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import index
 
-from .validation import refuse, require_at_least
+from batchqueue_async._validation import refuse, require_at_least
 
 _SHOWN = 10
 

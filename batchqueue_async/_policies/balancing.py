@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
+from batchqueue_async._validation import refuse, require_at_least, require_positive
+
 from .lpt import lpt_plan
-from .validation import refuse, require_at_least, require_positive
 from .value import Value, frozen
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ import math
 import os
 from abc import ABC, abstractmethod
 
-from .partitions import MOST_PARTITIONS
-from .validation import (
+from batchqueue_async._validation import (
     refuse,
     require_instance,
     require_int,
     require_positive,
 )
+
+from .partitions import MOST_PARTITIONS
 from .value import Value, frozen
 
 

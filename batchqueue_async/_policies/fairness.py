@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from batchqueue_async._validation import refuse, require_callable, require_int
 from batchqueue_async._wording import shown
 
 from .selectors import comparable
-from .validation import refuse, require_callable, require_int
 from .value import Value, frozen
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, cast
 
-from .validation import refuse, require_positive
+from batchqueue_async._validation import refuse, require_positive
+
 from .warning import warn
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")

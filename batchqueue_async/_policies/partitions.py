@@ -6,7 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from .validation import require_int
+from batchqueue_async._validation import require_int
+
 from .value import Value, frozen
 
 if TYPE_CHECKING:

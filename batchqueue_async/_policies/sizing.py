@@ -7,10 +7,10 @@ from collections.abc import Callable
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
 
 from .errors import ItemTooLarge
-from .validation import refuse
 
 if TYPE_CHECKING:
     from fractions import Fraction

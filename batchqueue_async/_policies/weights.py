@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from batchqueue_async._validation import require_positive
+
 from .sizing import Exact
-from .validation import require_positive
 
 
 def exact_weight(weight: float) -> Exact:

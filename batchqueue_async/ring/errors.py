@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+from batchqueue_async import _validation
 from batchqueue_async._wording import kind_of, shown
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
@@ -107,18 +107,5 @@ def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
 
 
 def require_timeout(field: str, value: object) -> None:
-    """Refuse anything but None, for no limit, or a finite number of seconds >= 0.
-
-    Raises:
-        InvalidArgument: It is a number out of range.
-        TypeError: It is no number.
-    """
-    if value is None:
-        return
-    rule = "a number of seconds >= 0, or None for no limit"
-    msg = f"{field} must be {rule}, got {value!r}"
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(msg)
-    # As one comparison: nan is in no range, and a huge int fits into no float.
-    if not 0 <= value <= sys.float_info.max:
-        raise InvalidArgument(msg)
+    """Refuse anything but None, for no limit, or a finite number of seconds >= 0."""
+    _validation.require_timeout(field, value, InvalidArgument)

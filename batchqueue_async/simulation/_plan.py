@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from batchqueue_async import BatchQueueConfig, DrainTaskPolicy, PartitionPolicy
-from batchqueue_async._policies.validation import refuse, require_at_least
+from batchqueue_async._validation import refuse, require_at_least
 from batchqueue_async.simulation._result import Simulation
 from batchqueue_async.simulation._simulate import Arrivals, HandlerCost, simulate
 

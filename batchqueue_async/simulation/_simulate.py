@@ -15,7 +15,7 @@ from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
-from batchqueue_async._policies.validation import (
+from batchqueue_async._validation import (
     require_at_least,
     require_callable,
     require_instance,

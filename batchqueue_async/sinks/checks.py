@@ -1,23 +1,15 @@
-"""How a sink refuses a wrong argument: the field, the rule and the value."""
+"""What a sink refuses of its arguments, its options and its items."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
 
 RESERVED: Final = "batchqueue_write"
 """The column of a staging table that says which write a row came with."""
-
-
-def refuse(
-    field: str, rule: str, got: object, error: type[Exception] = ValueError
-) -> NoReturn:
-    """Raise `error` with "<field> must be <rule>, got <got>"."""
-    msg = f"{field} must be {rule}, got {shown(got)}"
-    raise error(msg)
 
 
 def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
@@ -42,24 +34,6 @@ def require_name(field: str, value: object) -> None:
         refuse(field, "a str", value, TypeError)
     if not value or "\0" in value:
         refuse(field, "a name", value)
-
-
-def require_count(field: str, value: object, *, at_least: int) -> None:
-    """Refuse anything but an int of `at_least` or more; a bool is no int."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        refuse(field, "an int", value, TypeError)
-    if value < at_least:
-        refuse(field, f">= {at_least}", value)
-
-
-def require_seconds(field: str, value: object, *, above: float | None = 0) -> None:
-    """Refuse anything but a finite number; above zero, or with None zero, too."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        refuse(field, "a number", value, TypeError)
-    if not math.isfinite(value):
-        refuse(field, "finite", value)
-    if value < 0 or value == above:
-        refuse(field, "> 0" if above == 0 else ">= 0", value)
 
 
 def require_options(

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from .checks import require_options, require_seconds
+from batchqueue_async._validation import require_at_least
+
+from .checks import require_options
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -22,7 +24,7 @@ class CountingStagedSink:
     """
 
     def __init__(self, delay: float = 0.0) -> None:
-        require_seconds("delay", delay, above=None)
+        require_at_least("delay", delay, 0)
         self._delay = delay
         self._open: dict[str, int] = {}
         self._published: dict[Epoch, int] = {}

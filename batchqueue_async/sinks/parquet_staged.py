@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Self
 
 from anyio import to_thread
 
+from batchqueue_async._validation import refuse, require_int
+
 from ._parquet.directory import ParquetDirectory, Part
 from ._parquet.file import StagedFile, force_to_disk
-from .checks import count_of, refuse, require_count, require_options
+from .checks import count_of, require_options
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -64,7 +66,7 @@ class ParquetStagedSink:
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:
-        require_count("row_group", row_group, at_least=1)
+        require_int("row_group", row_group, at_least=1)
         self._directory = ParquetDirectory(
             Path(directory), "_staged", row_group, compression
         )

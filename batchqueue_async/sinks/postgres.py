@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import refuse
 
 from ._postgres.calendar import use_whole_calendar
 from ._postgres.connections import Connections
@@ -19,7 +20,7 @@ from ._postgres.staging import Staging, column_types
 from ._postgres.target import LONGEST_NAME, Target, find_target
 from ._postgres.timestamps import Timestamps
 from ._postgres.together import together
-from .checks import RESERVED, refuse, require_columns, require_name
+from .checks import RESERVED, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
 from .renamed import renamed

@@ -11,6 +11,8 @@ from uuid import UUID
 import asyncpg
 from anyio import to_thread
 
+from batchqueue_async._validation import refuse
+
 from ._postgres.connections import PARTING, Connections
 from ._postgres.copied_batches import BatchCopier
 from ._postgres.csv_rows import require_plain
@@ -18,7 +20,7 @@ from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.staging import column_types
 from ._postgres.target import find_target
-from .checks import refuse, require_name, require_options, seconds_of
+from .checks import require_name, require_options, seconds_of
 from .column_names import matched
 from .epochs import Epoch
 from .rows import selected

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
 
-from .checks import refuse, refuse_item
+from .checks import refuse_item
 
 if TYPE_CHECKING:
     import pyarrow as pa

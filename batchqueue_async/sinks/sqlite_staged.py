@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from batchqueue_async._validation import refuse, require_at_least
+
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
-from .checks import (
-    refuse,
-    require_name,
-    require_options,
-    require_seconds,
-    seconds_of,
-)
+from .checks import require_name, require_options, seconds_of
 from .column_names import matched
 from .epochs import Epoch
 from .rows import plain_rows
@@ -89,7 +85,7 @@ class SqliteStagedSink:
     ) -> None:
         require_name("table", table)
         require_name("fences", fences)
-        require_seconds("timeout", timeout, above=None)
+        require_at_least("timeout", timeout, 0)
         self._table = table
         self._on_conflict = on_conflict
         self._nan_as_null = nan_as_null

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from .checks import require_count, require_name
+from batchqueue_async._validation import require_int
+
+from .checks import require_name
 from .epochs import Epoch
 
 T = TypeVar("T")
@@ -39,7 +41,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         require_name("run", self.run)
-        require_count("partition", self.partition, at_least=0)
+        require_int("partition", self.partition, at_least=0)
         require_name("name", self.name)
 
     def __str__(self) -> str:

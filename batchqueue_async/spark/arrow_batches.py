@@ -11,7 +11,7 @@ import pyarrow as pa
 from .frames import require_frame
 from .map_in_arrow import map_in_arrow
 from .one_ahead import one_ahead
-from .partition_groups import PartitionGroups
+from .partition_groups import partition_groups
 from .queries import is_connect
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
         found = context.runJob(job, iter, partitions)
         return [row.packed for row in found]
 
-    groups = PartitionGroups(rdd.getNumPartitions(), fetched)
+    groups = partition_groups(rdd.getNumPartitions(), fetched)
     with closing(one_ahead(context, groups)) as ahead:
         for group in ahead:
             for packed in group:

@@ -10,16 +10,13 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
-    DataType,
     DayTimeIntervalType,
-    MapType,
     NullType,
     StructType,
     VariantType,
 )
 
-from .frames import require_columns, require_names_that_differ
+from .frames import parts_of, require_columns, require_names_that_differ
 
 # Spark writes it into its own Parquet files, and reads them by it: there are types that
 # Parquet's don't tell from others.
@@ -52,7 +49,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 f" {field.dataType.simpleString()}: cast it to another, such as string"
             )
             raise ValueError(msg) from error
-    return pa.schema(fields, metadata=_metadata(schema))
+    has_untold = any(isinstance(it, _UNTOLD) for it in parts_of(schema))
+    metadata = {_SPARK_SCHEMA: schema.json().encode()} if has_untold else None
+    return pa.schema(fields, metadata=metadata)
 
 
 def with_types(
@@ -62,18 +61,3 @@ def with_types(
     noted = schema.metadata
     for batch in batches:
         yield batch if noted is None else batch.replace_schema_metadata(noted)
-
-
-def _metadata(schema: StructType) -> dict[bytes, bytes] | None:
-    is_needed = _has_untold(schema)
-    return {_SPARK_SCHEMA: schema.json().encode()} if is_needed else None
-
-
-def _has_untold(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_untold(field.dataType) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _has_untold(kind.elementType)
-    if isinstance(kind, MapType):
-        return _has_untold(kind.keyType) or _has_untold(kind.valueType)
-    return isinstance(kind, _UNTOLD)

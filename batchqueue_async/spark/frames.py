@@ -32,7 +32,7 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         raise TypeError(msg)
     require_columns(df.schema.names)
     for field in df.schema:
-        if any(isinstance(it, _UNKNOWN) for it in _parts(field.dataType)):
+        if any(isinstance(it, _UNKNOWN) for it in parts_of(field.dataType)):
             msg = (
                 "df must have columns that Arrow in Python knows, got column"
                 f" {field.name!r} of type {field.dataType.simpleString().upper()}:"
@@ -92,14 +92,14 @@ def require_batch_frame(df: object, instead: str) -> None:
 _UNKNOWN = (spark_types.YearMonthIntervalType,)
 
 
-def _parts(kind: DataType) -> Iterator[DataType]:
+def parts_of(kind: DataType) -> Iterator[DataType]:
     """Yield the type and all that it is made of."""
     yield kind
     if isinstance(kind, spark_types.ArrayType):
-        yield from _parts(kind.elementType)
+        yield from parts_of(kind.elementType)
     elif isinstance(kind, spark_types.MapType):
-        yield from _parts(kind.keyType)
-        yield from _parts(kind.valueType)
+        yield from parts_of(kind.keyType)
+        yield from parts_of(kind.valueType)
     elif isinstance(kind, spark_types.StructType):
         for field in kind:
-            yield from _parts(field.dataType)
+            yield from parts_of(field.dataType)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
-from batchqueue_async.sinks.checks import refuse
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
+from batchqueue_async._validation import require_callable
 
-from .items import require_callable
 from .push import require_queue
 from .queries import cause_of
 

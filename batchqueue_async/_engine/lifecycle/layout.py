@@ -24,8 +24,8 @@ from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.handler_options import AUTO
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.sizing import Exact
-from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import exact_weight
+from batchqueue_async._validation import refuse
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.drop_oldest_partition import (

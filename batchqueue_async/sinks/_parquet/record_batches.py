@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
 
-from ..checks import refuse
 from ..rows import Row, RowReader, selected
 
 T = TypeVar("T")

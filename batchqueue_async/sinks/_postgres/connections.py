@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 
-from ..checks import require_count, require_seconds, require_url
+from batchqueue_async._validation import require_int, require_positive
+
+from ..checks import require_url
 from .errors import without_values
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ class Connections:
         each: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> None:
         require_url("url", url)
-        require_seconds("timeout", timeout)
-        require_seconds("statement_timeout", statement_timeout)
+        require_positive("timeout", timeout)
+        require_positive("statement_timeout", statement_timeout)
         self._url = url
         self._timeout = timeout
         self._statement_timeout = statement_timeout
@@ -71,7 +73,7 @@ class Connections:
         self._each = each
         self._bound: AbstractAsyncContextManager[None] = nullcontext()
         if connections is not None:
-            require_count("connections", connections, at_least=1)
+            require_int("connections", connections, at_least=1)
             self._bound = asyncio.Semaphore(connections)
         # With the time since when each is idle.
         self._idle: list[tuple[Connection, float]] = []

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.csv
 
-from ..checks import refuse
+from batchqueue_async._validation import refuse
+
 from .before_christ import spelled
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)

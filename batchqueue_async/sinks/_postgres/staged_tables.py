@@ -10,8 +10,8 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 import asyncpg
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import refuse
 
-from ..checks import refuse
 from ..epochs import Epoch
 from ..staged import Attempt
 from .staging import Staging

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
-from batchqueue_async.sinks.checks import refuse
 
 from .arrow_types import arrow_type
 from .kept_input import OutputColumn

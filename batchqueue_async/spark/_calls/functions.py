@@ -7,13 +7,7 @@ import inspect
 import types
 from typing import Any
 
-from batchqueue_async.sinks.checks import refuse
-
-
-def require_callable(field: str, value: object) -> None:
-    """Refuse what cannot be called."""
-    if not callable(value):
-        refuse(field, "callable", value, TypeError)
+from batchqueue_async._validation import refuse, require_callable
 
 
 def require_call(call: object, *, has_client: bool) -> None:

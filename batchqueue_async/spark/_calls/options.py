@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from batchqueue_async import Retry
-from batchqueue_async.sinks.checks import (
+from batchqueue_async._validation import (
     refuse,
-    require_count,
-    require_name,
-    require_seconds,
+    require_at_least,
+    require_callable,
+    require_int,
+    require_positive,
 )
 
-from .functions import require_call, require_callable, require_open
+from .functions import require_call, require_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,17 +58,17 @@ class CallOptions:
             require_open(self.open)
         require_call(self.call, has_client=self.open is not None)
         require_callable("to_items", self.to_items)
-        require_count("max_batch", self.max_batch, at_least=1)
-        require_seconds("linger", self.linger, above=None)
-        require_count("in_flight", self.in_flight, at_least=1)
+        require_int("max_batch", self.max_batch, at_least=1)
+        require_at_least("linger", self.linger, 0)
+        require_int("in_flight", self.in_flight, at_least=1)
         if self.in_flight > _MOST_IN_FLIGHT:
             refuse("in_flight", f"<= {_MOST_IN_FLIGHT}", self.in_flight)
         if self.timeout is not None:
-            require_seconds("timeout", self.timeout)
+            require_positive("timeout", self.timeout)
         if not isinstance(self.retry, Retry):
             refuse("retry", "a Retry", self.retry, TypeError)
         if self.rate is not None:
-            require_seconds("rate", self.rate)
+            require_positive("rate", self.rate)
         for field in ("ordered", "flat"):
             if not isinstance(getattr(self, field), bool):
                 refuse(field, "a bool", getattr(self, field), TypeError)
@@ -83,11 +84,6 @@ class CallOptions:
 
 
 def _require_reorder_buffer(value: int, *, is_ordered: bool) -> None:
-    require_count("reorder_buffer", value, at_least=0)
+    require_int("reorder_buffer", value, at_least=0)
     if value and not is_ordered:
         refuse("reorder_buffer", "0 with ordered=False", value)
-
-
-def require_error_column(value: object) -> None:
-    """Refuse what cannot be the name of a column."""
-    require_name("error_column", value)

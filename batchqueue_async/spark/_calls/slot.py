@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batchqueue_async import PartialFailure
 
 from .call import Call
 from .results import ResultMaker
 
+if TYPE_CHECKING:
+    from .pipeline import CallPipeline
+
 Ask: TypeAlias = Callable[[list[Any]], Awaitable[object]]
 """Makes an attempt with these items; returns what the call returned."""
-
-
-class Told(Protocol):
-    """Whose calls they are, and who is told of them."""
-
-    def attempted(self, items: int, /) -> None:
-        """An attempt begins, with so many items."""
-
-    def settled(self, slot: CallSlot, call: Call, /) -> None:
-        """It is known of all items of the slot's call what came of them."""
-
-    async def go_on(self) -> None:
-        """The slot's drain task takes another call at once, if one is put to it."""
-
-    def look(self) -> None:
-        """The slot may have another call."""
-
-    def gave_up(self, items: int, error: BaseException, /) -> None:
-        """So many items failed for good."""
 
 
 class CallSlot:
@@ -50,13 +34,13 @@ class CallSlot:
         self.__qualname__ = name
         self._ask = ask
         self._maker = maker
-        self._owner: Told | None = None
+        self._owner: CallPipeline | None = None
         self._call: Call | None = None
         # One name for the types of all slots: the log counts their retries together.
         self.position_type: type[int] = type("item", (int,), {"slot": self})
         self._positions: list[int] = []
 
-    def take(self, call: Call, owner: Told) -> list[int]:
+    def take(self, call: Call, owner: CallPipeline) -> list[int]:
         """Have the call for its own; returns what to put into the queue."""
         self._call, self._owner = call, owner
         # They are made once, for all calls.

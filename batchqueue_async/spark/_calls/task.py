@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _PATIENCE = 600.0
 # Seconds for what a task leaves that ends before its rows do; its process ends, too.
 _GRACE = 1.0
+_NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-map-async", patience=_PATIENCE)
 
 # By the key of their `map_async`. A forked child's are its parent's at first, and are
 # replaced when it opens queues of its own.
@@ -71,7 +72,7 @@ class CallTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Make the calls of one partition."""
         opener = OpenCaller(self.options.key, self.options, self.declared)
-        queue = kept_queue(opener, _new_loop_thread)
+        queue = kept_queue(opener, _NEW_LOOP_THREAD)
         caller = _callers[self.options.key]
         pipeline = queue.call(caller.begin, queue.queue)
         is_done = False
@@ -119,7 +120,3 @@ def _abandon(
         queue.call(pipeline.abandon, timeout=_GRACE)
         queue.shutdown(0)
         queue.call(caller.close, timeout=_GRACE)
-
-
-def _new_loop_thread() -> LoopThread:
-    return LoopThread("batchqueue-map-async", patience=_PATIENCE)
