@@ -21,8 +21,6 @@ from ..checks import require_url
 from .errors import without_values
 
 if TYPE_CHECKING:
-    from asyncpg.transaction import Transaction
-
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
 
 # Seconds for what a server that works does at once: to undo, to say that it is there.
@@ -118,7 +116,8 @@ class Connections:
             except BaseException:
                 # The connection's end undoes it, too, but stops no statement at work.
                 with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    await undo(transaction)
+                    async with asyncio.timeout(PARTING):
+                        await transaction.rollback()
                 raise
             await transaction.commit()
 
@@ -221,9 +220,3 @@ class Connections:
             self.end(connection)
             raise
         return True
-
-
-async def undo(transaction: Transaction) -> None:
-    """Roll back, if the server still works."""
-    async with asyncio.timeout(PARTING):
-        await transaction.rollback()

@@ -14,7 +14,7 @@ from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
 from ..staged import Attempt
-from .staging import Staging
+from .staging import Staging, column_types
 from .target import LONGEST_NAME, Target
 
 if TYPE_CHECKING:
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 _KEY = "batchqueue_attempt"
 _SUFFIX = "_staged"
 _ATTEMPTS = "batchqueue_attempts"
-_HAS_COLUMN = """
-    SELECT bool_or(attname = $2) FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
-_COLUMNS = """
-    SELECT attname::text FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
-    ORDER BY attnum"""
 _IS_ALIKE = """
     WITH
         target AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
@@ -205,9 +198,8 @@ class StagedTables:
         return await connection.fetchval(query, name) is not None
 
     async def _is_staging(self, connection: Connection) -> bool | None:
-        place = self.staging.place
-        found: bool | None = await connection.fetchval(_HAS_COLUMN, place, _KEY)
-        return found
+        columns = await column_types(connection, self.staging.place)
+        return _KEY in columns if columns else None
 
     async def columns(self, connection: Connection) -> list[str]:
         """Return the names of the target's columns.
@@ -216,7 +208,7 @@ class StagedTables:
             BatchQueueError: There are none.
         """
         place = self._target.place
-        found = [row[0] for row in await connection.fetch(_COLUMNS, place)]
+        found = [*await column_types(connection, place)]
         if not found:
             msg = f"table {place} was dropped, or has no columns"
             raise BatchQueueError(msg)

@@ -15,7 +15,6 @@ from ..epochs import Epoch
 from ..rows import Row
 from ..staged import Attempt
 from ..table_names import quoted
-from .affinity import ANY, affinity
 from .file import find_table
 
 _KEY = "batchqueue_attempt"
@@ -23,6 +22,16 @@ _ATTEMPTS = "main.batchqueue_attempts"
 _OF_EPOCH = "target = ? COLLATE NOCASE AND query = ? AND batch = ?"
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "-7 days"
+# A type that means one thing in a STRICT table, and another elsewhere.
+_ANY = "ANY"
+# What SQLite makes of values by the type that a column is declared with, in this order:
+# https://sqlite.org/datatype3.html#determination_of_column_affinity
+_AFFINITIES = (
+    ("INTEGER", ("INT",)),
+    ("TEXT", ("CHAR", "CLOB", "TEXT")),
+    ("BLOB", ("BLOB",)),
+    ("REAL", ("REAL", "FLOA", "DOUB")),
+)
 
 
 class StagedRows:
@@ -67,7 +76,7 @@ class StagedRows:
         Rows in that are of attempts that died, or whose `publish` will miss them.
         """
         columns = self._columns(self._name)
-        wanted = {_KEY: ANY, **self._columns(self.table)}
+        wanted = {_KEY: _ANY, **self._columns(self.table)}
         if columns and _KEY not in columns:
             msg = (
                 f"table {self._name} must have the columns {', '.join(wanted)}, got"
@@ -75,7 +84,7 @@ class StagedRows:
             )
             raise BatchQueueError(msg)
         if [*columns] != [*wanted] or any(
-            kind not in {ANY, columns[name]} for name, kind in wanted.items()
+            kind not in {_ANY, columns[name]} for name, kind in wanted.items()
         ):
             self._create()
         self._database.execute(
@@ -202,9 +211,20 @@ class StagedRows:
         """Return the affinities of a table's columns by their names."""
         query = "SELECT name, type FROM pragma_table_info(?, 'main')"
         with closing(self._database.execute(query, (table,))) as found:
-            return {str(name): affinity(str(kind)) for name, kind in found}
+            return {str(name): _affinity(str(kind)) for name, kind in found}
 
     def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
         with closing(self._database.execute(query, values)) as found:
             row = found.fetchone()
         return None if row is None else row[0]
+
+
+def _affinity(declared: str) -> str:
+    """Return a column's affinity, the same for a copy by `CREATE TABLE AS`, or ANY."""
+    kind = declared.upper()
+    if kind == _ANY:
+        return _ANY
+    for name, parts in _AFFINITIES:
+        if any(part in kind for part in parts):
+            return name
+    return "NUMERIC" if kind else "BLOB"
