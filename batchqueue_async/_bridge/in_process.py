@@ -121,7 +121,6 @@ class _Processes:
             process.end()
 
     def stop(self, thread: int) -> None:
-        """Kill the process for which a thread waits."""
         with self._lock:
             process = self._busy.get(thread)
             if process is None and thread in self._busy:

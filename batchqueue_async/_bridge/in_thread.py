@@ -59,11 +59,7 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
 
 
 def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], object]:
-    """Return what takes a batch of a handler that is to run in a thread or process.
-
-    Raises:
-        TypeError: It is no handler, or async.
-    """
+    """Return what takes a batch of a handler that is to run in a thread or process."""
     consume = consume_of(handler)
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if is_async(each):
@@ -238,7 +234,6 @@ class _ThreadCall:
             stop(self._thread)
 
     def run(self) -> tuple[object, BaseException | None]:
-        """Call, on the thread."""
         self._thread = threading.get_ident()
         self._is_on = True
         # Before the look at the loop: one that is closed later leaves it its slot.

@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 
 class SizedIngress(ThreadIngress[T]):
-    """Places measured items only."""
-
     chunk_length = SIZED_LENGTH
 
     def __init__(

@@ -104,7 +104,6 @@ class Rebalancing(Value):
 
     @property
     def measure(self) -> Measure:
-        """What the balancer weighs."""
         measure: Measure = getattr(self.balancer, "measure", "items")
         return measure
 
@@ -124,7 +123,6 @@ def _better_plan(
 def load_sums(
     loads: Sequence[float], owners: Sequence[int], drain_tasks: int
 ) -> list[float]:
-    """Return the load of each drain task."""
     sums = [0.0] * drain_tasks
     for load, owner in zip(loads, owners, strict=True):
         sums[owner] += load

@@ -137,7 +137,6 @@ class BatchQueueConfig(Value, Generic[T]):
 
     @property
     def counts_sizes(self) -> bool:
-        """Whether its items are measured."""
         declared = self.size_of, self.max_batch_bytes, self.buffer_bytes
         return any(each is not None for each in declared)
 

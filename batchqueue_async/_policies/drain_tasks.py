@@ -67,8 +67,6 @@ class DrainTaskPolicy(ABC):
 
 @frozen
 class Fixed(Value, DrainTaskPolicy):
-    """As many as it says."""
-
     n: int
 
     def __post_init__(self) -> None:
@@ -83,8 +81,6 @@ class Fixed(Value, DrainTaskPolicy):
 
 @frozen
 class _CpuCores(Value, DrainTaskPolicy):
-    """Some for each CPU, and a few more."""
-
     base: int
     multiplier: float
 
@@ -109,8 +105,6 @@ class _CpuCores(Value, DrainTaskPolicy):
 
 @frozen
 class _Adaptive(Value, DrainTaskPolicy):
-    """As many as help."""
-
     # Not `least`: that is what all policies are asked for.
     at_least: int
     most: int
@@ -168,7 +162,6 @@ def require_policy(field: str, value: object, kind: type, *others: type) -> None
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

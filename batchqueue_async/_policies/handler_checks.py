@@ -45,11 +45,7 @@ def require_handler(field: str, value: object) -> None:
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
-    """Return the callable that takes a batch.
-
-    Raises:
-        TypeError: It is neither a callable nor an object with `consume`.
-    """
+    """Return the callable that takes a batch."""
     require_handler("handler", handler)
     consume = getattr(handler, "consume", handler)
     return cast("Callable[[list[Any]], Any]", consume)

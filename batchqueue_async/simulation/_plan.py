@@ -123,7 +123,6 @@ def tried(
 def candidates_of(
     config: BatchQueueConfig[Any], batches: Sequence[int] = BATCHES
 ) -> Iterable[BatchQueueConfig[Any]]:
-    """Return what is tried unless it is said, from cheap to dear."""
     for drain_tasks in DRAIN_TASKS:
         for linger in LINGERS:
             for max_batch in batches:

@@ -94,8 +94,6 @@ class _Arrival:
 
 
 class _Run:
-    """One simulation."""
-
     def __init__(
         self,
         config: BatchQueueConfig[Any],
@@ -119,7 +117,6 @@ class _Run:
         self._peak_producers = 0
 
     async def over(self, arrivals: Arrivals) -> Simulation:
-        """Let all come, and shut down."""
         loop = asyncio.get_running_loop()
         count, last = 0, 0.0
         async with self._queue as queue:

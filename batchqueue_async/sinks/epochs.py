@@ -36,7 +36,6 @@ class Epoch:
         require_int("batch", self.batch, at_least=0)
 
     def __str__(self) -> str:
-        """Return the batch and the query, as logs show them."""
         return f"batch {self.batch} of query {self.query}"
 
 

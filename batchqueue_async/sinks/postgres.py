@@ -305,11 +305,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
 
 
 async def _together(works: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Do all of it at the same time, and return when nothing of it goes on.
-
-    Raises:
-        Exception: What the first of them raised; the others were cancelled.
-    """
+    """Do all of it at the same time, and return when nothing of it goes on."""
     if len(works) == 1:
         await works[0]()
         return

@@ -108,11 +108,7 @@ def is_record_batch(item: object) -> bool:
 
 
 def python_values(column: pa.Array, name: str) -> list[Any]:
-    """Return a column's values as objects of Python's.
-
-    Raises:
-        ValueError: One is a date or time before the year 1, of which Python has none.
-    """
+    """Return a column's values as objects of Python's."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):

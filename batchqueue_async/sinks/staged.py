@@ -45,7 +45,6 @@ class Attempt:
         require_name("name", self.name)
 
     def __str__(self) -> str:
-        """Return the partition and its epoch, as logs show them."""
         return f"partition {self.partition} of {self.epoch}"
 
 
@@ -151,7 +150,6 @@ class StagedRowsMissing(Exception):
         self.found = found
 
     def __str__(self) -> str:
-        """Return which epoch it is, and both numbers."""
         return (
             f"{self.epoch}: {self.expected} rows were sealed, but {self.found} are "
             "staged; nothing was published"
@@ -159,11 +157,7 @@ class StagedRowsMissing(Exception):
 
 
 def rows_of(epoch: Epoch, tokens: Sequence[Token]) -> int:
-    """Return how many rows the tokens stand for.
-
-    Raises:
-        ValueError: A token is of another epoch, or an attempt occurs twice.
-    """
+    """Return how many rows the tokens stand for."""
     names = set()
     for token in tokens:
         if token.attempt.epoch != epoch or token.attempt.name in names:

@@ -134,12 +134,7 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Settings:
-        """Read them.
-
-        Raises:
-            ValueError: The sink can't be found, or `batch` is no number from 0 on, or
-                stands there without `query`.
-        """
+        """Read them."""
         options = {key.lower(): value for key, value in options.items()}
         sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
         find_factory(sink)

@@ -212,7 +212,6 @@ class ForeachBatchSink(Generic[T]):
 def _with_columns(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Return the record batches, or one without rows if there is none."""
     first = next(batches, None)
     if first is None:
         yield pa.RecordBatch.from_pylist([], schema)

@@ -43,26 +43,14 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
 
 
 def require_columns(names: Sequence[str]) -> None:
-    """Refuse a frame without columns.
-
-    Raises:
-        ValueError: There are none.
-    """
+    """Refuse a frame without columns."""
     if not names:
         msg = "df must have one column or more, got none"
         raise ValueError(msg)
 
 
 def require_names_that_differ(names: Sequence[str], needed_for: str) -> None:
-    """Refuse names of which one comes twice.
-
-    Args:
-        names: The columns'.
-        needed_for: What finds a column by its name.
-
-    Raises:
-        ValueError: One does; the message has it.
-    """
+    """Refuse names of which one comes twice."""
     if len({*names}) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
         msg = (
@@ -73,16 +61,7 @@ def require_names_that_differ(names: Sequence[str], needed_for: str) -> None:
 
 
 def require_batch_frame(df: object, instead: str) -> None:
-    """Refuse anything but a frame whose rows come to an end.
-
-    Args:
-        df: The frame.
-        instead: What takes a stream.
-
-    Raises:
-        TypeError: As `require_frame`.
-        ValueError: It is a stream.
-    """
+    """Refuse anything but a frame whose rows come to an end."""
     require_frame(df)
     if getattr(df, "isStreaming", False):
         msg = f"df must be a batch frame, got a stream; use {instead}"

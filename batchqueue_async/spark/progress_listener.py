@@ -44,7 +44,6 @@ class QueryRecord:
     attributes: Attributes
 
     def __str__(self) -> str:
-        """Return all of it in a line."""
         pairs = (f"{name}={value}" for name, value in self.attributes.items())
         return f"query {self.event}: {' '.join(pairs)}"
 

@@ -138,7 +138,6 @@ class Deadline:
         return None if self._timeout is None else max(0, self._timeout - self.passed())
 
     def __str__(self) -> str:
-        """Return the seconds that there were."""
         return f"{self._timeout} s"
 
 

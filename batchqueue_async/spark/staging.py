@@ -71,11 +71,7 @@ Step: TypeAlias = Rows | Ending
 
 
 class Stager:
-    """The queue's consumer: brings steps to the sink, in order.
-
-    Args:
-        sink: Lives as long as the queue.
-    """
+    """The queue's consumer: brings steps to the sink, in order."""
 
     def __init__(self, sink: StagedSink[RecordBatch]) -> None:
         self._sink = sink
@@ -114,12 +110,7 @@ class Stager:
 
 @dataclass(frozen=True)
 class StagingQueue:
-    """An `open_queue` for `executor_queue`: equal settings share one queue.
-
-    Attributes:
-        sink: The factory's name.
-        options: What the factory gets, sorted.
-    """
+    """An `open_queue` for `executor_queue`: equal settings share one queue."""
 
     sink: str
     options: tuple[tuple[str, str], ...] = field(repr=False)  # secrets are among them

@@ -58,7 +58,6 @@ class Reading:
 
     @property
     def stats(self) -> BatchQueueStats:
-        """Its sums, its fullest partitions and its busiest handlers."""
         return self.overview.stats
 
 
@@ -157,7 +156,6 @@ def _watched(target: object) -> tuple[Watched, ...]:
 
 
 def queues_of(watched: Watched) -> Iterable[BatchQueue[Any]]:
-    """Return its queues of this process."""
     if isinstance(watched, LoopThread):
         manager = manager_of(watched)
         return () if manager is None else manager.queues

@@ -20,11 +20,6 @@ class StagedFile:
     """Writes record batches to a hidden file, which gets its name when it is sealed.
 
     For threads: a call that was cancelled leaves its own at work, and the next waits.
-
-    Args:
-        path: The name of the sealed file, in a folder that is there.
-        row_group: How many rows are kept in memory, and written at a time.
-        compression: As pyarrow's `ParquetWriter` takes it.
     """
 
     def __init__(self, path: Path, row_group: int, compression: str) -> None:
@@ -81,7 +76,6 @@ class StagedFile:
             self._unsealed.replace(self.path)
 
     def remove(self) -> None:
-        """Delete it, sealed or not."""
         with self._lock:
             if self._writer is not None:
                 self._writer.close()

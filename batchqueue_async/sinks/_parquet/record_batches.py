@@ -17,12 +17,7 @@ T = TypeVar("T")
 
 
 class RecordBatchReader(Generic[T]):
-    """Makes record batches of items.
-
-    Args:
-        schema: Of the batches; None if all items are record batches.
-        to_row: Makes a row of an item.
-    """
+    """Makes record batches of items."""
 
     def __init__(
         self, schema: pa.Schema | None, to_row: Callable[[T], Row] | None
@@ -35,7 +30,6 @@ class RecordBatchReader(Generic[T]):
         self._to_row = to_row
 
     def batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
-        """Return the items' rows in their order."""
         rows: list[Any] = []
         for item in items:
             if self._to_row is None and isinstance(item, pa.RecordBatch):

@@ -58,9 +58,6 @@ class StagedTables:
     The staging table has no index, which would double the server's work for each row:
     it is read as a whole, and so kept short. Who ends an epoch empties it if nobody
     else has registered.
-
-    Args:
-        target: The table that is filled.
     """
 
     def __init__(self, target: Target) -> None:
@@ -72,7 +69,6 @@ class StagedTables:
         self.staging = Staging(target, name, _KEY)
 
     async def prepare(self, connection: Connection) -> None:
-        """Make what is missing."""
         is_staging = await self._is_staging(connection)
         if is_staging is False:
             # A table of somebody else's, whose name ends like that.
@@ -123,7 +119,6 @@ class StagedTables:
             await self._add(connection, epoch, run, name)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
-        """Return whether the attempt is registered still."""
         return await self._has(connection, UUID(attempt.name))
 
     async def strike_off(self, connection: Connection, attempt: Attempt) -> None:
@@ -202,11 +197,7 @@ class StagedTables:
         return _KEY in columns if columns else None
 
     async def columns(self, connection: Connection) -> list[str]:
-        """Return the names of the target's columns.
-
-        Raises:
-            BatchQueueError: There are none.
-        """
+        """Return the names of the target's columns."""
         place = self._target.place
         found = [*await column_types(connection, place)]
         if not found:

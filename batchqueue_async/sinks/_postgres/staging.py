@@ -34,7 +34,6 @@ class Staging:
 
     @property
     def place(self) -> str:
-        """The name as SQL takes it."""
         return self.target.beside(self.name)
 
     async def create(self, connection: Connection, mark: str, columns: str) -> None:
@@ -49,7 +48,6 @@ class Staging:
         await connection.execute(f"LOCK TABLE {self.place} IN ROW EXCLUSIVE MODE")
 
     async def drop(self, connection: Connection) -> None:
-        """Remove it, with its rows."""
         await connection.execute(f"DROP TABLE IF EXISTS {self.place}")
 
     async def publish(

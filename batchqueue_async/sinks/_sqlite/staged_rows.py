@@ -39,10 +39,6 @@ class StagedRows:
 
     An attempt registers with its first rows. Who ends an epoch or a run strikes off
     what is registered, so that an attempt that comes too late finds itself missing.
-
-    Args:
-        database: The connection.
-        table: The name that the target was created with.
     """
 
     def __init__(self, database: sqlite3.Connection, table: str) -> None:
@@ -96,7 +92,6 @@ class StagedRows:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the table's columns."""
         return [*self._columns(self.table)]
 
     def announce(self, epoch: Epoch, run: str) -> None:
@@ -104,11 +99,7 @@ class StagedRows:
         self._register(epoch, run, None)
 
     def number_of(self, attempt: Attempt, *, is_new: bool) -> int:
-        """Return the attempt's number; a new one is registered.
-
-        Raises:
-            BatchQueueError: It was struck off; or its run was announced, and is over.
-        """
+        """Return the attempt's number; a new one is registered."""
         if is_new and not (attempt.is_announced and not self._has_run(attempt)):
             return self._register(attempt.epoch, attempt.run, attempt.name)
         number = None if is_new else self._number(attempt.name)
@@ -118,7 +109,6 @@ class StagedRows:
         return number
 
     def has(self, attempt: Attempt) -> bool:
-        """Return whether the attempt is registered."""
         return self._number(attempt.name) is not None
 
     def add(self, number: int, columns: Sequence[str], rows: Sequence[Row]) -> None:
@@ -131,12 +121,10 @@ class StagedRows:
         )
 
     def count(self, names: Sequence[str]) -> int:
-        """Return how many rows these attempts have."""
         found: int = self._one(f"SELECT count(*) {self._marked}", json.dumps(names))
         return found
 
     def copy(self, names: Sequence[str], columns: Sequence[str], end: str) -> None:
-        """Copy these attempts' rows into the table."""
         listed = ", ".join(map(quoted, columns))
         self._database.execute(
             f"INSERT INTO {self._target} ({listed}) SELECT {listed} {self._marked}"
@@ -145,7 +133,6 @@ class StagedRows:
         )
 
     def strike_off(self, name: str) -> None:
-        """Forget an attempt, and delete its rows."""
         self._delete("name = ?", (name,))
 
     def clear(self, epoch: Epoch, run: str | None = None) -> None:

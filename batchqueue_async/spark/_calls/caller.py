@@ -26,12 +26,7 @@ from .slot import CallSlot
 
 
 class Caller:
-    """The slots of a queue, and what they share: the client and the rate.
-
-    Args:
-        options: How calls are made.
-        declared: What their results are.
-    """
+    """The slots of a queue, and what they share: the client and the rate."""
 
     def __init__(self, options: CallOptions, declared: Declared) -> None:
         self.options = options
@@ -61,7 +56,6 @@ class Caller:
 
     @property
     def handlers(self) -> Mapping[type[int], CallSlot]:
-        """The queue's handlers by type."""
         return {slot.position_type: slot for slot in self.slots}
 
     async def begin(self, queue: BatchQueue[int]) -> CallPipeline:
@@ -69,12 +63,7 @@ class Caller:
         return CallPipeline(self.options, self.declared.output, self.slots, queue)
 
     async def ask(self, items: list[Any]) -> object:
-        """Make one attempt.
-
-        Raises:
-            TimeoutError: It took longer than the options' `timeout`.
-            Exception: What opening the client, or the call, raises.
-        """
+        """Make one attempt."""
         arguments: tuple[object, ...] = (items,)
         if self._client is not None:
             arguments = (await self._client.get(), items)
@@ -93,7 +82,6 @@ class Caller:
             raise TimeoutError(msg) from None
 
     async def close(self) -> None:
-        """Close the client."""
         if self._client is not None:
             await self._client.close()
 

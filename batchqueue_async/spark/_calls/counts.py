@@ -22,5 +22,4 @@ class CallCounts:
     failed: int = 0
 
     def __add__(self, other: CallCounts) -> CallCounts:
-        """Return the sum of both."""
         return CallCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))

@@ -44,9 +44,6 @@ def declare(
         input_schema: Of the frame that the items come from; needed for "column" only.
         on_error: As for `map_async`.
         error_column: The name of the column for the error's text.
-
-    Raises:
-        TypeError, ValueError: It cannot be made, or two columns have one name.
     """
     fields = _parsed(schema)
     _refuse_twice("schema", fields.names)

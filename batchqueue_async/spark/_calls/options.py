@@ -79,7 +79,6 @@ class CallOptions:
 
     @property
     def name(self) -> str:
-        """What the call is called in messages."""
         return getattr(self.call, "__qualname__", type(self.call).__qualname__)
 
 

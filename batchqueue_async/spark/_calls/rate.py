@@ -17,7 +17,6 @@ class CallRate:
         self._next = 0.0
 
     async def turn(self) -> None:
-        """Wait until the next call may begin."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         moment = max(now, self._next)

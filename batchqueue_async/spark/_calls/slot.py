@@ -23,11 +23,6 @@ class CallSlot:
     So each call in flight is in a partition of its own, and what the queue does for a
     batch it does for the call: attempts, waits, halves, the account. What is put into
     the queue are the positions of the call's items.
-
-    Args:
-        name: What the log calls it.
-        ask: Makes the attempts.
-        maker: Makes results of what they return.
     """
 
     def __init__(self, name: str, ask: Ask, maker: ResultMaker) -> None:
@@ -50,7 +45,6 @@ class CallSlot:
         return self._positions[: len(call)]
 
     async def consume(self, positions: list[int]) -> None:
-        """Make an attempt for the items at these positions."""
         call, owner = self._call, self._owner
         assert call is not None
         assert owner is not None
@@ -73,7 +67,6 @@ class CallSlot:
             await owner.go_on()
 
     def give_up(self, positions: Sequence[int], error: BaseException) -> None:
-        """Note that the items at these positions failed for good."""
         call, owner = self._call, self._owner
         assert call is not None
         assert owner is not None

@@ -45,7 +45,6 @@ class OpenCaller:
     declared: Declared = field(compare=False)
 
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[int]:
-        """Open the queue of this process."""
         caller = Caller(self.options, self.declared)
         name = f"map_async {self.options.name}"
         queue = loop_thread.open(name, caller.config, caller.handlers)
@@ -70,7 +69,6 @@ class CallTask:
     told: Accumulator[Report] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Make the calls of one partition."""
         opener = OpenCaller(self.options.key, self.options, self.declared)
         queue = kept_queue(opener, _NEW_LOOP_THREAD)
         caller = _callers[self.options.key]
