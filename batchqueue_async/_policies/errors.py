@@ -89,6 +89,7 @@ class OmittedItem(Value):
 
     @classmethod
     def of(cls, item: object) -> OmittedItem:
+        """Return what stands for the item."""
         return cls(type(item).__qualname__)
 
     def __repr__(self) -> str:
