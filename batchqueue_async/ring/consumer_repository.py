@@ -77,11 +77,7 @@ class ConsumerRepository(Generic[E]):
         return tuple(each for node in self.nodes for each in node.sequences)
 
     def node_of(self, handler: object) -> Node:
-        """Return the handler's node.
-
-        Raises:
-            InvalidArgument: It does not consume this ring.
-        """
+        """Return the handler's node."""
         try:
             return self._by_handler[identity_of(handler)]
         except KeyError:
@@ -149,11 +145,7 @@ class ConsumerRepository(Generic[E]):
                     consumer.on_error = on_error
 
     def _check_new(self, handlers: Seq[object], after: Seq[Node]) -> None:
-        """Refuse handlers that are in the graph, or given twice.
-
-        Raises:
-            RingError: Naming the cycle that there would be, if there would be one.
-        """
+        """Refuse handlers that are in the graph, or given twice."""
         if self._ring.sequencer.is_closed:
             msg = "the ring is closed: handlers come too late"
             raise RingHalted(msg)

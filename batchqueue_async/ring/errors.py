@@ -102,7 +102,6 @@ def halt(error: Exception, sequence: int, event: object) -> NoReturn:
 
 
 def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
-    """Return what their records have beside the text."""
     return {"sequence": sequence, "error_type": type(error).__qualname__}
 
 

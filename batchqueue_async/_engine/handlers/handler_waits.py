@@ -99,11 +99,7 @@ class CallWait(Wait):
         self._refused = asyncio.get_running_loop().create_future()
 
     async def until(self, done: asyncio.Future[Any]) -> None:
-        """Wait for it; a cancelled wait leaves it alone.
-
-        Raises:
-            WouldDeadlock: Somebody closed a cycle in the meantime.
-        """
+        """Wait for it; a cancelled wait leaves it alone."""
         await asyncio.wait({done, self._refused}, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
             self.check()

@@ -87,7 +87,6 @@ class AdaptiveCount:
         self._before_idle = 0
 
     def stats(self) -> DrainTaskLimit:
-        """Return how many there are to be, and why."""
         changes = self._changes
         return DrainTaskLimit(
             drain_tasks=self.count,

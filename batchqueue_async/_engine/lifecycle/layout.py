@@ -192,7 +192,6 @@ def _partition_for(
 
 
 def _kind(config: BatchQueueConfig[T]) -> type[Partition[T]]:
-    """Return the kind that keeps what waits."""
     if not config.audit:
         return Partition
     from batchqueue_async._engine.partitions import audited_partition  # noqa: PLC0415
@@ -217,7 +216,6 @@ def _fair(
     index: int,
     on_drop: Callable[[list[T]], None] | None,
 ) -> Partition[T]:
-    """Return one that has a buffer for each key."""
     from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
         FairPartition,
     )

@@ -114,7 +114,6 @@ class Lifecycle(Generic[T]):
         return loop.time()
 
     def count_left(self) -> int:
-        """Return how many items are waiting or in flight."""
         return sum(
             len(each.items) + each.accounts.in_flight for each in self.parts.partitions
         )
