@@ -11,9 +11,9 @@ from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
 
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.thread_ingress import ThreadTally, ingress_of
+from batchqueue_async._chunks import chunks
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, refuse_fork
-from batchqueue_async._engine.partitions.bulk_chunks import chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats

@@ -6,12 +6,12 @@ from asyncio import _get_running_loop
 from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from batchqueue_async._chunks import LENGTH, chunks
 from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.attached_handler import attached
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
-from batchqueue_async._engine.partitions.bulk_chunks import LENGTH, chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts

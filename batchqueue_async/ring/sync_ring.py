@@ -19,13 +19,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
+from batchqueue_async._chunks import chunks
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.watchdog import LoopWatchdog
 
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout
-from .ring_buffer import RingBuffer, chunks
+from .ring_buffer import RingBuffer
 from .sequencer import Sequencer
 
 E = TypeVar("E")
