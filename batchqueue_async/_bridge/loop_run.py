@@ -43,13 +43,7 @@ _HURRIED, _GIVEN_UP = 2, 4
 
 
 class LoopRun:
-    """A thread that runs a loop until it is told to end, whatever code on it does.
-
-    Args:
-        name: Of the thread.
-        shutdown_timeout: Seconds for all queues at the interpreter's exit.
-        patience: Seconds after which the loop counts as dead, for who waits for it.
-    """
+    """A thread that runs a loop until it is told to end, whatever code on it does."""
 
     draining: LoopShutdown
     _loop: asyncio.AbstractEventLoop

@@ -13,7 +13,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import refuse
 
 from .errors import (
     ExceptionHandler,
@@ -93,8 +93,7 @@ class ConsumerRepository(Generic[E]):
     ) -> tuple[Node, ...]:
         """Add handlers side by side, each after all of `after`."""
         if max_batch is not None and max_batch < 1:
-            msg = f"max_batch must be >= 1 or None, got {shown(max_batch)}"
-            raise InvalidArgument(msg)
+            refuse("max_batch", ">= 1 or None", max_batch, InvalidArgument)
         self._check_new(handlers, after)
         nodes = []
         for handler in handlers:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from batchqueue_async import _validation
-from batchqueue_async._wording import kind_of, shown
+from batchqueue_async._validation import refuse
+from batchqueue_async._wording import kind_of
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
@@ -56,11 +57,9 @@ class Rewind:
 
     def __post_init__(self) -> None:
         if self.attempts is not None and self.attempts < 0:
-            msg = f"attempts must be >= 0 or None, got {shown(self.attempts)}"
-            raise InvalidArgument(msg)
+            refuse("attempts", ">= 0 or None", self.attempts, InvalidArgument)
         if not (self.pause >= 0 and math.isfinite(self.pause)):
-            msg = f"pause must be >= 0, got {shown(self.pause)}"
-            raise InvalidArgument(msg)
+            refuse("pause", ">= 0", self.pause, InvalidArgument)
 
     def allows(self, rewound: int) -> bool:
         """Whether a batch that was rewound so often may be rewound again."""

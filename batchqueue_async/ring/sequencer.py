@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
 from .claim_queue import ClaimQueue, WaitingClaim
@@ -180,8 +181,7 @@ class Sequencer(Notifier, ABC):
     def claim_now(self, n: int) -> int | None:
         """Claim if nobody waits and there is room; returns the highest, or None."""
         if not 0 < n <= self.capacity:
-            msg = f"n must be 1 to {self.capacity}, got {shown(n)}"
-            raise InvalidArgument(msg)
+            refuse("n", f"1 to {self.capacity}", n, InvalidArgument)
         with self._guard:
             if not self._may_claim(n):
                 return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
 
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
@@ -36,14 +36,30 @@ def require_name(field: str, value: object) -> None:
         refuse(field, "a name", value)
 
 
-def require_options(
-    what: str, options: Mapping[str, str], known: tuple[str, ...]
-) -> None:
-    """Refuse options that nobody would read: most are misspelt."""
+def arguments_of(
+    what: str,
+    options: Mapping[str, str],
+    readers: Mapping[str, Callable[[str, str], object]],
+    required: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a sink's arguments of the data source's options, which have their names.
+
+    Options that nobody would read are refused: most are misspelt.
+    """
     for name in options:
-        if name not in known:
-            msg = f"{what} has the options {', '.join(known)}, got {shown(name)}"
+        if name not in readers:
+            msg = f"{what} has the options {', '.join(readers)}, got {shown(name)}"
             raise ValueError(msg)
+    for name in required:
+        if not options.get(name):
+            refuse(name, "given as an option", options.get(name))
+    given = {name: read for name, read in readers.items() if name in options}
+    return {name: read(name, options[name]) for name, read in given.items()}
+
+
+def text_of(_: str, text: str) -> str:
+    """Return an option's text as it is."""
+    return text
 
 
 def count_of(field: str, text: str) -> int:
@@ -59,6 +75,13 @@ def seconds_of(field: str, text: str) -> float:
         return float(text)
     except ValueError:
         refuse(field, "a number of seconds", text)
+
+
+def flag_of(field: str, text: str) -> bool:
+    """Return what an option's text stands for, in whatever case."""
+    if text.lower() not in {"true", "false"}:
+        refuse(field, '"true" or "false"', text)
+    return text.lower() == "true"
 
 
 def require_columns(

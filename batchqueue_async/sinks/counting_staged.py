@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from batchqueue_async._validation import require_at_least
 
-from .checks import require_options
+from .checks import arguments_of, seconds_of
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -32,8 +32,7 @@ class CountingStagedSink:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options: `delay`."""
-        require_options("the counting sink", options, ("delay",))
-        return cls(float(options.get("delay", "0")))
+        return cls(**arguments_of("the counting sink", options, {"delay": seconds_of}))
 
     @property
     def published(self) -> Mapping[Epoch, int]:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from pyspark.accumulators import AddingAccumulatorParam
 
 from batchqueue_async import Retry
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import refuse
 from batchqueue_async.sinks.checks import require_name
 
 from ._calls.counts import CallCounts
@@ -179,6 +179,5 @@ def call_counts(df: DataFrame) -> CallCounts:
     except TypeError:  # of what no weak reference may be to, such as an int
         counts = None
     if counts is None:
-        msg = f"df must be what map_async returned, got {shown(df)}"
-        raise ValueError(msg)
+        refuse("df", "what map_async returned", df)
     return counts.value

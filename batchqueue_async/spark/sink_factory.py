@@ -7,6 +7,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason, shown
 from batchqueue_async.sinks.staged import StagedSink
 
@@ -30,8 +31,7 @@ def find_factory(name: str | None) -> SinkFactory:
     module, colon, path = _BUILT_IN.get(name or "", name or "").partition(":")
     if not (module and colon and path):
         short = ", ".join(f'"{each}"' for each in _BUILT_IN)
-        msg = f'sink must be {short} or "package.module:factory", got {shown(name)}'
-        raise ValueError(msg)
+        refuse("sink", f'{short} or "package.module:factory"', name)
     try:
         factory: object = reduce(getattr, path.split("."), import_module(module))
     except (ImportError, AttributeError) as error:

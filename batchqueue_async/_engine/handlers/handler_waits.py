@@ -142,13 +142,7 @@ class FlushWait(CallWait):
 
 
 class EndWait(CallWait):
-    """A handler waits until somebody has ended queues, which goes on if it is refused.
-
-    Args:
-        call: The handler's.
-        nodes: Returns what these ends wait for; nothing once they have come.
-        what: Says in the error what does not end.
-    """
+    """A handler waits for the end of queues, which goes on if the wait is refused."""
 
     __slots__ = ("_nodes", "_what")
 

@@ -19,7 +19,6 @@ from .client import Client
 from .declared import Declared
 from .options import CallOptions
 from .pipeline import CallPipeline
-from .rate import CallRate
 from .results import ResultMaker
 from .row_columns import RowColumns
 from .slot import CallSlot
@@ -95,3 +94,25 @@ class Caller:
 
 def _give_up(positions: list[Any], error: BaseException) -> None:
     positions[0].slot.give_up(positions, error)
+
+
+class CallRate:
+    """A token bucket that holds one token: calls are spread, there are no bursts.
+
+    In any `t` seconds no more than `1 + t * per_second` calls begin. Who waits has his
+    moment already, so those who are woken late don't slow the others down.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._between = 1 / per_second
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        moment = max(now, self._next)
+        self._next = moment + self._between
+        # A timer may fire a clock tick early.
+        while (left := moment - now) > 0:
+            await asyncio.sleep(left)
+            now = loop.time()
