@@ -86,7 +86,7 @@ class InThread(Attached):
     _limiter: Any
     _workers: Workers | None
     _end: Callable[[], object]
-    _last: Callable[[], object] | None = None
+    last: Callable[[], object] | None = None
     """What a thread does before they end, with the last queue."""
 
     def __init__(
@@ -143,8 +143,8 @@ class InThread(Attached):
             self._queues.discard(queue)
             if not self._queues and self._workers is not None:
                 workers, self._workers = self._workers, None
-                if self._last is not None:
-                    workers.do(self._last)
+                if self.last is not None:
+                    workers.do(self.last)
                 self._end()
 
     def _forget_parent(self) -> None:
