@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
-from batchqueue_async._validation import refuse, require_callable, require_timeout
+from batchqueue_async._validation import (
+    require_callable,
+    require_instance,
+    require_timeout,
+)
 
 from .arrow_batches import arrow_batches
 from .frames import require_batch_frame
@@ -142,8 +146,7 @@ class Deadline:
 
 def require_queue(field: str, value: object) -> None:
     """Refuse anything but the bridge: a `BatchQueue` cannot be used from a thread."""
-    if not isinstance(value, SyncBatchQueue):
-        refuse(field, "a SyncBatchQueue", value, TypeError)
+    require_instance(field, value, SyncBatchQueue, "a SyncBatchQueue")
 
 
 def _produce(
