@@ -247,6 +247,7 @@ class Nap:
         elif partition.is_due(coming):
             self.wake()
         elif partition.items:
+            partition.tell_when_due()
             now = self._clock()
             since = self._gathering_since()
             self.end_by(self._schedule.arrival_ends_nap(partition, since, now))
