@@ -189,7 +189,8 @@ class InFlight(Generic[T]):
                     yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            _resume_partitions_of(settled)
+            if settled:
+                _resume_partitions_of(settled)
 
     def _is_deferred(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; then it is among the retries."""

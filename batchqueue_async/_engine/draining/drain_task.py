@@ -19,6 +19,7 @@ from batchqueue_async._engine.draining.schedule_and_nap import (
     Nap,
     Schedule,
 )
+from batchqueue_async._engine.partitions.edges import arm
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
@@ -126,7 +127,7 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
-            _arm(self._schedule.waiting())
+            arm(self._schedule.waiting())
             if self._calls.timer is not None:
                 self._calls.rest()
 
@@ -191,7 +192,6 @@ class DrainTask(Generic[T]):
         """Return when the nap before the next cycle ends by itself, if it does."""
         if found:
             if waiting and self._gathering.pays and not waiting[0].is_due():
-                _arm(waiting)
                 now = self._clock()
                 until = self._schedule.gather_until(waiting, started, now)
                 return until if until > now else _NO_NAP
@@ -199,7 +199,6 @@ class DrainTask(Generic[T]):
             have_hooks = self._parts.handlers.have_hooks
             if waiting or have_hooks or self._phase is _DRAINING:
                 return _NO_NAP
-        _arm(waiting)
         retries = self.in_flight.retries
         dues = retries.dues() if retries.batches else ()
         return self._schedule.nap_until(waiting, dues, empty_cycles, self._clock())
@@ -360,9 +359,3 @@ class DrainTask(Generic[T]):
                         end.set_result(None)
         if self._permit is not None:
             self._permit.lend()
-
-
-def _arm(waiting: list[Partition[Any]]) -> None:
-    """Before they are asked whether they are due: what makes them so later tells."""
-    for partition in waiting:
-        partition.tell_when_due()

@@ -7,6 +7,7 @@ sleeps, so due is no edge for as long as that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +40,7 @@ class EdgedQueue(ProducersQueue[T]):
     _maxsize: int
 
     def tell_when_due(self) -> None:
-        """Its owner is about to sleep: who makes it due has to say so from now on."""
+        """Its owner may sleep next: who makes it due has to say so from now on."""
         self.limit = min(self.limit, self.due_size - 1)
 
     def _set_limits(self) -> None:
@@ -65,3 +66,9 @@ class EdgedQueue(ProducersQueue[T]):
             self.limit = edge - 1
         else:
             self.limit = self._maxsize
+
+
+def arm(waiting: Iterable[EdgedQueue[Any]]) -> None:
+    """Their owner may sleep next, and is about to ask which of them are due."""
+    for partition in waiting:
+        partition.tell_when_due()
