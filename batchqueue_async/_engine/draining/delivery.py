@@ -167,7 +167,6 @@ class InFlight(Generic[T]):
                 elif (
                     self.retries.batches or registration.lock.stuck
                 ) and self._is_deferred(batch):
-                    del batch
                     continue
                 else:
                     error = yield from self._delivery.deliver(
