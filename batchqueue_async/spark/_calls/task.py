@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from batchqueue_async import BatchQueueError, LoopThread, SyncBatchQueue
 from batchqueue_async.spark.executor_queue import kept_queue
 from batchqueue_async.spark.executor_stats import of_calls
@@ -20,7 +22,6 @@ from .pipeline import CallPipeline
 from .results import joined
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.accumulators import Accumulator
 
     from batchqueue_async.spark.executor_stats import Report
@@ -45,6 +46,8 @@ class OpenCaller:
 
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[int]:
         """Open the queue of this process."""
+        # A process's first array imports pandas: 0.2 s that no call is to wait for.
+        pa.array([])
         caller = Caller(self.options, self.declared)
         name = f"map_async {self.options.name}"
         queue = loop_thread.open(name, caller.config, caller.handlers)
