@@ -19,7 +19,6 @@ from batchqueue_async._engine.draining.schedule_and_nap import (
     Nap,
     Schedule,
 )
-from batchqueue_async._engine.partitions.edges import arm
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
@@ -127,7 +126,6 @@ class DrainTask(Generic[T]):
                     pause = _RECOVERY
         finally:
             self._turn.leave()
-            arm(self._schedule.waiting())
             if self._calls.timer is not None:
                 self._calls.rest()
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.partitions.edges import arm
 from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_of
 from batchqueue_async._policies.selectors import by_type
 
@@ -147,7 +146,6 @@ class Schedule(Generic[T]):
         something is due: nothing waits longer for it, since it came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
-        arm(waiting)
         if self._parts.layout.terms.lingers or any(each.is_due() for each in waiting):
             return now
         return self._gathered_at(started, now)
@@ -172,7 +170,6 @@ class Schedule(Generic[T]):
         """
         ends = [*dues]
         if waiting:
-            arm(waiting)
             ends.extend([self._due_at(each, now) for each in waiting])
         handlers = self.handlers_with_hooks()
         if handlers and any(each.on_idle for each in handlers):
@@ -250,7 +247,6 @@ class Nap:
         elif partition.is_due(coming):
             self.wake()
         elif partition.items:
-            partition.tell_when_due()
             now = self._clock()
             since = self._gathering_since()
             self.end_by(self._schedule.arrival_ends_nap(partition, since, now))

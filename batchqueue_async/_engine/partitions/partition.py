@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.edges import EdgedQueue
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
 from batchqueue_async._engine.partitions.wait_for_room import place_singles
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Partition(EdgedQueue[T]):
+class Partition(ProducersQueue[T]):
     """One partition. Every change is a plain method: decide here, await elsewhere."""
 
     # Next to each other in memory: that counts, with many partitions.
@@ -179,7 +179,8 @@ class Partition(EdgedQueue[T]):
                 placed.count += len(chunk)
         finally:
             self.is_changing = False
-        self._set_limits_for(count)
+        limit = self.due_size if count < self.due_size else self._maxsize
+        self.limit = self.guarded_limit = limit - 1
         if not self.has_fast_path:  # A signal handler may have closed it meanwhile.
             self._set_limits()  # type: ignore[unreachable]
         return True
@@ -372,8 +373,6 @@ class Partition(EdgedQueue[T]):
         line, room = self.line, self._maxsize - len(self.items) - self.line.reserved
         if not line.reserved and self.ages.clock is None and self.entered is None:
             room -= place_singles(self, room)
-            if not (room and line.head):
-                return
         line.reserve(room)
         count = len(self.items)
         while (head := line.head) and head.granted and (items := head.hand_over()):
@@ -385,3 +384,17 @@ class Partition(EdgedQueue[T]):
                 raise
             line.filled(head, len(items))
             count = len(self.items)
+
+    def _set_limits(self) -> None:
+        if self.line.head or self.is_closed:
+            self.has_fast_path = False
+            self.limit = self.guarded_limit = 0
+            return
+        self.has_fast_path = not self.is_shared and (
+            self.ages.clock is None and self.accounts.watchers is None
+        )
+        count, limit = len(self.items), 0
+        if count:
+            limit = (self.due_size if count < self.due_size else self._maxsize) - 1
+        self.guarded_limit = limit
+        self.limit = 0 if self.is_shared else limit
