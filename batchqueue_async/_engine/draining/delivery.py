@@ -167,7 +167,6 @@ class InFlight(Generic[T]):
                 elif (
                     self.retries.batches or registration.lock.stuck
                 ) and self._is_deferred(batch):
-                    del batch
                     continue
                 else:
                     error = yield from self._delivery.deliver(
@@ -189,7 +188,8 @@ class InFlight(Generic[T]):
                     yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            _resume_partitions_of(settled)
+            if settled:
+                _resume_partitions_of(settled)
 
     def _is_deferred(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; then it is among the retries."""

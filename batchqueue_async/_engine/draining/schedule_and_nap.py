@@ -380,14 +380,14 @@ class Gathering:
 
     def delivered(self, items: int, started: float) -> None:
         """Note what a cycle delivered that started at this time of the loop."""
-        is_quick = started - self._last_started < self._shortest
-        self._last_started = started
+        before, self._last_started = self._last_started, started
         if items > 1:
             self.pays = True
             self._is_tried = False
             self._lone = 0
             self._next_try = _FIRST_TRY
             return
+        is_quick = started - before < self._shortest
         if self._is_tried:
             self._next_try = min(2 * self._next_try, _RAREST_TRY)
         self._lone = self._lone + 1 if is_quick else 0

@@ -144,12 +144,12 @@ class ServedWaiter(LoopWaiter):
         chunk: Sequence[Any],
         partition: Partition[Any],
     ) -> None:
-        # As `LoopWaiter`, in one go.
+        # As `LoopWaiter`, in one go. Whoever is in a line has neighbours.
         self.chunk = chunk
         self.wants = wants = len(chunk)
         self.is_single = wants == 1
         self.accepted = self.granted = 0
-        self.line = self.ahead = self.behind = None
+        self.line = None
         self._loop = loop
         self._partition = partition
         self._asyncio_future_blocking = self.is_woken = False
