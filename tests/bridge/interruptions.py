@@ -29,12 +29,21 @@ _TOOL = 4
 
 
 class Interruption:
-    """Runs `action` at the n-th point inside of the package, while it is entered."""
+    """Runs `action` at the n-th point inside of the package, while it is entered.
 
-    def __init__(self, at: int, action: Callable[[], object]) -> None:
+    Of those points that count: as `counts` says, which is asked at each.
+    """
+
+    def __init__(
+        self,
+        at: int,
+        action: Callable[[], object],
+        counts: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.where: str | None = None
         self._left = at
         self._action = action
+        self._counts = counts
         # By frame: the offset of the instruction before, if signals follow on it.
         self._checked: dict[FrameType, int | None] = {}
 
@@ -84,7 +93,8 @@ class Interruption:
             return
         before, here = self._checked[frame], frame.f_lasti
         self._checked[frame] = here if frame.f_code.co_code[here] in _CHECKED else None
-        if before is not None and _same_handler(frame, before, here):
+        is_point = before is not None and _same_handler(frame, before, here)
+        if is_point and self._counts():
             self._left -= 1
             if self._left < 0:
                 self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"

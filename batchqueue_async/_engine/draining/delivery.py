@@ -11,13 +11,24 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, fetch, grouping_of
+from batchqueue_async._engine.draining.batch import (
+    INSIDE,
+    NOTED,
+    PARTED,
+    RETURNED,
+    TOLD,
+    WAITING,
+    Batch,
+    fetch,
+    grouping_of,
+)
 from batchqueue_async._engine.draining.failed_batch import (
     RetryQueue,
+    end_failed,
     error_of_cut_off,
     fail,
     note,
@@ -61,13 +72,16 @@ class InFlight(Generic[T]):
         "_buffers_to_take",
         "_delivery",
         "_drain_task",
+        "_error",
         "_grouping",
         "_is_measured",
         "_is_plain",
         "_parts",
+        "_settled",
         "_turn",
         "is_stopped",
         "retries",
+        "taking",
         "task",
         "undelivered",
         "was_cut_short",
@@ -91,6 +105,12 @@ class InFlight(Generic[T]):
         # To be delivered now: in a cycle, or first if one was cut short. The next one
         # last: a stack takes a tenth of a deque's memory.
         self.undelivered: list[Batch[T]] = []
+        # Of these the last take is not in batches yet, as far as there was one.
+        self.taking: Sequence[Partition[T]] = ()
+        # What the handler of the batch in hands has raised.
+        self._error: BaseException | None = None
+        # Deferred batches that have ended, and whose partitions are still paused.
+        self._settled: list[Batch[T]] = []
         self.retries: RetryQueue[T] = RetryQueue(drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
@@ -121,43 +141,105 @@ class InFlight(Generic[T]):
             How many items came out of the partitions.
         """
         if len(partitions) == 1 and self._is_plain and not self.retries.batches:
-            return self._grouping.take_from(partitions[0], most, self.undelivered)
-        count, grouping = 0, self._grouping
-        collected: list[Batch[T]] = []
+            partition = partitions[0]
+            self.taking = partitions
+            count = self._grouping.take_from(partition, most, self.undelivered)
+            self.taking = ()
+            # Items may have been displaced on a thread, which must not tell.
+            if partition.accounts.watchers is not None:
+                partition.accounts.tell_watchers()
+            return count
         if self.retries.batches and not self.undelivered:
-            collected = self.retries.take_due(now)
+            self._take_retries(now)
         is_far = len(partitions) > MANY
         if self._buffers_to_take is not None:
             partitions = self._buffers_to_take(partitions, most)
         causes = causes_of(partitions) if self._is_measured else None
-        try:
-            for partition in partitions:
-                items = partition.take(most)
-                count += len(items)
-                if is_far:
-                    fetch(items)
-                grouping.add(partition, items)
-        finally:
-            # Without the memory for the rest, what was taken is known all the same.
-            batches = grouping.batches(most)
-            if causes is not None:
-                note_cuts(batches, causes)
-            collected += batches
-            # Whatever a cancellation left there comes first.
-            self.undelivered[:0] = reversed(collected)
-            for partition in partitions:
-                # Items may have been displaced on a thread, which must not tell.
-                if partition.accounts.watchers is not None:
-                    partition.accounts.tell_watchers()
+        count, grouping = 0, self._grouping
+        grouping.forget()
+        self.taking = partitions
+        for partition in partitions:
+            items = partition.take(most)
+            count += len(items)
+            if is_far:
+                fetch(items)
+            grouping.add(partition, items)
+        batches = grouping.batches(most)
+        self._have_taken(partitions, batches)
+        if causes is not None:
+            note_cuts(batches, causes)
         return count
+
+    def _take_retries(self, now: float) -> None:
+        """Have what may be tried again delivered; as small as its handler takes now."""
+        due, staying = self.retries.due_at(now)
+        pieces, cut = [], []
+        for batch in due:
+            parts = batch.as_limited()
+            pieces += parts
+            if parts != [batch]:
+                cut.append(batch)
+        pieces.reverse()
+        # No call from here on: each is here or there.
+        self.undelivered[:0] = pieces
+        self.retries.batches = staying
+        self._settled += cut
+
+    def _have_taken(
+        self, partitions: Sequence[Partition[T]], batches: list[Batch[T]]
+    ) -> None:
+        """What was taken is in these batches from now on."""
+        # Whatever is there comes first.
+        self.undelivered[:0] = reversed(batches)
+        # No call in between.
+        self.taking = ()
+        for partition in partitions:
+            partition.taken = None
+            # Items may have been displaced on a thread, which must not tell.
+            if partition.accounts.watchers is not None:
+                partition.accounts.tell_watchers()
+
+    def recover(self) -> None:
+        """Go on after whatever has cut the drain task short, at any point.
+
+        A signal handler may raise after each call. So what was taken is at each moment
+        in one place: in the partition's `taken`, in `undelivered`, or among the
+        retries. Here it is sorted again, where it was being sorted, and the handler is
+        left, where it was not.
+        """
+        self.sort_again()
+        if self.undelivered:
+            self._leave_handler(self.undelivered[-1])
+        else:
+            self._resume_partitions()
+        self.was_cut_short = bool(self.undelivered)
+
+    def sort_again(self) -> None:
+        """Have in batches what was taken and is not in one."""
+        if self.taking:
+            grouping, most = self._grouping, self._parts.handlers.most_taken
+            grouping.forget()
+            for partition in self.taking:
+                if items := partition.taken_again():
+                    grouping.add(partition, items)
+            self._have_taken(self.taking, grouping.batches(most))
+
+    def _leave_handler(self, batch: Batch[T]) -> None:
+        for call in list(self._parts.detector.calls.inside):
+            if call.is_of(self._drain_task):
+                call.end()
+        if batch.stage is INSIDE and batch.registration is not None:
+            lock = batch.registration.lock
+            lock.leave(batch.registration.mode)
+            batch.stage = RETURNED
+            lock.left()
 
     @coroutine
     def deliver(self) -> Generator[Any, None, None]:
         """Have all that was taken handled, or deferred, or failed for good."""
-        settled: list[Batch[T]] = []
         try:
             if self.was_cut_short:
-                yield from self._resume(settled)
+                yield from self._resume()
             while self.undelivered and not self.is_stopped:
                 batch = self.undelivered[-1]
                 registration = batch.registration
@@ -174,11 +256,13 @@ class InFlight(Generic[T]):
                         batch, registration, self._drain_task
                     )
                 if error is None:
-                    self.undelivered.pop()
+                    # No call in between.
                     if batch.is_deferred:
-                        settled.append(batch)
+                        self._settled += (batch,)
+                    del self.undelivered[-1]
                 else:
-                    yield from self._fail(batch, error, settled)
+                    self._error = error
+                    yield from self._fail(batch, error)
                 # An error that is kept may keep this frame, as that of its callers.
                 del batch, error
                 if self.task.cancelling():
@@ -189,53 +273,68 @@ class InFlight(Generic[T]):
                     yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            _resume_partitions_of(settled)
+            if self._settled:
+                self._resume_partitions()
 
     def _is_deferred(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; then it is among the retries."""
         if not self.retries.defer_if_blocked(batch):
             return False
-        self.retries.add(self.undelivered.pop())
+        self._defer(batch)
         return True
 
-    async def _resume(self, settled: list[Batch[T]]) -> None:
-        """Decide on the batch whose delivery was cancelled with the drain task."""
+    def _defer(self, batch: Batch[T]) -> None:
+        """Have the batch at hand wait among the retries."""
+        self.retries.hold(batch)
+        # No call from here on: it is here or there.
+        batch.stage = WAITING
+        self._error = None
+        self.retries.batches += (batch,)
+        del self.undelivered[-1]
+
+    async def _resume(self) -> None:
+        """Decide on the batch whose delivery was cut short with the drain task."""
         self.was_cut_short = False
         batch = self.undelivered[-1]
+        if batch.stage >= TOLD:
+            end_failed(self._parts, batch, self._error)
         if batch.is_settled:
             # In its `on_error`, or in the moment after its handler had returned.
-            self.undelivered.pop()
-            if batch.is_deferred:
-                settled.append(batch)
-        elif batch.is_in_hands and (error := error_of_cut_off(batch)):
-            await self._fail(batch, error, settled)
+            batch.tell()
+            self._replace(batch, [])
+        elif batch.stage and (error := self._error or error_of_cut_off(batch)):
+            await self._fail(batch, error)
 
-    async def _fail(
-        self, batch: Batch[T], error: BaseException | None, settled: list[Batch[T]]
-    ) -> None:
-        if isinstance(error, PartialFailure):
+    async def _fail(self, batch: Batch[T], error: BaseException | None) -> None:
+        if isinstance(error, PartialFailure) and batch.stage is not PARTED:
             error = settle_handled(batch, error)
         if self.task.cancelling():
             await absorb_cancellation()
         rest: list[Batch[T]] = []
         if error is not None:
             rest = await fail(self._parts, batch, error, self._drain_task)
-        self.undelivered.pop()
         if error is not None and rest and rest[0] is batch:
-            self.retries.add(batch)
+            self._defer(batch)
             await report_retry(self._parts, batch, error, self._drain_task)
             return
-        self.undelivered.extend(reversed(rest))
+        rest.reverse()
+        self._replace(batch, rest)
+
+    def _replace(self, batch: Batch[T], rest: list[Batch[T]]) -> None:
+        """Have these delivered instead of the batch at hand; the last one first."""
+        # No call from here on.
         if batch.is_deferred:
-            settled.append(batch)
+            self._settled += (batch,)
+        self.undelivered[-1:] = rest
+        self._error = None
 
-
-def _resume_partitions_of(settled: list[Batch[T]]) -> None:
-    """Let items behind these batches go on."""
-    for batch in settled:
-        batch.is_deferred = False
-        batch.resume_partitions()
-    settled.clear()
+    def _resume_partitions(self) -> None:
+        """Let items behind deferred batches that have ended go on."""
+        while self._settled:
+            batch = self._settled[-1]
+            batch.is_deferred = False
+            batch.resume_partitions()
+            del self._settled[-1]
 
 
 class Delivery(Generic[T]):
@@ -266,7 +365,8 @@ class Delivery(Generic[T]):
         # A handler that was cancelled while it waited has come back without the permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
             await detector.enter_handler(lock, mode, drain_task)
-        batch.attempts, batch.is_in_hands = batch.attempts + 1, True
+        # No call in between: who is inside is to leave, whatever is raised from here on.
+        batch.attempts, batch.stage = batch.attempts + 1, INSIDE
         watch = Stopwatch() if self._is_timed else None
         error, left = _NOTHING
         call = HandlerCall(detector, drain_task, lock, mode, registration)
@@ -286,12 +386,14 @@ class Delivery(Generic[T]):
             if watch:
                 self._charge(batch, registration, watch.seconds(), error)
             if left is None:
-                lock.release(mode)
+                is_waited_for = lock.leave(mode)
+                batch.stage = RETURNED
+                if is_waited_for:
+                    lock.left()
             else:
                 self._outlive(left, batch, registration, call)
         if error is None:
             batch.settle("handled")
-        batch.is_in_hands = False
         return error
 
     def time_calls(self) -> None:
@@ -322,6 +424,13 @@ class Delivery(Generic[T]):
 
     def settle_unhandled(self, batch: Batch[T]) -> None:
         """Nobody handles its items: say so, and count them."""
+        if batch.stage is not NOTED:
+            self._tell_unhandled(batch)
+            note(self._parts, "unhandled", batch.items)
+            batch.stage = NOTED
+        batch.settle("unhandled")
+
+    def _tell_unhandled(self, batch: Batch[T]) -> None:
         for item_type in self._unhandled.news(batch.items):
             logger.error(
                 "%s: no handler for items of type %s; they count as unhandled",
@@ -330,8 +439,6 @@ class Delivery(Generic[T]):
                 queue=self._parts.name,
                 item_type=item_type.__qualname__,
             )
-        note(self._parts, "unhandled", batch.items)
-        batch.settle("unhandled")
 
     def _outlive(
         self,
@@ -341,7 +448,15 @@ class Delivery(Generic[T]):
         call: HandlerCall,
     ) -> None:
         """Block the partitions of a handler that cannot be stopped, until it ends."""
-        batch.pause_partitions()
+        batch.pause_partitions(call)
+
+        def ended() -> None:
+            batch.resume_partitions(call)
+            self._parts.tasks.wake()
+
+        self._parts.detector.calls.outlives(call, left, batch, ended)
+        # It is inside, and its drain task is not.
+        batch.stage = RETURNED
         logger.error(
             "%s: %s cannot be stopped; its partitions are blocked until it ends",
             self._parts.name,
@@ -350,12 +465,6 @@ class Delivery(Generic[T]):
             handler=registration.label,
             items=len(batch),
         )
-
-        def ended() -> None:
-            batch.resume_partitions()
-            self._parts.tasks.wake()
-
-        self._parts.detector.calls.outlives(call, left, batch, ended)
 
 
 def _left_of(error: BaseException) -> asyncio.Future[Any] | None:

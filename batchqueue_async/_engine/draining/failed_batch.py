@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.batch import NOTED, TOLD, Batch
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -177,6 +177,8 @@ async def _give_up(
     drain_task: int,
 ) -> None:
     count = len(batch)
+    if batch.stage >= TOLD:
+        return
     try:
         if registration.on_error is None:
             parts.repeated_failures.error(
@@ -201,10 +203,24 @@ async def _give_up(
             **_fields(parts, batch),
             hook="on_error",
         )
+        end_failed(parts, batch, error)
         raise
-    finally:
+    except BaseException:
+        if batch.stage >= TOLD:
+            end_failed(parts, batch, error)
+        # Else it is told when the drain task goes on.
+        raise
+    end_failed(parts, batch, error)
+
+
+def end_failed(parts: Parts[T], batch: Batch[T], error: BaseException | None) -> None:
+    """Book a batch of which somebody was told that it has failed."""
+    if batch.is_settled:
+        return
+    if batch.stage is not NOTED:
         note(parts, "failed", batch.items, error)
-        batch.settle("failed")
+        batch.stage = NOTED
+    batch.settle("failed")
 
 
 async def _tell_failed(
@@ -220,11 +236,16 @@ async def _tell_failed(
         # It gets the list itself, and may change it: what is in it is noted before.
         note(parts, "failed", batch.items, error)
         items, batch.items = batch.items, []
-    detector = parts.detector
+    detector, on_error = parts.detector, registration.on_error
+    assert on_error is not None
+
+    def tell(items: list[T], error: BaseException) -> Any:  # noqa: ANN401 - as on_error
+        batch.stage = TOLD
+        return on_error(items, error)
+
     with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_error"):
-        await _call_on_error(
-            parts, registration.on_error, items, error, registration.timeout
-        )
+        while batch.stage is not TOLD:
+            await _call_on_error(parts, tell, items, error, registration.timeout)
 
 
 async def tell_on_error(parts: Parts[T], items: list[T], error: BaseException) -> None:
@@ -291,11 +312,11 @@ class RetryQueue(Generic[T]):
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
 
-    def add(self, batch: Batch[T]) -> None:
-        if not batch.is_deferred:
-            batch.is_deferred = True
-            batch.pause_partitions()
-        self.batches.append(batch)
+    @staticmethod
+    def hold(batch: Batch[T]) -> None:
+        """Pause the partitions of a batch that is to wait here; again has no effect."""
+        batch.is_deferred = True
+        batch.pause_partitions()
 
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
@@ -303,16 +324,15 @@ class RetryQueue(Generic[T]):
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
-    def take_due(self, now: float) -> list[Batch[T]]:
-        """Take out what may be delivered now; its partitions stay paused."""
+    def due_at(self, now: float) -> tuple[list[Batch[T]], list[Batch[T]]]:
+        """Return what may be delivered now, and what stays."""
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
         for batch in self.batches:
             stays = batch.due > now or batch.is_kept_out(self._drain_task)
             stays = stays or any(map(batch.follows, staying))
             (staying if stays else due).append(batch)
-        self.batches = staying
-        return [piece for each in due for piece in each.as_limited()]
+        return due, staying
 
     def dues(self) -> list[float]:
         """Return when to look again.

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+)
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
@@ -56,7 +63,6 @@ class Registration:
         "retry",
         "settings",
         "settled",
-        "taken",
         "ticks",
         "timeout",
         "weight",
@@ -98,8 +104,8 @@ class Registration:
         self.on_flush = _hook(handler, "on_flush")
         self.on_close = _hook(handler, "on_close")
         self.next_idle = 0.0
-        # Batches taken for it, those settled, the items of these; items tried again.
-        self.taken = self.settled = self.items = self.retried = 0
+        # Batches settled, the items of these; items tried again.
+        self.settled = self.items = self.retried = 0
         self.settings = settings
         # What its batches have at most: as declared, or as found by trying so far.
         self.limit = settings.new_limit()
@@ -136,11 +142,6 @@ class Registration:
             consume = getattr(self.handler, "consume", self.handler)
             self.consume = self.opening.before(cast("Consume", consume))
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing of it is taken, and nobody is inside."""
-        return self.taken == self.settled and self.lock.is_free
-
     def stats(self, inside_for: float) -> HandlerStats:
         """Return what its batches were like up to now."""
         measured = (None, None, None) if self.meter is None else self.meter.read()
@@ -156,6 +157,13 @@ class Registration:
             cuts=cuts,
             limit=None if self.limit is None else self.limit.stats(),
         )
+
+
+def is_at_work(
+    registration: Registration, in_flight: Collection[Registration | None]
+) -> bool:
+    """Whether anything of it is taken, or somebody is inside."""
+    return registration in in_flight or not registration.lock.is_free
 
 
 def _label(handler: object, item_type: type | None) -> str:
@@ -178,6 +186,7 @@ class HandlerRegistry:
 
     __slots__ = (
         "_by_type",
+        "_at_work",
         "_detector",
         "_known",
         "_let_go",
@@ -189,6 +198,7 @@ class HandlerRegistry:
         "have_hooks",
         "have_limits",
         "have_on_close",
+        "in_flight",
         "most_taken",
         "resolved",
         "retired",
@@ -214,8 +224,12 @@ class HandlerRegistry:
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
-        # Replaced or removed while they had batches: their locks are in use.
+        # Replaced or removed, maybe while they had batches: their locks are in use. Of
+        # these so many had, when somebody looked.
         self._let_go: list[Registration] | None = None
+        self._at_work = 0
+        # Whose batches are taken and not settled.
+        self.in_flight: Callable[[], Iterable[Registration | None]] = tuple
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
@@ -336,10 +350,17 @@ class HandlerRegistry:
             self.has_retired = True
             if gone.on_close is not None:
                 self.retired = (*self.retired, gone)
-            elif not gone.is_at_rest:
+            else:
                 self._let_go = self._let_go or []
                 self._let_go.append(gone)
+                # Amortised: half of them may be at rest.
+                if len(self._let_go) > 2 * self._at_work + _SLACK:
+                    self._forget_at_rest({*self.in_flight()})
         self._tidy_locks()
+
+    def _forget_at_rest(self, in_flight: set[Registration | None]) -> None:
+        at_work = [each for each in self._let_go or () if is_at_work(each, in_flight)]
+        self._let_go, self._at_work = at_work or None, len(at_work)
 
     def _tidy_locks(self) -> None:
         in_use = len(self._by_type) + len(self.retired) + len(self._let_go or ())
@@ -361,16 +382,17 @@ class HandlerRegistry:
 
     def take_retired(self) -> list[Registration]:
         """Take those that got their last batch, and that no other type uses."""
+        in_flight = {*self.in_flight()}
         if self._let_go:
-            at_work = [each for each in self._let_go if not each.is_at_rest]
-            self._let_go = at_work or None
+            self._forget_at_rest(in_flight)
             self._tidy_locks()
         self.has_retired = bool(self._let_go or self.retired)
         if not self.retired:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
-        done = [each for each in self.retired if each.is_at_rest]
-        self.retired = tuple(each for each in self.retired if not each.is_at_rest)
+        at_work = [each for each in self.retired if is_at_work(each, in_flight)]
+        done = [each for each in self.retired if each not in at_work]
+        self.retired = tuple(at_work)
         self.has_retired = bool(self._let_go or self.retired)
         self._tidy_locks()
         in_use = {id(each.handler) for each in (*self.retired, *self)}

@@ -200,7 +200,7 @@ class Lifecycle(Generic[T]):
         _close_partitions(parts)
         closing = self._closing = self._closing or parts.tasks.closing()
         closing.end_now()
-        self.leftovers += await closing.run()
+        await closing.run(self.leftovers)
         await self._release()
         return len(self.leftovers)
 
@@ -214,7 +214,7 @@ class Lifecycle(Generic[T]):
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Nobody can wake who flushes.
             parts.tasks.end_after_loop()
-            self.leftovers += parts.tasks.take_leftovers()
+            parts.tasks.take_leftovers(self.leftovers)
             _tell_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
@@ -314,7 +314,7 @@ class Lifecycle(Generic[T]):
             task.result()
 
     async def _run(self, closing: Shutdown[T]) -> None:
-        self.leftovers += await closing.run()
+        await closing.run(self.leftovers)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()

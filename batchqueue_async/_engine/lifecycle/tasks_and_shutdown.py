@@ -50,6 +50,7 @@ class QueueTasks(Generic[T]):
             DrainTask(index, parts) for index in range(parts.ownership.drain_tasks)
         ]
         parts.ownership.bind([each.nap for each in self.drain_tasks])
+        parts.handlers.in_flight = self._in_flight
         for drain_task in self.drain_tasks:
             self._run(drain_task)
         is_adaptive = parts.ownership.active is not None
@@ -126,22 +127,31 @@ class QueueTasks(Generic[T]):
         """Return what ends them, by a deadline."""
         return Shutdown(self._parts)
 
-    def take_leftovers(self) -> list[T]:
-        """Take out what was not handled; it ends as returned."""
-        left: list[T] = []
+    def take_leftovers(self, left: list[T]) -> None:
+        """Move to `left` what was not handled; it ends as returned.
+
+        May be called again where it was cut short: what is there is in `left`.
+        """
+        before = len(left)
         for drain_task in self.drain_tasks:
+            drain_task.in_flight.sort_again()
             for batch in drain_task.in_flight.unsettled():
-                left.extend(batch.items)
-                batch.settle("returned")
+                batch.settle("returned", left)
                 # Its drain task, or a handler that goes on, may keep it for long.
                 batch.items = []
         for partition in self._parts.partitions:
             if partition.line.unaware:
                 withdraw_all(partition)
-            left.extend(partition.take_rest())
-        if left:
-            self._parts.failures.add("returned", left)
-        return left
+            partition.take_rest(left)
+        if len(left) > before:
+            self._parts.failures.add("returned", left[before:])
+
+    def _in_flight(self) -> list[Registration | None]:
+        return [
+            batch.registration
+            for drain_task in self.drain_tasks
+            for batch in drain_task.in_flight.unsettled()
+        ]
 
     async def ended(self) -> None:
         """Wait for the task that no drain task waits for."""
@@ -208,11 +218,11 @@ class Shutdown(Generic[T]):
         if not self._deadline.done():
             self._deadline.set_result(None)
 
-    async def run(self) -> list[T]:
+    async def run(self, left: list[T]) -> None:
         """Drain until done or until the deadline; goes on where it was cancelled.
 
-        Returns:
-            What was not handled: what was in flight first, then what waited.
+        Args:
+            left: Gets what was not handled: what was in flight first, then what waited.
         """
         hooks = self._parts.hooks
         await self._drain()
@@ -229,7 +239,7 @@ class Shutdown(Generic[T]):
             timer.cancel()
         if (calls := self._parts.detector.calls).inside or calls.timer is not None:
             calls.stop()
-        return self._parts.tasks.take_leftovers()
+        self._parts.tasks.take_leftovers(left)
 
     async def _drain(self) -> None:
         tasks = self._parts.tasks

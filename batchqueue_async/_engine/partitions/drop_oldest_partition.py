@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, repeat
+from operator import delitem
 from typing import TypeVar
 
 from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
+
+NEVER = object()
+"""Not equal to anything that `delitem` returns."""
 
 
 class RollingPartition(Partition[T]):
@@ -73,8 +77,27 @@ class RollingPartition(Partition[T]):
         items = self._rolling
         if most is None or len(items) <= most:
             self._forget(len(items))
-            # What a `__del__` or a signal handler puts in from here on stays there.
-            self._rolling = self.items = deque()
+            rest: deque[T] = deque()
+            # No call until all is changed. What a `__del__` or a signal handler puts in
+            # from here on stays there.
+            self._rolling = self.items = rest
+            self.taken, self.taken_from = items, -1
             return list(items)
         self._forget(most)
-        return [items.popleft() for _ in range(most)]
+        return cut_off(self, items, most)
+
+
+def cut_off(partition: Partition[T], items: deque[T], count: int) -> list[T]:
+    """Move the first items of a partition's deque to its `taken`."""
+    was_changing, partition.is_changing = partition.is_changing, True
+    try:
+        taken = [*islice(items, count)]
+        removals: Iterator[object] = map(delitem, repeat(items, count), repeat(0))
+        # A look for what is not among them does all, in one instruction and without
+        # memory. No call from here on.
+        _ = NEVER in removals
+        partition.taken, partition.taken_from = taken, -1
+    finally:
+        if not was_changing:
+            partition.is_changing = False
+    return taken

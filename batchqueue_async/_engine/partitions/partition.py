@@ -14,8 +14,10 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,6 +62,7 @@ class Partition(ProducersQueue[T]):
         "line",
         "owner",
         "pausing",
+        "taken",
         "taken_from",
         "took_one_type",
         "uniform_prefix",
@@ -92,6 +95,9 @@ class Partition(ProducersQueue[T]):
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
+        # What that has removed, until it is in batches. Removed, and not booked yet, it
+        # has no position: -1.
+        self.taken: list[T] | deque[T] | None = None
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
@@ -252,15 +258,27 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             if most is not None and len(self.items) > most:
                 self.ages.sample(self)
-            self.taken_from, known = self.accounts.taken_out, self.uniform_prefix
+            known = self.uniform_prefix
             taken = self._remove(most)
             self.took_one_type = known >= len(taken)
-            self.accounts.take(len(taken))
+            self.taken_from = self.accounts.take(len(taken))
             if self.has_fast_path and not self.items:
                 self.limit = self.guarded_limit = 0
             else:
                 self._serve_line()
         return taken
+
+    def taken_again(self) -> list[T]:
+        """Return what the last take has removed, and something has cut short since."""
+        taken, accounts = self.taken or [], self.accounts
+        with self.guard:
+            if self.taken_from < 0:
+                self.taken_from = accounts.take(len(taken))
+            self.took_one_type = False
+            self._serve_line()
+        # The list may have become a batch, with other partitions' items behind these.
+        count = accounts.in_flight
+        return taken[:count] if isinstance(taken, list) else [*islice(taken, count)]
 
     def take_back(self, position: int) -> None:
         """Take an item out as if it had never come, before anything behind it."""
@@ -270,13 +288,21 @@ class Partition(ProducersQueue[T]):
         self.accounts.take_back(position)
         self._serve_line()
 
-    def take_rest(self) -> list[T]:
-        """Take every waiting item out, unhandled: the deadline has come."""
+    def take_rest(self, left: list[T]) -> None:
+        """Move every waiting item to `left`, unhandled: the deadline has come."""
         with self.guard:
-            left = self._remove(None)
-            self.accounts.return_waiting(len(left))
+            # What an earlier call has removed, if something cut it short.
+            self._return_taken(left)
+            self._remove(None)
+            self._return_taken(left)
         self.accounts.tell_watchers()
-        return left
+
+    def _return_taken(self, left: list[T]) -> None:
+        if self.taken is not None and self.taken_from < 0:
+            self.accounts.return_waiting(len(self.taken))
+            # No call in between.
+            left += self.taken
+            self.taken, self.taken_from = None, 0
 
     def reject(self, count: int, *, closed: bool = False) -> None:
         """Count refusals that were returned; `closed` if the queue takes none more."""
@@ -349,15 +375,18 @@ class Partition(ProducersQueue[T]):
             self.uniform_prefix = max(0, self.uniform_prefix - going)
 
     def _remove(self, most: int | None) -> list[T]:
+        """Move items to `taken`, in one step that nothing cuts in two."""
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
             self.uniform_prefix = min(self.uniform_prefix, 0)
-            self.items = []
+            # No call from here on.
+            self.items, self.taken, self.taken_from = [], items, -1
             return items
         self._forget(most)
         taken = items[:most]
         del items[:most]
+        self.taken, self.taken_from = taken, -1
         return taken
 
     def _serve_line(self) -> None:
