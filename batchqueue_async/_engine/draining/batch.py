@@ -146,10 +146,11 @@ class Batch(Generic[T]):
             return
         registration, count = self.registration, len(self.items)
         accounts = self.partition.accounts
+        struck: BaseException | None = None
         if self.others is None:
             accounts.settle(outcome, self.count, self.first)
         else:
-            self._settle_shares(outcome)
+            struck = self._settle_shares(outcome)
         # No call in between.
         self.is_settled = True
         if left is not None:
@@ -159,17 +160,22 @@ class Batch(Generic[T]):
             registration.items += count
         if accounts.watchers is not None or accounts.lets_go or self.others is not None:
             self.tell()
+        if struck is not None:
+            raise struck
 
-    def _settle_shares(self, outcome: Outcome) -> None:
+    def _settle_shares(self, outcome: Outcome) -> BaseException | None:
+        """Book all or none; returns what was raised in the middle of it."""
         shares = self.shares
         shares.reverse()
+        count = len(shares)
         try:
             _settle(shares, outcome)
-        except BaseException:
-            if len(shares) <= len(self.others or ()):
-                # Some are booked. Only the others are left.
-                _settle(shares, outcome)
-            raise
+        except BaseException as error:  # noqa: BLE001 - raised when all is booked
+            if len(shares) == count:
+                raise
+            _settle(shares, outcome)
+            return error
+        return None
 
     def tell(self) -> None:
         """Tell who waits for its being settled; to be done again if that raises."""
@@ -322,7 +328,7 @@ class Grouping(Generic[T]):
             self.forget()
             self.add(partition, items)
             undelivered[:0] = reversed(self.batches(most))
-            self.forget()
+            self._batches, self._apart = {}, None
         partition.taken = None
         return count
 

@@ -193,6 +193,7 @@ class InFlight(Generic[T]):
         self.undelivered[:0] = reversed(batches)
         # No call in between.
         self.taking = ()
+        self._grouping.forget()
         for partition in partitions:
             partition.taken = None
             # Items may have been displaced on a thread, which must not tell.

@@ -56,6 +56,7 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     parts = _parted(batch.shares, failed)
     first, *others = (rest for _, rest in parts if rest is not None)
     parts.reverse()
+    shares = [share for share, _ in parts]
     count = len(former) - len(items)
     # All that takes memory is made. The batch first: what it has no more, it cannot
     # settle again. No call until all of that is changed.
@@ -66,7 +67,6 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     batch.others = others or None
     if batch.registration is not None:
         batch.registration.items += count
-    shares = [share for share, _ in parts]
     try:
         _book(batch, parts)
     except BaseException:

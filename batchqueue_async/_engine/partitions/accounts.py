@@ -92,6 +92,9 @@ class Accounts:
         Who watches, or waits for room, is to be told by `tell_watchers`.
         """
         unsettled = self._unsettled
+        if first not in unsettled:
+            # In a forked child, where nothing is in flight: it is the parent's.
+            return
         if unsettled[first] == count:
             del unsettled[first]
         else:
