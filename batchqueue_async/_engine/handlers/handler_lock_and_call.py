@@ -279,12 +279,15 @@ class HandlerCall:
         self.coroutine = running
         try:
             waits_for = running.send(None)
-        except StopIteration:
-            return None
-        finally:
             if monotonic() - self.step_began > HELD_UP:
                 self.end_step()
-        return self.detector.calls.in_steps(running, self, waits_for)
+            return self.detector.calls.in_steps(running, self, waits_for)
+        except StopIteration:
+            return None
+        except BaseException:
+            # Its own, or a signal handler's: then nobody goes on with it.
+            running.close()
+            raise
 
     def waits(self) -> None:
         """It lets the loop go, to await something."""

@@ -134,16 +134,18 @@ class Lifecycle(Generic[T]):
         if handler_call(parts.detector) is not None:
             return []
         self._callers += 1
+        is_there = False
         try:
             await self._wait_for_end()
-        except BaseException:
+            is_there = True
+        finally:
             self._callers -= 1
-            self._say_unfetched()
-            raise
-        self._callers -= 1
-        left = self.leftovers.copy()
-        self.leftovers.clear()
-        self._tell_manager()
+            if not is_there:
+                self._say_unfetched()
+        self._tell_manager(is_fetched=True)
+        left = self.leftovers
+        # No call from here on: the caller has them, or the next one gets them.
+        self.leftovers = []
         return left
 
     def shorten_deadline(self, timeout: float) -> None:
@@ -162,15 +164,17 @@ class Lifecycle(Generic[T]):
         with Shielded():
             self._tells_leftovers = True
             left = await self.shutdown(timeout)
+            # No call in between. It had ended before, and nobody had come for the list.
+            self.leftovers += left
             if left:
-                # It had ended before, and nobody had come for the list.
-                self._keep_leftovers(left)
+                self._registry().keep_unfetched(self)
                 await self._tell_leftovers()
                 self._tell_manager()
 
     def give_back(self, left: list[T]) -> None:
         """Take leftovers again: who got them from `shutdown` has no use for them."""
-        self._keep_leftovers(left)
+        self.leftovers += left
+        self._registry().keep_unfetched(self)
         self._say_unfetched()
         self._tell_manager()
 
@@ -256,7 +260,7 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         closing = self._closing = self._closing or parts.tasks.closing()
         task = self._task
-        if parts.state not in ENDED and (task is None or task.cancelled()):
+        if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
             _close_partitions(parts)
             # First: an eager task may come to its end inside of `create_task`.
@@ -310,6 +314,11 @@ class Lifecycle(Generic[T]):
                 await wait.until(task)
             if task.cancelled() and not (goes_on or self._tells_leftovers):
                 raise asyncio.CancelledError
+            if task.done() and not task.cancelled():
+                if isinstance(task.exception(), (KeyboardInterrupt, SystemExit)):
+                    # Whoever ran the loop has it. The loop runs again, so it goes on.
+                    continue
+                break
         if task is not None and not task.cancelled():
             task.result()
 
@@ -339,10 +348,6 @@ class Lifecycle(Generic[T]):
         assert self.parts.loop is not None
         return LoopRegistry.of(self.parts.loop)
 
-    def _keep_leftovers(self, left: list[T]) -> None:
-        self.leftovers += left
-        self._registry().keep_unfetched(self)
-
     async def _tell_leftovers(self) -> None:
         told = (
             f"{len(self.leftovers)} items of {self.parts.name!r} were left at shutdown"
@@ -354,11 +359,11 @@ class Lifecycle(Generic[T]):
         if self.leftovers and not self._callers and self.parts.state in ENDED:
             say_unfetched(self.parts, len(self.leftovers))
 
-    def _tell_manager(self) -> None:
+    def _tell_manager(self, *, is_fetched: bool = False) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""
         if self.parts.state not in ENDED:
             return
-        if not self.leftovers:
+        if is_fetched or not self.leftovers:
             self._registry().forget(self)
         if self.on_closed is not None:
             self.on_closed()
@@ -382,6 +387,11 @@ class Lifecycle(Generic[T]):
         parts.layout.abandon()
         if parts.loop is not None:
             LoopRegistry.of(parts.loop).forget(self)
+
+
+def _is_cut_short(task: asyncio.Task[None]) -> bool:
+    """Whether it was cancelled, or a signal handler has raised in the middle of it."""
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _close_partitions(parts: Parts[Any]) -> None:

@@ -97,7 +97,10 @@ class QueueTasks(Generic[T]):
                 self._run(drain_task)
         if self.rebalancer is not None and self.rebalancing is not None:
             is_running = all(each.is_running for each in self.drain_tasks)
-            if self.rebalancing.cancelled() and is_running:
+            has_ended = self.rebalancing.done() and _has_been_cut_short(
+                self.rebalancing
+            )
+            if has_ended and is_running:
                 self._rebalance(self.rebalancer)
 
     def pause(self) -> None:
