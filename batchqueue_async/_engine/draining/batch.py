@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._engine.draining.shares import WAITING, Share, cut, settle
 from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
 
@@ -21,32 +21,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
-
-# How far a batch has come, where that matters to who goes on after a signal handler has
-# raised: plain numbers, since each batch changes its own several times.
-WAITING = 0
-INSIDE = 1
-"""Its handler was called; its drain task is inside, by the handler's lock."""
-RETURNED = 2
-"""That is over, and it is not decided yet what came of it."""
-PARTED = 3
-"""What was handled of it is booked, and no part of it any more."""
-TOLD = 4
-"""It has failed, and `on_error` or the log was told."""
-NOTED = 5
-"""It is only to be settled."""
-
-
-class Share(Generic[T]):
-    """The part of a batch that came from one partition; never changed."""
-
-    __slots__ = ("count", "first", "partition")
-
-    def __init__(self, partition: Partition[T], count: int, first: int) -> None:
-        self.partition = partition
-        self.count = count
-        # No item of it has an earlier position in the partition.
-        self.first = first
 
 
 class Batch(Generic[T]):
@@ -169,11 +143,11 @@ class Batch(Generic[T]):
         shares.reverse()
         count = len(shares)
         try:
-            _settle(shares, outcome)
-        except BaseException as error:  # noqa: BLE001 - raised when all is booked
+            settle(shares, outcome)
+        except BaseException as error:
             if len(shares) == count:
                 raise
-            _settle(shares, outcome)
+            settle(shares, outcome)
             return error
         return None
 
@@ -229,8 +203,7 @@ class Batch(Generic[T]):
         chunks = [
             self.items[start:end] for start, end in zip(starts, ends, strict=True)
         ]
-        pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
-        return pieces
+        return [self._piece(chunk, cut(shares, len(chunk))) for chunk in chunks]
 
     def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
         first, *others = shares
@@ -239,29 +212,6 @@ class Batch(Generic[T]):
         for share in others:
             piece._add_share(share)
         return piece
-
-
-def _settle(shares: list[Share[Any]], outcome: Outcome) -> None:
-    """Book the shares from the last one on; those that are booked leave the list."""
-    while shares:
-        share = shares[-1]
-        share.partition.accounts.settle(outcome, share.count, share.first)
-        # No call in between.
-        del shares[-1]
-
-
-def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
-    """Take the shares of the first `n` items off the front of `shares`."""
-    front = []
-    while n:
-        share = shares.popleft()
-        count = min(share.count, n)
-        if count < share.count:
-            rest = Share(share.partition, share.count - count, share.first)
-            shares.appendleft(rest)
-        front.append(Share(share.partition, count, share.first))
-        n -= count
-    return front
 
 
 _NO_INDEXES: dict[type, int] = {}
@@ -447,9 +397,3 @@ def _first_indexes(items: list[Any]) -> dict[type, int]:
     # Backwards, so that each type's first index is the last one to be set.
     backwards = range(len(items) - 1, -1, -1)
     return dict(zip(map(type, reversed(items)), backwards, strict=True))
-
-
-def fetch(items: Sequence[object]) -> None:
-    """Have what came long ago in the processor's caches, not fetched one by one."""
-    with contextlib.suppress(MemoryError):
-        list(items)

@@ -13,7 +13,7 @@ from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.delivery import InFlight
+from batchqueue_async._engine.draining.in_flight import InFlight
 from batchqueue_async._engine.draining.schedule_and_nap import (
     Gathering,
     Nap,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from batchqueue_async._engine.draining.batch import NOTED, TOLD, Batch
+from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.shares import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -194,23 +195,26 @@ async def _give_up(
             if (permit := parts.detector.permit) is not None:
                 await permit.regain()
             await _tell_failed(parts, batch, registration, error, drain_task)
-    except asyncio.CancelledError:
-        logger.error(
-            "%s: on_error was cut off at the deadline, for %d items",
-            parts.name,
-            count,
-            exc_info=error,
-            **_fields(parts, batch),
-            hook="on_error",
-        )
-        end_failed(parts, batch, error)
-        raise
-    except BaseException:
+    except BaseException as raised:
+        if isinstance(raised, asyncio.CancelledError):
+            _say_cut_off(parts, batch, error)
+            batch.stage = TOLD
         if batch.stage >= TOLD:
             end_failed(parts, batch, error)
         # Else it is told when the drain task goes on.
         raise
     end_failed(parts, batch, error)
+
+
+def _say_cut_off(parts: Parts[T], batch: Batch[T], error: BaseException) -> None:
+    logger.error(
+        "%s: on_error was cut off at the deadline, for %d items",
+        parts.name,
+        len(batch),
+        exc_info=error,
+        **_fields(parts, batch),
+        hook="on_error",
+    )
 
 
 def end_failed(parts: Parts[T], batch: Batch[T], error: BaseException | None) -> None:

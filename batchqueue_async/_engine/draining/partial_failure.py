@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
-from batchqueue_async._engine.draining.batch import PARTED, Batch, Share
+from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.shares import PARTED, Share
 from batchqueue_async._engine.partitions.pausing import resume
 
 if TYPE_CHECKING:

@@ -315,8 +315,7 @@ class Nap:
         if self._until is not None and self._until <= when:
             if self._until > self._clock():
                 return
-            # A signal handler has cut the timer's callback short.
-            when = self._until
+            when = self._until  # The timer's callback was struck.
         if when <= self._clock():
             self.wake()
         else:
@@ -332,10 +331,9 @@ class Nap:
             self._is_called = True
         else:
             if not self._sleeper.is_woken:
-                # Before the sleeper gets to run: a turn begins before all that is in it.
+                # Before the sleeper gets to run: a turn begins before what is in it.
                 self._turn.yields()
-            # Again, where a signal handler may have cut the callback short.
-            self._sleeper.is_woken = False
+            self._sleeper.is_woken = False  # A strike may have hit its callback.
             self._sleeper.wake()
 
     def _timer_fired(self, when: float) -> None:

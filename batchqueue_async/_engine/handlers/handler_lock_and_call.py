@@ -279,15 +279,12 @@ class HandlerCall:
         self.coroutine = running
         try:
             waits_for = running.send(None)
-            if monotonic() - self.step_began > HELD_UP:
-                self.end_step()
-            return self.detector.calls.in_steps(running, self, waits_for)
         except StopIteration:
             return None
-        except BaseException:
-            # Its own, or a signal handler's: then nobody goes on with it.
-            running.close()
-            raise
+        finally:
+            if monotonic() - self.step_began > HELD_UP:
+                self.end_step()
+        return self.detector.calls.in_steps(running, self, waits_for)
 
     def waits(self) -> None:
         """It lets the loop go, to await something."""
@@ -331,7 +328,7 @@ class HandlerCall:
                 continue
 
     def is_of(self, drain_task: int) -> bool:
-        """Whether the drain task has begun it, waits for its end, and it is not over."""
+        """Whether the drain task waits for its end."""
         return self.drain_task == drain_task and not self.is_over
 
     def end(self) -> None:
@@ -348,8 +345,8 @@ class HandlerCall:
         try:  # noqa: SIM105
             innermost.reset(self._reset)
         except (ValueError, RuntimeError, AttributeError):
-            # A coroutine that is thrown away is closed in a strange context; and what a
-            # signal handler has cut short is ended again, or has not quite begun.
+            # A coroutine that is thrown away is closed in a strange context; what was
+            # struck is ended again, or has not quite begun.
             pass
 
     def __enter__(self) -> Self:

@@ -185,8 +185,8 @@ class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
     __slots__ = (
-        "_by_type",
         "_at_work",
+        "_by_type",
         "_detector",
         "_known",
         "_let_go",

@@ -46,30 +46,26 @@ def in_steps(
     run like this: hooks are, the first call of a cycle, and a handler that took long
     the last time.
     """
-    try:
-        while True:
-            call.waits()
-            step: Callable[[Any], Any] = running.send
-            try:
-                argument = yield waits_for
-            except GeneratorExit:
-                raise
-            except BaseException as thrown:  # noqa: BLE001 - the coroutine's
-                argument, step = thrown, running.throw
-            call.begin_step()
-            try:
-                waits_for = step(argument)
-            except StopIteration:
-                return
-            finally:
-                # What was thrown in has this frame in its traceback.
-                argument = None
-                if monotonic() - call.step_began > HELD_UP:
-                    call.end_step()
-    except BaseException:
-        # Its own, or a signal handler's: then nobody goes on with it.
-        running.close()
-        raise
+    while True:
+        call.waits()
+        step: Callable[[Any], Any] = running.send
+        try:
+            argument = yield waits_for
+        except GeneratorExit:
+            running.close()
+            raise
+        except BaseException as thrown:  # noqa: BLE001 - the coroutine's
+            argument, step = thrown, running.throw
+        call.begin_step()
+        try:
+            waits_for = step(argument)
+        except StopIteration:
+            return
+        finally:
+            # What was thrown in has this frame in its traceback.
+            argument = None
+            if monotonic() - call.step_began > HELD_UP:
+                call.end_step()
 
 
 class RunningCalls:

@@ -7,7 +7,6 @@ Invariant: whatever ends it, what is left unhandled is in `leftovers` until a ca
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,6 +22,7 @@ from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,
+    close_partitions,
     open_to_threads,
     require_own_loop,
 )
@@ -125,7 +125,7 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         if parts.state is State.NEW:
             parts.state = State.CLOSED
-            _close_partitions(parts)
+            close_partitions(parts)
         if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001
             require_own_loop(parts)
         if parts.loop is None or parts.state is State.INHERITED:
@@ -201,7 +201,7 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         if parts.state is State.RUNNING:
             parts.state = State.LOST
-        _close_partitions(parts)
+        close_partitions(parts)
         closing = self._closing = self._closing or parts.tasks.closing()
         closing.end_now()
         await closing.run(self.leftovers)
@@ -214,7 +214,7 @@ class Lifecycle(Generic[T]):
         if parts.loop is not None and parts.state is not State.CLOSED:
             is_shut_down = parts.state is State.CLOSING
             parts.state = State.CLOSED if is_shut_down else State.LOST
-            _close_partitions(parts)
+            close_partitions(parts)
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Nobody can wake who flushes.
             parts.tasks.end_after_loop()
@@ -262,7 +262,7 @@ class Lifecycle(Generic[T]):
         task = self._task
         if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
-            _close_partitions(parts)
+            close_partitions(parts)
             # First: an eager task may come to its end inside of `create_task`.
             parts.tasks.drain()
             body = self._run(closing)
@@ -392,14 +392,6 @@ class Lifecycle(Generic[T]):
 def _is_cut_short(task: asyncio.Task[None]) -> bool:
     """Whether it was cancelled, or a signal handler has raised in the middle of it."""
     return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-def _close_partitions(parts: Parts[Any]) -> None:
-    """Let nobody in any more, and wake who waits for room."""
-    for partition in parts.partitions:
-        # Who waits on a loop that has ended cannot be woken any more.
-        with contextlib.suppress(RuntimeError):
-            partition.close()
 
 
 def _tell_counts(parts: Parts[Any]) -> None:

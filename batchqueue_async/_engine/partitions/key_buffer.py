@@ -15,13 +15,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from batchqueue_async._engine.partitions.drop_oldest_partition import (
-    RollingPartition,
-    cut_off,
-)
+from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.key_accounts import KeyAccounts
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.removal import cut_off
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +26,7 @@ from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
+from batchqueue_async._engine.partitions.removal import return_taken
 from batchqueue_async._engine.partitions.wait_for_room import place_singles
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
@@ -268,18 +268,6 @@ class Partition(ProducersQueue[T]):
                 self._serve_line()
         return taken
 
-    def taken_again(self) -> list[T]:
-        """Return what the last take has removed, and something has cut short since."""
-        taken, accounts = self.taken or [], self.accounts
-        with self.guard:
-            if self.taken_from < 0:
-                self.taken_from = accounts.take(len(taken))
-            self.took_one_type = False
-            self._serve_line()
-        # The list may have become a batch, with other partitions' items behind these.
-        count = accounts.in_flight
-        return taken[:count] if isinstance(taken, list) else [*islice(taken, count)]
-
     def take_back(self, position: int) -> None:
         """Take an item out as if it had never come, before anything behind it."""
         index = position - self.accounts.taken_out
@@ -291,18 +279,11 @@ class Partition(ProducersQueue[T]):
     def take_rest(self, left: list[T]) -> None:
         """Move every waiting item to `left`, unhandled: the deadline has come."""
         with self.guard:
-            # What an earlier call has removed, if something cut it short.
-            self._return_taken(left)
+            # First what an earlier call has removed, if that was cut short.
+            return_taken(self, left)
             self._remove(None)
-            self._return_taken(left)
+            return_taken(self, left)
         self.accounts.tell_watchers()
-
-    def _return_taken(self, left: list[T]) -> None:
-        if self.taken is not None and self.taken_from < 0:
-            self.accounts.return_waiting(len(self.taken))
-            # No call in between.
-            left += self.taken
-            self.taken, self.taken_from = None, 0
 
     def reject(self, count: int, *, closed: bool = False) -> None:
         """Count refusals that were returned; `closed` if the queue takes none more."""
@@ -388,6 +369,10 @@ class Partition(ProducersQueue[T]):
         del items[:most]
         self.taken, self.taken_from = taken, -1
         return taken
+
+    def serve_line(self) -> None:
+        """Let producers in who wait, as far as there is room for them."""
+        self._serve_line()
 
     def _serve_line(self) -> None:
         if self.line.head and not self.is_closed:

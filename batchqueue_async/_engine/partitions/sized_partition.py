@@ -16,12 +16,10 @@ from operator import delitem
 from typing import Any, TypeVar, cast
 
 from batchqueue_async._engine.partitions.accounts import Accounts
-from batchqueue_async._engine.partitions.drop_oldest_partition import (
-    NEVER,
-    RollingPartition,
-)
+from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.measured_items import Measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.removal import NEVER
 from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_line import SizedLine
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -112,10 +110,6 @@ class SizedPartition(Partition[T]):
                 super().leave_line(waiter)
                 self.room.serve()
 
-    def serve_line(self) -> None:
-        """Let its producers in, as far as slots and room go."""
-        self._serve_line()
-
     def take(self, most: int | None) -> list[T]:
         with self.guard:
             taken = super().take(self._in_one_take(most))
@@ -205,7 +199,7 @@ class SizedPartition(Partition[T]):
             removals = map(delitem, repeat(self.sizes, count), repeat(0))
             room.took()
             super()._remove(most)
-            # No call from here on; see `cut_off`.
+            # No call from here on; see `removal`.
             _ = NEVER in removals
             self.taken = taken
             # Both at once: what waits becomes surplus at most.
