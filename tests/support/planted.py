@@ -120,13 +120,13 @@ def _leave_with_the_slot(original: Method, self: WaitingLine, waiter: Waiter) ->
 
 @_plant("cancelled waiter tells nobody", Partition, "leave_line")
 def _leaveunserved(original: Method, self: Partition[Any], waiter: Waiter) -> None:
-    with _swapped(Partition, "_serve_line", Partition._set_limits):
+    with _swapped(Partition, "serve_line", Partition._set_limits):
         original(self, waiter)
 
 
 @_plant("what was taken back serves nobody", Partition, "take_back")
 def _take_back_only(original: Method, self: Partition[Any], position: int) -> None:
-    with _swapped(Partition, "_serve_line", Partition._set_limits):
+    with _swapped(Partition, "serve_line", Partition._set_limits):
         original(self, position)
 
 

@@ -9,16 +9,14 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     DeliveryError,
-    DrainTaskPolicy,
     PartialFailure,
     PartitionPolicy,
-    Rebalancing,
     Retry,
     WhenFull,
     fair_by,
@@ -42,6 +40,10 @@ class Failed(BaseException):
 
 
 STRIKES: tuple[type[BaseException], ...] = (KeyboardInterrupt, Struck, Failed)
+
+
+STRIKES_AND_ENDS: tuple[type[BaseException], ...]
+STRIKES_AND_ENDS = (*STRIKES, asyncio.CancelledError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -185,13 +187,13 @@ def is_in_drain_task() -> bool:
     return task is not None and "drain task" in task.get_name()
 
 
-def is_not_the_users() -> bool:
-    """Whether a task of the queue's own runs, or a callback of the loop."""
+def is_not_producing() -> bool:
+    """Whether anything runs but what puts items in, which others tests strike."""
     task = asyncio.current_task()
-    return task is None or task.get_name() != USER
+    return task is None or task.get_name() != PRODUCER
 
 
-USER = "the user's"
+PRODUCER, USER = "the producer's", "the user's"
 
 
 class StruckQueue:
@@ -210,6 +212,7 @@ class StruckQueue:
         self.loop.set_exception_handler(lambda *_: None)
         self.accepted: list[Any] = []
         self.left: list[Any] = []
+        self.has_shut_down = False
         self._strike = strike
         config = replace(
             kind.config, on_error=self.ledger.on_error, retry=outcome.retry
@@ -245,10 +248,17 @@ class StruckQueue:
         at: int,
         *,
         counts: Callable[[], bool] = is_in_drain_task,
-        struck: Callable[["StruckQueue"], Coroutine[Any, Any, None]] | None = None,
+        part: "Part | None" = None,
+        out_of_reach: str = "nowhere",
     ) -> Interruption:
-        """Strike at a point of `struck`; raises AssertionError if anything is lost."""
+        """Strike at a point of a part; raises AssertionError if anything is lost.
 
+        Args:
+            at: The number of the point.
+            counts: Whether what runs now has points.
+            part: What the queue is doing meanwhile.
+            out_of_reach: A function in which nothing is promised.
+        """
         # What is cut short in a callback goes on with the next arrival, flush or end.
         self.goes_on_by_itself = counts is is_in_drain_task
 
@@ -257,10 +267,12 @@ class StruckQueue:
 
         self.drive(self.queue.start())
         self.drive(asyncio.sleep(1.0))
+        self.put()
         with Interruption(at, strike, counts, at_entries=True) as point:
-            self.drive((struck or StruckQueue.fill)(self))
+            self.drive((part or fill)(self))
         try:
-            self.drive(self.check(), limit=2 * LIMIT)
+            if not (point.where or "").startswith(out_of_reach):
+                self.drive(self.check(), limit=2 * LIMIT)
         except BaseException as error:
             error.add_note(f"struck at point {at}, {point.where}")
             raise
@@ -279,18 +291,13 @@ class StruckQueue:
         while not task.done():
             try:
                 self.loop.run_until_complete(task)
-            except (*STRIKES, asyncio.CancelledError, RuntimeError):
+            except STRIKES_AND_ENDS:
                 # asyncio's own: a strike in the turn in which the task before ended has
                 # left the call that stops the loop.
                 continue
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, STRIKES):
             raise error
-
-    async def fill(self) -> None:
-        """Produce all, and let the drain tasks work for a while."""
-        self.put()
-        await asyncio.sleep(1.0)
 
     def put(self) -> None:
         for item in self.kind.items:
@@ -300,7 +307,7 @@ class StruckQueue:
     async def check(self) -> None:
         """Let it go on, end it, and see whether each item ended in exactly one class."""
         await asyncio.sleep(20.0)
-        if self.outcome.behaviour is not hangs:
+        if self.outcome.behaviour is not hangs and not self.has_shut_down:
             await self.check_it_goes_on()
         while (
             self.queue.stats().waiting + self.queue.stats().in_flight or not self.left
@@ -348,3 +355,25 @@ class StruckQueue:
             assert max(ledger.entered.values(), default=0) <= attempts
         elif ledger.entered:
             assert ledger.entered[0] <= 8
+
+
+Part: TypeAlias = Callable[[StruckQueue], Coroutine[Any, Any, None]]
+
+
+async def fill(queue: StruckQueue) -> None:
+    """Let the drain tasks work for a while."""
+    await asyncio.sleep(1.0)
+
+
+async def flush(queue: StruckQueue) -> None:
+    """Wait for all; with those that hang, for a while."""
+    with contextlib.suppress(DeliveryError, TimeoutError):
+        await queue.queue.flush(timeout=5.0)
+
+
+async def shut_down(queue: StruckQueue) -> None:
+    """Give back what is not handled by the deadline."""
+    queue.has_shut_down = True
+    left = await queue.queue.shutdown(queue.outcome.deadline)
+    # No call in between: it is here, or the next call of `shutdown` gives it.
+    queue.left += left

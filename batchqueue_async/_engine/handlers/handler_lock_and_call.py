@@ -345,9 +345,7 @@ class HandlerCall:
         try:  # noqa: SIM105
             innermost.reset(self._reset)
         except (ValueError, RuntimeError, AttributeError):
-            # A coroutine that is thrown away is closed in a strange context; what was
-            # struck is ended again, or has not quite begun.
-            pass
+            pass  # Closed in a strange context, thrown away; or ended after a strike.
 
     def __enter__(self) -> Self:
         return self
@@ -368,8 +366,7 @@ class BackgroundCall(HandlerCall):
     def permit(self) -> None:
         return None
 
-    def is_of(self, drain_task: int) -> bool:
-        del drain_task
+    def is_of(self, _: int) -> bool:
         return False
 
 

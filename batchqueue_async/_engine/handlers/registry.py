@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
     Hashable,
-    Iterable,
     Iterator,
 )
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +19,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerLock,
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
+from batchqueue_async._engine.handlers.let_go import SLACK, InFlight, LetGo, is_at_work
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.on_open import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
@@ -159,13 +158,6 @@ class Registration:
         )
 
 
-def is_at_work(
-    registration: Registration, in_flight: Collection[Registration | None]
-) -> bool:
-    """Whether anything of it is taken, or somebody is inside."""
-    return registration in in_flight or not registration.lock.is_free
-
-
 def _label(handler: object, item_type: type | None) -> str:
     """Return the handler's name in logs."""
     of_type = f" of {item_type.__qualname__}" if item_type else ""
@@ -177,15 +169,10 @@ def _hook(handler: object, name: str) -> Hook | None:
     return cast("Hook", hook) if callable(hook) else None
 
 
-# So many handlers that are out of use are remembered, however few are in use.
-_SLACK = 16
-
-
 class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
     __slots__ = (
-        "_at_work",
         "_by_type",
         "_detector",
         "_known",
@@ -224,12 +211,10 @@ class HandlerRegistry:
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
-        # Replaced or removed, maybe while they had batches: their locks are in use. Of
-        # these so many had, when somebody looked.
-        self._let_go: list[Registration] | None = None
-        self._at_work = 0
+        # Replaced or removed, maybe while they had batches: their locks are in use.
+        self._let_go = LetGo()
         # Whose batches are taken and not settled.
-        self.in_flight: Callable[[], Iterable[Registration | None]] = tuple
+        self.in_flight: InFlight = tuple
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
@@ -351,21 +336,13 @@ class HandlerRegistry:
             if gone.on_close is not None:
                 self.retired = (*self.retired, gone)
             else:
-                self._let_go = self._let_go or []
-                self._let_go.append(gone)
-                # Amortised: half of them may be at rest.
-                if len(self._let_go) > 2 * self._at_work + _SLACK:
-                    self._forget_at_rest({*self.in_flight()})
+                self._let_go.add(gone, self.in_flight)
         self._tidy_locks()
 
-    def _forget_at_rest(self, in_flight: set[Registration | None]) -> None:
-        at_work = [each for each in self._let_go or () if is_at_work(each, in_flight)]
-        self._let_go, self._at_work = at_work or None, len(at_work)
-
     def _tidy_locks(self) -> None:
-        in_use = len(self._by_type) + len(self.retired) + len(self._let_go or ())
+        in_use = len(self._by_type) + len(self.retired) + len(self._let_go.known)
         # Amortised: half of them can be forgotten.
-        if len(self._locked) > 2 * in_use + _SLACK:
+        if len(self._locked) > 2 * in_use + SLACK:
             self._forget_locks()
 
     def _forget_locks(self) -> None:
@@ -374,7 +351,7 @@ class HandlerRegistry:
         A retired one may come back before its `on_close`, and one with a batch before
         that is settled: then it must find its lock.
         """
-        in_use = (*self._by_type.values(), *self.retired, *(self._let_go or ()))
+        in_use = (*self._by_type.values(), *self.retired, *(self._let_go.known))
         locks = {id(each.lock) for each in in_use}
         self._locked = {
             key: each for key, each in self._locked.items() if id(each.lock) in locks
@@ -383,17 +360,17 @@ class HandlerRegistry:
     def take_retired(self) -> list[Registration]:
         """Take those that got their last batch, and that no other type uses."""
         in_flight = {*self.in_flight()}
-        if self._let_go:
-            self._forget_at_rest(in_flight)
+        if self._let_go.known:
+            self._let_go.forget_at_rest(in_flight)
             self._tidy_locks()
-        self.has_retired = bool(self._let_go or self.retired)
+        self.has_retired = bool(self._let_go.known or self.retired)
         if not self.retired:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
         at_work = [each for each in self.retired if is_at_work(each, in_flight)]
         done = [each for each in self.retired if each not in at_work]
         self.retired = tuple(at_work)
-        self.has_retired = bool(self._let_go or self.retired)
+        self.has_retired = bool(self._let_go.known or self.retired)
         self._tidy_locks()
         in_use = {id(each.handler) for each in (*self.retired, *self)}
         distinct = {id(each.handler): each for each in done}

@@ -71,8 +71,7 @@ class Lifecycle(Generic[T]):
         self.on_closed: Callable[[], None] | None = None
         self._closing: Shutdown[T] | None = None
         self._task: asyncio.Task[None] | None = None
-        # Calls of `shutdown` that wait: one of them gets the list.
-        self._callers = 0
+        self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
         # What an end has left, for which somebody may still come.
         self.leftovers: list[T] = []
         self._tells_leftovers = False
@@ -314,10 +313,9 @@ class Lifecycle(Generic[T]):
                 await wait.until(task)
             if task.cancelled() and not (goes_on or self._tells_leftovers):
                 raise asyncio.CancelledError
-            if task.done() and not task.cancelled():
-                if isinstance(task.exception(), (KeyboardInterrupt, SystemExit)):
-                    # Whoever ran the loop has it. The loop runs again, so it goes on.
-                    continue
+            # Ctrl-C is for who ran the loop. It runs again, so closing goes on.
+            error = None if task.cancelled() or not task.done() else task.exception()
+            if error and not isinstance(error, (KeyboardInterrupt, SystemExit)):
                 break
         if task is not None and not task.cancelled():
             task.result()

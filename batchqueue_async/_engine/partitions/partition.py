@@ -95,8 +95,7 @@ class Partition(ProducersQueue[T]):
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
-        # What that has removed, until it is in batches. Removed, and not booked yet, it
-        # has no position: -1.
+        # What that has removed, until it is in batches; before it is booked it is at -1.
         self.taken: list[T] | deque[T] | None = None
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
@@ -110,16 +109,6 @@ class Partition(ProducersQueue[T]):
     def accepted(self) -> int:
         """Items accepted so far: the position that the next one gets."""
         return self.accounts.taken_out + len(self.items)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether an item gets in now, without a line."""
-        return not (
-            self.is_closed
-            or self.is_changing
-            or self.line.head
-            or len(self.items) >= self.full_at
-        )
 
     def is_due(self, coming: int = 0) -> bool:
         """Whether it is full (then, at least), waited for, watched, or closing."""
@@ -230,7 +219,7 @@ class Partition(ProducersQueue[T]):
             self.line.join(waiter)
             # There may be room: its chunk may have waited for another partition first.
             if len(self.items) + self.line.reserved < self._maxsize:
-                self._serve_line()
+                self.serve_line()
 
     def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T]) -> int:
         """Accept what of its chunk the waiter has slots for; 0 before its turn."""
@@ -241,7 +230,7 @@ class Partition(ProducersQueue[T]):
                 self._append(chunk[start : start + count])
                 self.line.filled(waiter, count)
                 if (head := self.line.head) is not None and head.hands_over:
-                    self._serve_line()
+                    self.serve_line()
                 self._set_limits()
             return count
 
@@ -251,7 +240,7 @@ class Partition(ProducersQueue[T]):
         if waiter.wants:
             with self.guard:
                 self.line.leave(waiter)
-                self._serve_line()
+                self.serve_line()
 
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
@@ -265,7 +254,7 @@ class Partition(ProducersQueue[T]):
             if self.has_fast_path and not self.items:
                 self.limit = self.guarded_limit = 0
             else:
-                self._serve_line()
+                self.serve_line()
         return taken
 
     def take_back(self, position: int) -> None:
@@ -274,7 +263,7 @@ class Partition(ProducersQueue[T]):
         del self.items[index]
         self.uniform_prefix -= index < self.uniform_prefix
         self.accounts.take_back(position)
-        self._serve_line()
+        self.serve_line()
 
     def take_rest(self, left: list[T]) -> None:
         """Move every waiting item to `left`, unhandled: the deadline has come."""
@@ -372,9 +361,6 @@ class Partition(ProducersQueue[T]):
 
     def serve_line(self) -> None:
         """Let producers in who wait, as far as there is room for them."""
-        self._serve_line()
-
-    def _serve_line(self) -> None:
         if self.line.head and not self.is_closed:
             self.is_changing = True
             try:
