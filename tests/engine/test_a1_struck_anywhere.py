@@ -27,10 +27,6 @@ from tests.support.struck_queue import (
 )
 
 MOST_POINTS = 20_000
-SAMPLES = 8
-"""Of each kind of queue with each outcome; so many points that differ from test to
-test, and from run to run of the thorough one none."""
-
 # It may strike between a coroutine's being made and being awaited, as in any program.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
@@ -53,7 +49,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def sweep(
+def sweep(  # noqa: PLR0913, PLR0917 - what is struck, where, and how
     kind: Kind,
     outcome: Outcome,
     strike: type[BaseException],
@@ -72,7 +68,7 @@ def sweep(
 
 def name(case: Kind | Outcome | type[BaseException] | Callable[..., object]) -> str:
     """Return what a case is called in test names."""
-    return getattr(case, "name", None) or getattr(case, "__name__", "")
+    return case.name if isinstance(case, Kind | Outcome) else case.__name__
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name)

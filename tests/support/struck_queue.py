@@ -72,7 +72,12 @@ KINDS = (
     Kind(
         "two partitions", replace(_TWO, audit=True, selector=lambda item, _: item % 2)
     ),
-    Kind("types in partitions", replace(_TWO, audit=True), _several_types(), True),
+    Kind(
+        "types in partitions",
+        replace(_TWO, audit=True),
+        _several_types(),
+        has_types=True,
+    ),
     Kind(
         "rolling",
         replace(_PLAIN, audit=True, buffer_size=9, when_full=WhenFull.DROP_OLDEST),
@@ -148,12 +153,15 @@ async def hangs(ledger: Ledger, batch: list[Any]) -> None:
     await asyncio.sleep(10 * LIMIT)
 
 
+_ONCE = Retry()
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What handlers do, and how often they may get an item."""
 
     behaviour: Behaviour
-    retry: Retry = Retry()
+    retry: Retry = _ONCE
     deadline: float = LIMIT
 
     @property
@@ -188,7 +196,7 @@ def is_in_drain_task() -> bool:
 
 
 def is_not_producing() -> bool:
-    """Whether anything runs but what puts items in, which others tests strike."""
+    """Whether anything runs but what puts items in, which other tests strike."""
     task = asyncio.current_task()
     return task is None or task.get_name() != PRODUCER
 
@@ -267,9 +275,8 @@ class StruckQueue:
 
         self.drive(self.queue.start())
         self.drive(asyncio.sleep(1.0))
-        self.put()
         with Interruption(at, strike, counts, at_entries=True) as point:
-            self.drive((part or fill)(self))
+            self.drive(self.put_before(part or fill))
         try:
             if not (point.where or "").startswith(out_of_reach):
                 self.drive(self.check(), limit=2 * LIMIT)
@@ -281,7 +288,7 @@ class StruckQueue:
         return point
 
     def drive(self, body: Coroutine[Any, Any, Any], limit: float = LIMIT) -> None:
-        """Run the loop until it is done, again after each strike, as a notebook does."""
+        """Run the loop until it is done, again after each strike, as notebooks do."""
 
         async def bounded() -> None:
             async with asyncio.timeout(limit):
@@ -299,10 +306,15 @@ class StruckQueue:
         if error is not None and not isinstance(error, STRIKES):
             raise error
 
-    def put(self) -> None:
+    async def put_before(self, part: "Part") -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name(PRODUCER)
         for item in self.kind.items:
             self.queue.produce_nowait(item)
             self.accepted.append(item)
+        task.set_name(USER)
+        await part(self)
 
     async def check(self) -> None:
         """Let it go on, end it, and see whether each item ended in exactly one class."""

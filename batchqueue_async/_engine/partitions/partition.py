@@ -95,7 +95,7 @@ class Partition(ProducersQueue[T]):
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
-        # What that has removed, until it is in batches; before it is booked it is at -1.
+        # What that has removed, until it is in batches; at -1 until it is booked.
         self.taken: list[T] | deque[T] | None = None
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
