@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
+    BatchQueueStats,
     DeliveryError,
     PartialFailure,
     PartitionPolicy,
@@ -317,7 +318,7 @@ class StruckQueue:
         await part(self)
 
     async def check(self) -> None:
-        """Let it go on, end it, and see whether each item ended in exactly one class."""
+        """Let it go on, end it, and see whether each item ended in one class."""
         await asyncio.sleep(20.0)
         if self.outcome.behaviour is not hangs and not self.has_shut_down:
             await self.check_it_goes_on()
@@ -328,7 +329,8 @@ class StruckQueue:
             self.left += left
             if not left:
                 break
-        stats: Any = check_settled(self.queue)
+        check_settled(self.queue)
+        stats = self.queue.stats()
         assert stats.accepted == len(self.accepted)
         self.check_items(stats)
 
@@ -348,7 +350,7 @@ class StruckQueue:
         stats = self.queue.stats()
         assert stats.waiting == stats.in_flight == 0, "it stands still"
 
-    def check_items(self, stats: Any) -> None:
+    def check_items(self, stats: BatchQueueStats) -> None:
         ledger, left = self.ledger, Counter(self.left)
         assert not ledger.was_entered_twice
         assert max([*ledger.failed.values(), *left.values()], default=1) == 1

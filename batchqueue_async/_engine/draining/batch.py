@@ -112,10 +112,7 @@ class Batch(Generic[T]):
         )
 
     def settle(self, outcome: Outcome, left: list[T] | None = None) -> None:
-        """Book how the items ended, and add them to `left`; only the first call counts.
-
-        What is raised in the middle has not begun, or all is booked.
-        """
+        """Book how the items ended, and add them to `left`; only the first call counts."""
         if self.is_settled:
             return
         registration, count = self.registration, len(self.items)
@@ -337,6 +334,9 @@ class Grouping(Generic[T]):
 
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
+        if self._handlers.consumer is not None:
+            # It was no type's fault.
+            return {self._handlers.consumer: items}
         try:
             return self._by_identical_type(items)
         except MemoryError as error:

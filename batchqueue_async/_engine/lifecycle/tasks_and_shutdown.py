@@ -208,12 +208,16 @@ class Shutdown(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.Future[None] = self._loop.create_future()
         self._timers: list[asyncio.TimerHandle] = []
+        self._ends_at: float | None = None
         # The `on_close` that runs.
         self._calling: tuple[Registration, asyncio.Task[None]] | None = None
 
     def end_within(self, timeout: float | None) -> None:
         """Set a deadline; of several, the earliest counts."""
         if timeout is not None and not self._deadline.done():
+            ends_at = self._loop.time() + timeout
+            known = ends_at if self._ends_at is None else self._ends_at
+            self._ends_at = min(known, ends_at)
             self._timers.append(self._loop.call_later(timeout, self.end_now))
 
     def end_now(self) -> None:
@@ -257,9 +261,17 @@ class Shutdown(Generic[T]):
         """Wait for the tasks; False if the deadline came first."""
         pending = {task for task in tasks if not task.done()}
         while pending and not self._deadline.done():
+            left = None
+            if self._ends_at is not None:
+                left = max(0.0, self._ends_at - self._loop.time())
             await asyncio.wait(
-                {*pending, self._deadline}, return_when=asyncio.FIRST_COMPLETED
+                {*pending, self._deadline},
+                timeout=left,
+                return_when=asyncio.FIRST_COMPLETED,
             )
+            if self._ends_at is not None and self._loop.time() >= self._ends_at:
+                # A signal handler may have cut the timer's callback short.
+                self.end_now()
             pending = {task for task in pending if not task.done()}
         return not pending
 
