@@ -112,7 +112,7 @@ class Batch(Generic[T]):
         )
 
     def settle(self, outcome: Outcome, left: list[T] | None = None) -> None:
-        """Book how the items ended, and add them to `left`; only the first call counts."""
+        """Book how they ended, and add them to `left`; only the first call counts."""
         if self.is_settled:
             return
         registration, count = self.registration, len(self.items)
