@@ -15,7 +15,7 @@ from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.validation import (
+from batchqueue_async._validation import (
     refuse,
     require_callable,
     require_int,

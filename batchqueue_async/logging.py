@@ -28,7 +28,7 @@ from batchqueue_async import (
 from batchqueue_async._bridge.loop_thread import outlast_threads
 from batchqueue_async._policies.handler_checks import HOOKS, is_async, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
-from batchqueue_async._policies.validation import (
+from batchqueue_async._validation import (
     require_at_least,
     require_instance,
     require_int,

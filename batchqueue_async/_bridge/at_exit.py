@@ -108,7 +108,6 @@ def _drain_after_threads() -> bool:
 
 
 def _others() -> list[threading.Thread]:
-    """Return the threads that the exit waits for."""
     beside = (threading.current_thread(), threading.main_thread())
     return [
         each for each in threading.enumerate() if not each.daemon and each not in beside
@@ -182,11 +181,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse_inherited(name: str, process: int) -> None:
-    """Refuse to use a LoopThread in a forked child.
-
-    Raises:
-        BatchQueueError: This is one, and the thread is its parent's.
-    """
+    """Refuse to use a LoopThread in a forked child."""
     if process != os.getpid():
         msg = (
             f"LoopThread {name!r} is its parent process's: a forked child makes "

@@ -192,7 +192,6 @@ class SlottedLock(HandlerLock):
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing on its loop runs any more."""
         return self.loop is not None and self.loop.is_closed()
 
     def belongs_to(self, detector: DeadlockDetector) -> None:
@@ -270,8 +269,6 @@ class SlotWait(Wait):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _HolderNode(Value):
-    """A call that has a slot, until it ends."""
-
     call: HandlerCall
 
     def waits(self) -> Iterable[Wait]:

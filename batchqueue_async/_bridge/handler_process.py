@@ -28,10 +28,6 @@ class HandlerProcess:
 
     It ends by itself when its pipe is closed, so also if this process is killed. One
     call at a time.
-
-    Args:
-        label: The handler's, for errors.
-        pickled: The handler.
     """
 
     def __init__(self, label: str, pickled: bytes) -> None:
@@ -92,7 +88,6 @@ class HandlerProcess:
             self._process.kill()
 
     def end(self) -> None:
-        """Let it end, and wait until it has."""
         self.is_alive = False
         self._end()
 
@@ -151,7 +146,6 @@ class _Handler:
         self._is_open = False
 
     def call(self, message: bytes) -> None:
-        """Do what the message says."""
         if self._handler is None:
             self._handler = pickle.loads(self._pickled)
         name, arguments = pickle.loads(message)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge.in_thread import InThread, blocking_consume_of
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
-from batchqueue_async._policies.validation import require_int
+from batchqueue_async._validation import require_int
 from batchqueue_async._wording import reason, shown
 
 if TYPE_CHECKING:
@@ -50,7 +49,10 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
-    return _InProcess(processes, label, concurrency)
+    wrapped = InThread(processes, processes.consume, label, concurrency, processes.stop)
+    # Where `on_close` was not called, the last thread sees to them.
+    wrapped.last = processes.end
+    return wrapped
 
 
 def _pickled(handler: object) -> bytes:
@@ -65,17 +67,6 @@ def _pickled(handler: object) -> bytes:
             f"of a module's class, got {shown(handler)}: {reason(error)}"
         )
         raise TypeError(msg) from error
-
-
-class _InProcess(InThread):
-    """The handler's methods as coroutines; each call has a thread that waits for it."""
-
-    def __init__(self, processes: _Processes, label: str, concurrency: int) -> None:
-        super().__init__(
-            processes, processes.consume, label, concurrency, processes.stop
-        )
-        # Where `on_close` was not called, the last thread sees to them.
-        self._last = processes.end
 
 
 class _Processes:
@@ -105,7 +96,7 @@ class _Processes:
         if self._owner != os.getpid():
             # After a fork: these are the parent's.
             self._forget()
-        self._call(self._take_living, "consume", batch)
+        self._call(None, "consume", batch)
 
     def on_close(self) -> None:
         """Let the handler close in each process, and end that."""
@@ -121,7 +112,6 @@ class _Processes:
             process.end()
 
     def stop(self, thread: int) -> None:
-        """Kill the process for which a thread waits."""
         with self._lock:
             process = self._busy.get(thread)
             if process is None and thread in self._busy:
@@ -137,7 +127,7 @@ class _Processes:
             processes.append(process)
         for each in processes:
             try:
-                self._call(partial(_given, each), hook)
+                self._call(each, hook)
             except BaseException as error:  # noqa: BLE001 - the others come first
                 errors.append(error)
         if errors:
@@ -159,12 +149,13 @@ class _Processes:
         return HandlerProcess(self._label, self._pickled)
 
     def _call(
-        self, take: Callable[[], HandlerProcess], name: str, *arguments: object
+        self, process: HandlerProcess | None, name: str, *arguments: object
     ) -> None:
-        thread, process = threading.get_ident(), None
+        """Call a method in this process, or in one that lives."""
+        thread = threading.get_ident()
         self._busy[thread] = None
         try:
-            process = take()
+            process = process or self._take_living()
             with self._lock:
                 self._busy[thread] = process
                 is_stopped = thread in self._stopped
@@ -177,7 +168,3 @@ class _Processes:
                 self._stopped.discard(thread)
                 if process is not None and process.is_alive:
                     self._idle.append(process)
-
-
-def _given(process: HandlerProcess) -> HandlerProcess:
-    return process

@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.attached_handler import Attached
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED, HandlerLock
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of, is_async
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
-from batchqueue_async._policies.validation import require_int
+from batchqueue_async._validation import require_int
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
@@ -59,11 +59,7 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
 
 
 def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], object]:
-    """Return what takes a batch of a handler that is to run in a thread or process.
-
-    Raises:
-        TypeError: It is no handler, or async.
-    """
+    """Return what takes a batch of a handler that is to run in a thread or process."""
     consume = consume_of(handler)
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if is_async(each):
@@ -90,7 +86,7 @@ class InThread(Attached):
     _limiter: Any
     _workers: Workers | None
     _end: Callable[[], object]
-    _last: Callable[[], object] | None = None
+    last: Callable[[], object] | None = None
     """What a thread does before they end, with the last queue."""
 
     def __init__(
@@ -147,8 +143,8 @@ class InThread(Attached):
             self._queues.discard(queue)
             if not self._queues and self._workers is not None:
                 workers, self._workers = self._workers, None
-                if self._last is not None:
-                    workers.do(self._last)
+                if self.last is not None:
+                    workers.do(self.last)
                 self._end()
 
     def _forget_parent(self) -> None:
@@ -238,7 +234,6 @@ class _ThreadCall:
             stop(self._thread)
 
     def run(self) -> tuple[object, BaseException | None]:
-        """Call, on the thread."""
         self._thread = threading.get_ident()
         self._is_on = True
         # Before the look at the loop: one that is closed later leaves it its slot.

@@ -43,13 +43,7 @@ _HURRIED, _GIVEN_UP = 2, 4
 
 
 class LoopRun:
-    """A thread that runs a loop until it is told to end, whatever code on it does.
-
-    Args:
-        name: Of the thread.
-        shutdown_timeout: Seconds for all queues at the interpreter's exit.
-        patience: Seconds after which the loop counts as dead, for who waits for it.
-    """
+    """A thread that runs a loop until it is told to end, whatever code on it does."""
 
     draining: LoopShutdown
     _loop: asyncio.AbstractEventLoop
@@ -82,11 +76,6 @@ class LoopRun:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def refuse_inherited(self) -> None:
-        """Refuse to be used in a forked child.
-
-        Raises:
-            BatchQueueError: This is one, and the thread is its parent's.
-        """
         refuse_inherited(self._name, self._process)
 
     def is_called_by_handler(self) -> bool:
@@ -101,11 +90,7 @@ class LoopRun:
         return asyncio._get_running_loop() is self._loop  # noqa: SLF001
 
     def start(self) -> None:
-        """Start, and wait until the loop runs.
-
-        Raises:
-            BatchQueueError: There is no thread, or no loop, to be had.
-        """
+        """Start, and wait until the loop runs."""
         fork_rest.remember(self)
         try:
             self._thread.start()
@@ -124,7 +109,6 @@ class LoopRun:
 
     @property
     def ident(self) -> int | None:
-        """The thread's."""
         return self._thread.ident
 
     def rest(self, rest: Rest) -> Callable[[], None]:
@@ -156,11 +140,7 @@ class LoopRun:
                 watchdog.wait(rest.reached.wait, None)
 
     def call(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine on the loop, and wait for it.
-
-        Raises:
-            BatchQueueError: The loop is dead, or ended meanwhile.
-        """
+        """Run a coroutine on the loop, and wait for it."""
         name = f"the loop of LoopThread {self._name!r}"
         return call_on_loop(self._loop, start, self._watchdog(), name)
 

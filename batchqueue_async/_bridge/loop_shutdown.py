@@ -71,7 +71,6 @@ class LoopShutdown:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it should have been done long ago."""
         if self._deadline is None:
             return False
         return time.monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
@@ -172,7 +171,6 @@ class SignalDraining:
         self._has_begun = False
 
     def __call__(self, received: int, frame: FrameType | None) -> None:
-        """Drain, and end the program."""
         is_first, self._has_begun = not self._has_begun, True
         # In a forked child there is nothing to drain.
         with contextlib.suppress(BatchQueueError):

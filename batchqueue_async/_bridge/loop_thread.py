@@ -22,8 +22,8 @@ from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.validation import require_positive, require_timeout
 from batchqueue_async._threads.watchdog import PATIENCE
+from batchqueue_async._validation import require_positive, require_timeout
 
 
 class _End(Enum):

@@ -15,8 +15,6 @@ R = TypeVar("R")
 
 
 class Portal(BlockingPortal):
-    """The portal of a `LoopThread`."""
-
     def __init__(self, name: str) -> None:
         super().__init__()
         self._name = name
@@ -30,7 +28,6 @@ class Portal(BlockingPortal):
         *args: Any,  # noqa: ANN401
         name: object = None,
     ) -> Future[R]:
-        """Start a task on the loop; see anyio."""
         refuse_inherited(self._name, self._process)
         return super().start_task_soon(func, *args, name=name)
 
@@ -40,6 +37,5 @@ class Portal(BlockingPortal):
         *args: Any,  # noqa: ANN401
         name: object = None,
     ) -> tuple[Future[Any], Any]:
-        """Start a task on the loop and wait until it has started; see anyio."""
         refuse_inherited(self._name, self._process)
         return super().start_task(func, *args, name=name)

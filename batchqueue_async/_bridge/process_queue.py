@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from batchqueue_async._bridge.loop_thread import LoopThread
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
-from batchqueue_async._policies.validation import require_callable
+from batchqueue_async._validation import require_callable
 from batchqueue_async._wording import shown
 
 T = TypeVar("T")

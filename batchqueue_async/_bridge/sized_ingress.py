@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
-from batchqueue_async._engine.partitions.bulk_chunks import SIZED_LENGTH
+from batchqueue_async._chunks import SIZED_LENGTH
 from batchqueue_async._engine.partitions.measured_items import measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.shared_room import Room
@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 
 class SizedIngress(ThreadIngress[T]):
-    """Places measured items only."""
-
     chunk_length = SIZED_LENGTH
 
     def __init__(

@@ -11,9 +11,9 @@ from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
 
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.thread_ingress import ThreadTally, ingress_of
+from batchqueue_async._chunks import chunks
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, refuse_fork
-from batchqueue_async._engine.partitions.bulk_chunks import chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
@@ -22,13 +22,13 @@ from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import (
+from batchqueue_async._threads.guard import PAUSE
+from batchqueue_async._threads.watchdog import PATIENCE
+from batchqueue_async._validation import (
     require_instance,
     require_positive,
     require_timeout,
 )
-from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.watchdog import PATIENCE
 
 S = TypeVar("S")
 R = TypeVar("R")

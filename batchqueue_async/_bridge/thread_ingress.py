@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from batchqueue_async._chunks import LENGTH
 from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.bulk_chunks import LENGTH
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter

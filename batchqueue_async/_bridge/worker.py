@@ -30,36 +30,7 @@ R = TypeVar("R")
 _REST_WITHIN = 0.2
 
 
-class _Call:
-    """One call, and the future on whose loop its result is wanted."""
-
-    def __init__(
-        self,
-        context: Context,
-        function: Callable[[], Any],
-        answer: asyncio.Future[Any],
-    ) -> None:
-        self.context = context
-        self.function = function
-        self.answer = answer
-
-    def run(self) -> None:
-        loop = self.answer.get_loop()
-        with claim_worker_thread(get_async_backend("asyncio"), loop):
-            result = self.context.run(self.function)
-        # Of a loop that is closed nobody waits any more.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_tell, self.answer, result)
-
-
-class _Errand:
-    """A call whose result nobody wants."""
-
-    def __init__(self, run: Callable[[], object]) -> None:
-        self.run = run
-
-
-_Calls: TypeAlias = "SimpleQueue[_Call | _Errand | Rest | None]"
+_Calls: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
 
 
 class Workers:
@@ -86,7 +57,7 @@ class Workers:
         """Run a function, which must not raise, on a thread, in this context."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         # First: a new thread that finds nothing would count as idle.
-        self._calls.put(_Call(copy_context(), function, answer))
+        self._calls.put(partial(_answer, copy_context(), function, answer))
         if not self._idle.acquire(blocking=False) and self._started < self._most:
             # Without another thread the call waits for one of those that there are.
             with contextlib.suppress(RuntimeError):
@@ -95,7 +66,7 @@ class Workers:
 
     def do(self, function: Callable[[], object]) -> None:
         """Run a function, which must not raise, on a thread; nobody waits for it."""
-        _put_aside(self._calls, self._idle, _Errand(function))
+        _put_aside(self._calls, self._idle, function)
 
     def end(self) -> None:
         """Let the threads end after the calls that they have got."""
@@ -124,16 +95,16 @@ class _Thread:
         fork_rest.remember(self)
         try:
             while (call := self._next()) is not None:
-                call.run()
+                call()
                 del call
         finally:
             fork_rest.forget(self)
 
     def rest(self, rest: Rest) -> Callable[[], None]:
-        _put_aside(self._calls, self._idle, rest)
+        _put_aside(self._calls, self._idle, rest.run)
         return partial(rest.reached.wait, _REST_WITHIN)
 
-    def _next(self) -> _Call | _Errand | Rest | None:
+    def _next(self) -> Callable[[], object] | None:
         try:
             return self._calls.get_nowait()
         except Empty:
@@ -142,11 +113,23 @@ class _Thread:
 
 
 def _put_aside(
-    calls: _Calls, idle: threading.Semaphore, errand: _Errand | Rest
+    calls: _Calls, idle: threading.Semaphore, errand: Callable[[], object]
 ) -> None:
     # Whoever takes it is not idle; afterwards he says so again.
     idle.acquire(blocking=False)
     calls.put(errand)
+
+
+def _answer(
+    context: Context, function: Callable[[], Any], answer: asyncio.Future[Any]
+) -> None:
+    """Call, and have the result where it is wanted: on the future's loop."""
+    loop = answer.get_loop()
+    with claim_worker_thread(get_async_backend("asyncio"), loop):
+        result = context.run(function)
+    # Of a loop that is closed nobody waits any more.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_tell, answer, result)
 
 
 def _tell(answer: asyncio.Future[Any], result: object) -> None:

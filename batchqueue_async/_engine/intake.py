@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._chunks import LENGTH
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     innermost,
 )
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.bulk_chunks import LENGTH
 from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,

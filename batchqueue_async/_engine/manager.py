@@ -25,8 +25,8 @@ from batchqueue_async._policies.errors import (
     delivery_error_of,
 )
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
+from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import shown
 
 

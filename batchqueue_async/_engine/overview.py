@@ -29,8 +29,6 @@ _OUTCOMES = ("handled", "failed", "dropped", "unhandled", "returned")
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A queue at one moment."""
-
     stats: BatchQueueStats
     """Of its partitions the fullest, of its handlers the busiest; sums are of all."""
     used_fractions: list[float]

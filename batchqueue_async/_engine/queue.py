@@ -6,12 +6,12 @@ from asyncio import _get_running_loop
 from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from batchqueue_async._chunks import LENGTH, chunks
 from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.attached_handler import attached
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
-from batchqueue_async._engine.partitions.bulk_chunks import LENGTH, chunks
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
@@ -29,7 +29,7 @@ from batchqueue_async._policies.no_effect import (
 )
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._policies.validation import (
+from batchqueue_async._validation import (
     refuse,
     require_instance,
     require_timeout,

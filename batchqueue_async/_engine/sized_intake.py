@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from batchqueue_async._chunks import SIZED_LENGTH
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.bulk_chunks import SIZED_LENGTH
 from batchqueue_async._engine.partitions.measured_items import (
     Measured,
     measured,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async._engine.handler_stats import DrainTaskLimit, HandlerStats
 from batchqueue_async._policies.sizing import plain
 from batchqueue_async._policies.value import Value, frozen
+from batchqueue_async._validation import refuse
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.drain_task import DrainTask
@@ -152,8 +153,7 @@ class BatchQueueStats(Totals):
             ValueError: `n` is negative.
         """
         if n < 0:
-            msg = f"n must be >= 0, got {n}"
-            raise ValueError(msg)
+            refuse("n", ">= 0", n)
         by_fill = sorted(self.partitions, key=lambda each: (-each.waiting, each.index))
         return tuple(by_fill[:n])
 

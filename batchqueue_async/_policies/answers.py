@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import index
 
-from .validation import refuse, require_at_least
+from batchqueue_async._validation import refuse, require_at_least
 
 _SHOWN = 10
 
@@ -55,7 +55,6 @@ class PartialFailure(Exception):
         super().__init__(self.failed)
 
     def __str__(self) -> str:
-        """Return how many, and where the first of them were."""
         count = len(self.failed)
         where = ", ".join(map(str, self.failed[:_SHOWN]))
         more = ", ..." if count > _SHOWN else ""
@@ -90,7 +89,6 @@ class RetryAfter(Exception):
         super().__init__(seconds)
 
     def __str__(self) -> str:
-        """Return when it is worth trying again."""
         return f"to be tried again after {self.seconds} s"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from batchqueue_async._validation import refuse, require_positive
+
 from .retrying import doubled
-from .validation import refuse, require_positive
 from .value import Value, frozen
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
+from batchqueue_async._validation import refuse, require_at_least, require_positive
+
 from .lpt import lpt_plan
-from .validation import refuse, require_at_least, require_positive
 from .value import Value, frozen
 
 if TYPE_CHECKING:
@@ -37,8 +38,25 @@ class DrainBalancer(Protocol):
         """
 
 
+class _EvensOut(Value):
+    """What both balancers do, each with its own measure."""
+
+    __slots__ = ()
+
+    skip_below: float
+
+    def __post_init__(self) -> None:
+        require_at_least("skip_below", self.skip_below, 1)
+
+    def assign(
+        self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
+    ) -> list[int] | None:
+        """Return the new owner of each partition, or None if it isn't worth it."""
+        return _better_plan(loads, owners, drain_tasks, self.skip_below)
+
+
 @frozen
-class ThroughputBalancer(Value):
+class ThroughputBalancer(_EvensOut):
     """Evens out the number of items: right when all items cost about the same.
 
     Longest processing time first (see `lpt`). It leaves all as it is while the most
@@ -50,18 +68,9 @@ class ThroughputBalancer(Value):
     measure: ClassVar[Measure] = "items"
     skip_below: float = 1.15
 
-    def __post_init__(self) -> None:
-        require_at_least("skip_below", self.skip_below, 1)
-
-    def assign(
-        self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
-    ) -> list[int] | None:
-        """Return the new owner of each partition, or None if it isn't worth it."""
-        return _better_plan(loads, owners, drain_tasks, self.skip_below)
-
 
 @frozen
-class CostBalancer(Value):
+class CostBalancer(_EvensOut):
     """Evens out the time spent in handlers: right when costs per item differ.
 
     It plans in the same way as `ThroughputBalancer`.
@@ -69,15 +78,6 @@ class CostBalancer(Value):
 
     measure: ClassVar[Measure] = "seconds"
     skip_below: float = 1.15
-
-    def __post_init__(self) -> None:
-        require_at_least("skip_below", self.skip_below, 1)
-
-    def assign(
-        self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
-    ) -> list[int] | None:
-        """Return the new owner of each partition, or None if it isn't worth it."""
-        return _better_plan(loads, owners, drain_tasks, self.skip_below)
 
 
 @frozen
@@ -104,7 +104,6 @@ class Rebalancing(Value):
 
     @property
     def measure(self) -> Measure:
-        """What the balancer weighs."""
         measure: Measure = getattr(self.balancer, "measure", "items")
         return measure
 
@@ -124,7 +123,6 @@ def _better_plan(
 def load_sums(
     loads: Sequence[float], owners: Sequence[int], drain_tasks: int
 ) -> list[float]:
-    """Return the load of each drain task."""
     sums = [0.0] * drain_tasks
     for load, owner in zip(loads, owners, strict=True):
         sums[owner] += load

@@ -21,5 +21,4 @@ class WhenFull(Enum):
     before, is lost now, and counts as dropped. Its producer isn't told."""
 
     def __repr__(self) -> str:
-        """Return the name as it is written in code."""
         return f"{type(self).__name__}.{self.name}"

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Literal
 
+from batchqueue_async._validation import (
+    refuse,
+    require_at_least,
+    require_callable,
+    require_instance,
+    require_int,
+    require_positive,
+    require_timeout,
+)
+
 from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .buffering import WhenFull
@@ -17,15 +27,6 @@ from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
 from .selectors import KeySelector, PartitionSelector, by_key, by_type
-from .validation import (
-    refuse,
-    require_at_least,
-    require_callable,
-    require_instance,
-    require_int,
-    require_positive,
-    require_timeout,
-)
 from .value import Value, frozen
 
 
@@ -136,7 +137,6 @@ class BatchQueueConfig(Value, Generic[T]):
 
     @property
     def counts_sizes(self) -> bool:
-        """Whether its items are measured."""
         declared = self.size_of, self.max_batch_bytes, self.buffer_bytes
         return any(each is not None for each in declared)
 

@@ -6,13 +6,14 @@ import math
 import os
 from abc import ABC, abstractmethod
 
-from .partitions import MOST_PARTITIONS
-from .validation import (
+from batchqueue_async._validation import (
     refuse,
     require_instance,
     require_int,
     require_positive,
 )
+
+from .partitions import MOST_PARTITIONS
 from .value import Value, frozen
 
 
@@ -66,8 +67,6 @@ class DrainTaskPolicy(ABC):
 
 @frozen
 class Fixed(Value, DrainTaskPolicy):
-    """As many as it says."""
-
     n: int
 
     def __post_init__(self) -> None:
@@ -82,8 +81,6 @@ class Fixed(Value, DrainTaskPolicy):
 
 @frozen
 class _CpuCores(Value, DrainTaskPolicy):
-    """Some for each CPU, and a few more."""
-
     base: int
     multiplier: float
 
@@ -108,8 +105,6 @@ class _CpuCores(Value, DrainTaskPolicy):
 
 @frozen
 class _Adaptive(Value, DrainTaskPolicy):
-    """As many as help."""
-
     # Not `least`: that is what all policies are asked for.
     at_least: int
     most: int
@@ -167,7 +162,6 @@ def require_policy(field: str, value: object, kind: type, *others: type) -> None
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

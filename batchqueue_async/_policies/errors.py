@@ -63,7 +63,6 @@ class ItemTooLarge(BatchQueueError):
         self.buffer_bytes = buffer_bytes
 
     def __str__(self) -> str:
-        """Return the rule and the size."""
         return (
             f"size_of(item) must be <= buffer_bytes, which is {self.buffer_bytes}, "
             f"got {self.size}"
@@ -94,7 +93,6 @@ class OmittedItem(Value):
         return cls(type(item).__qualname__)
 
     def __repr__(self) -> str:
-        """Return what it was, and why it is not here."""
         return f"<{self.type_name}, too large to be kept>"
 
 
@@ -119,7 +117,6 @@ class Failure(Value):
     outcome: Outcome
 
     def __str__(self) -> str:
-        """Return the outcome, the item's type and the error, shortened."""
         item = self.item
         told = repr(item) if isinstance(item, OmittedItem) else kind_of(item)
         subject = "" if self.outcome == "on_flush" else f" {told}"
@@ -150,7 +147,6 @@ class DeliveryError(BatchQueueError):
         self.failures = failures
 
     def __str__(self) -> str:
-        """Return the count, the queue and the first failure."""
         noun = "failure" if self.count == 1 else "failures"
         first = f"; first: {self.failures[0]}" if self.failures else ""
         return f"{self.count} {noun} in queue {self.queue_name!r}{first}"

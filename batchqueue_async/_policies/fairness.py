@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from batchqueue_async._validation import refuse, require_callable, require_int
 from batchqueue_async._wording import shown
 
 from .selectors import comparable
-from .validation import refuse, require_callable, require_int
 from .value import Value, frozen
 
 if TYPE_CHECKING:
@@ -38,28 +38,14 @@ class FairSelector(Value, Generic[T, K]):
         require_int("quantum", self.quantum, at_least=1)
 
     def __call__(self, item: T, partitions: int, /) -> int:
-        """Return the partition in which the item's key has its buffer.
-
-        Raises:
-            TypeError: If the key is not hashable.
-        """
+        """Return the partition in which the item's key has its buffer."""
         return hash(self.comparable(self.key(item))) % partitions
 
     def comparable(self, key: K) -> Hashable:
-        """Return a key as it is looked up.
-
-        Raises:
-            TypeError: If it is not hashable.
-        """
         return comparable(key, self)
 
     def units_of(self, key: K) -> int:
-        """Return what a key weighs, in parts of `UNIT`.
-
-        Raises:
-            TypeError: If `weight` returned no number.
-            ValueError: If that is too small or too large.
-        """
+        """Return what a key weighs, in parts of `UNIT`."""
         if self.weight is None:
             return UNIT
         weight: object = self.weight(key)
@@ -72,7 +58,6 @@ class FairSelector(Value, Generic[T, K]):
         return round(weight * UNIT)
 
     def __repr__(self) -> str:
-        """Return the call that made it."""
         weight = "" if self.weight is None else f", weight={_name_of(self.weight)}"
         return f"fair_by({_name_of(self.key)}{weight}, quantum={self.quantum})"
 

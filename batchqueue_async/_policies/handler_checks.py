@@ -10,7 +10,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, cast
 
-from .validation import refuse, require_positive
+from batchqueue_async._validation import refuse, require_positive
+
 from .warning import warn
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")
@@ -44,11 +45,7 @@ def require_handler(field: str, value: object) -> None:
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
-    """Return the callable that takes a batch.
-
-    Raises:
-        TypeError: It is neither a callable nor an object with `consume`.
-    """
+    """Return the callable that takes a batch."""
     require_handler("handler", handler)
     consume = getattr(handler, "consume", handler)
     return cast("Callable[[list[Any]], Any]", consume)

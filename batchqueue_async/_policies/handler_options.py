@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, Literal, TypeAlias
 
-from .handlers import ErrorHandler
-from .items import T
-from .retrying import Retry
-from .validation import (
+from batchqueue_async._validation import (
     refuse,
     require_at_least,
     require_callable,
@@ -15,6 +12,10 @@ from .validation import (
     require_int,
     require_positive,
 )
+
+from .handlers import ErrorHandler
+from .items import T
+from .retrying import Retry
 from .value import Value, frozen
 
 AUTO: Final = "auto"

@@ -33,13 +33,7 @@ def warn_of_config(config: BatchQueueConfig[Any]) -> None:
 def warn_of_concurrency(
     name: str, concurrency: int, config: BatchQueueConfig[Any]
 ) -> None:
-    """Warn where a handler may be called more often at once than a queue ever does.
-
-    Args:
-        name: The handler's.
-        concurrency: How many of its calls may run at once.
-        config: The queue's.
-    """
+    """Warn where a handler may be called more often at once than a queue ever does."""
     drain_tasks, partitions = config.drain_tasks, config.partitions
     if not isinstance(drain_tasks, Fixed):
         return

@@ -26,5 +26,4 @@ class Offer(Enum):
         return self is Offer.ACCEPTED
 
     def __repr__(self) -> str:
-        """Return the name as it is written in code."""
         return f"{type(self).__name__}.{self.name}"

@@ -6,7 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from .validation import require_int
+from batchqueue_async._validation import require_int
+
 from .value import Value, frozen
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ class PartitionPolicy(ABC):
 
 @frozen
 class _Fixed(Value, PartitionPolicy):
-    """As many as it says."""
-
     n: int
 
     def __post_init__(self) -> None:
@@ -79,8 +78,6 @@ class _Fixed(Value, PartitionPolicy):
 
 @frozen
 class _PerDrainTask(Value, PartitionPolicy):
-    """Some for each drain task."""
-
     m: int
 
     def __post_init__(self) -> None:
@@ -95,8 +92,6 @@ class _PerDrainTask(Value, PartitionPolicy):
 
 @frozen
 class _Adaptive(Value, PartitionPolicy):
-    """As many as handlers, or about half as many."""
-
     multiplier: int
 
     grows: ClassVar[bool] = True

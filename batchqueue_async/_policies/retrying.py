@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
-from .answers import PartialFailure, RetryAfter
-from .validation import (
+from batchqueue_async._validation import (
     refuse,
     require_at_least,
     require_instance,
     require_int,
     require_positive,
 )
+
+from .answers import PartialFailure, RetryAfter
 from .value import Value, frozen
 
 

@@ -6,9 +6,9 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
+from batchqueue_async._validation import require_callable
 from batchqueue_async._wording import shown
 
-from .validation import require_callable
 from .value import Value, frozen
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class QueueSelector(Enum):
         raise TypeError(msg)
 
     def __repr__(self) -> str:
-        """Return the name under which it is imported."""
         return self.value
 
 
@@ -62,19 +61,9 @@ class KeySelector(Value, Generic[T]):
         require_callable("key", self.key)
 
     def __call__(self, item: T, partitions: int, /) -> int:
-        """Return the partition of the item's key.
-
-        Raises:
-            TypeError: If the key is not hashable.
-        """
         return self.index_of(self.key(item), partitions)
 
     def index_of(self, key: Hashable, partitions: int) -> int:
-        """Return the partition of a key.
-
-        Raises:
-            TypeError: If the key is not hashable.
-        """
         if type(key) in PLAIN_KEYS:
             return hash(key) % partitions
         try:
@@ -83,7 +72,6 @@ class KeySelector(Value, Generic[T]):
             _refuse_unhashable(key, self, error)
 
     def __repr__(self) -> str:
-        """Return the call that made it."""
         return f"by_key({getattr(self.key, '__qualname__', None) or shown(self.key)})"
 
 
@@ -98,11 +86,7 @@ def by_key(key: Callable[[T], Hashable]) -> KeySelector[T]:
 
 
 def comparable(key: Hashable, selector: object) -> Hashable:
-    """Return the key as it is looked up: any NaN in it is the same one.
-
-    Raises:
-        TypeError: If it is not hashable; says what `selector` needs.
-    """
+    """Return the key as it is looked up: any NaN in it is the same one."""
     try:
         known = _with_one_nan(key)
         hash(known)

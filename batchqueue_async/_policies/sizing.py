@@ -7,10 +7,10 @@ from collections.abc import Callable
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
 
 from .errors import ItemTooLarge
-from .validation import refuse
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -39,11 +39,7 @@ def plain(size: Exact) -> float:
 
 
 def length_of(item: object) -> int:
-    """Return the size of bytes or a text; of nothing else it is known.
-
-    Raises:
-        TypeError: It is something else.
-    """
+    """Return the size of bytes or a text; of nothing else it is known."""
     if isinstance(item, bytes | str | bytearray):
         return len(item)
     rule = "given where items are not bytes or str"
@@ -52,12 +48,7 @@ def length_of(item: object) -> int:
 
 
 def measured_by(size_of: SizeOf | None, most: Exact | None) -> Callable[[Any], Exact]:
-    """Return what measures an item, and refuses one that could never fit.
-
-    Args:
-        size_of: The caller's; None for the length of bytes and texts.
-        most: The largest size that fits; None where any does.
-    """
+    """Return what measures an item, and refuses one that could never fit."""
     given = length_of if size_of is None else size_of
 
     def measure(item: object) -> Exact:

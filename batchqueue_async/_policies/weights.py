@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from batchqueue_async._validation import require_positive
+
 from .sizing import Exact
-from .validation import require_positive
 
 
 def exact_weight(weight: float) -> Exact:
@@ -11,10 +12,6 @@ def exact_weight(weight: float) -> Exact:
 
     Sums of these are exact, in any order and at O(1) per change: twenty times 0.05
     is 1, and what is added and taken away again leaves 0.
-
-    Raises:
-        TypeError: If the weight is no number.
-        ValueError: If the weight is not finite or not above zero.
     """
     require_positive("weight", weight)
     # Nearly every handler's is whole, and the import of fractions takes 2 ms.

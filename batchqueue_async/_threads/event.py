@@ -22,7 +22,6 @@ class ThreadEvent:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Let all who wait go on."""
         self.is_set = True
         self._open()
 

@@ -64,12 +64,10 @@ class Guard:
 
     @property
     def is_mine(self) -> bool:
-        """Whether the calling thread holds it."""
         return self.lock._is_owned()  # noqa: SLF001
 
     @property
     def levels(self) -> int:
-        """How often the calling thread holds it."""
         if not self.is_mine:
             return 0
         # The only place that tells it on every Python 3.11, and hardly ever asked for.

@@ -65,12 +65,7 @@ class ClaimQueue:
             claims.remove(claim)
 
     def give_back(self, claim: WaitingClaim, claimed: int) -> bool:
-        """Take a grant back; returns False if it is final, or would leave a hole.
-
-        Args:
-            claim: The one whose producer leaves before it has run.
-            claimed: The highest sequence that was claimed by anybody.
-        """
+        """Take a grant back; returns False if it is final, or would leave a hole."""
         if claim not in self._granted:
             return False
         assert claim.high is not None

@@ -13,7 +13,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import refuse
 
 from .errors import (
     ExceptionHandler,
@@ -77,11 +77,7 @@ class ConsumerRepository(Generic[E]):
         return tuple(each for node in self.nodes for each in node.sequences)
 
     def node_of(self, handler: object) -> Node:
-        """Return the handler's node.
-
-        Raises:
-            InvalidArgument: It does not consume this ring.
-        """
+        """Return the handler's node."""
         try:
             return self._by_handler[identity_of(handler)]
         except KeyError:
@@ -97,8 +93,7 @@ class ConsumerRepository(Generic[E]):
     ) -> tuple[Node, ...]:
         """Add handlers side by side, each after all of `after`."""
         if max_batch is not None and max_batch < 1:
-            msg = f"max_batch must be >= 1 or None, got {shown(max_batch)}"
-            raise InvalidArgument(msg)
+            refuse("max_batch", ">= 1 or None", max_batch, InvalidArgument)
         self._check_new(handlers, after)
         nodes = []
         for handler in handlers:
@@ -149,11 +144,7 @@ class ConsumerRepository(Generic[E]):
                     consumer.on_error = on_error
 
     def _check_new(self, handlers: Seq[object], after: Seq[Node]) -> None:
-        """Refuse handlers that are in the graph, or given twice.
-
-        Raises:
-            RingError: Naming the cycle that there would be, if there would be one.
-        """
+        """Refuse handlers that are in the graph, or given twice."""
         if self._ring.sequencer.is_closed:
             msg = "the ring is closed: handlers come too late"
             raise RingHalted(msg)

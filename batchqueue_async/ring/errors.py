@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
-from batchqueue_async._wording import kind_of, shown
+from batchqueue_async import _validation
+from batchqueue_async._validation import refuse
+from batchqueue_async._wording import kind_of
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
@@ -56,11 +57,9 @@ class Rewind:
 
     def __post_init__(self) -> None:
         if self.attempts is not None and self.attempts < 0:
-            msg = f"attempts must be >= 0 or None, got {shown(self.attempts)}"
-            raise InvalidArgument(msg)
+            refuse("attempts", ">= 0 or None", self.attempts, InvalidArgument)
         if not (self.pause >= 0 and math.isfinite(self.pause)):
-            msg = f"pause must be >= 0, got {shown(self.pause)}"
-            raise InvalidArgument(msg)
+            refuse("pause", ">= 0", self.pause, InvalidArgument)
 
     def allows(self, rewound: int) -> bool:
         """Whether a batch that was rewound so often may be rewound again."""
@@ -102,23 +101,9 @@ def halt(error: Exception, sequence: int, event: object) -> NoReturn:
 
 
 def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
-    """Return what their records have beside the text."""
     return {"sequence": sequence, "error_type": type(error).__qualname__}
 
 
 def require_timeout(field: str, value: object) -> None:
-    """Refuse anything but None, for no limit, or a finite number of seconds >= 0.
-
-    Raises:
-        InvalidArgument: It is a number out of range.
-        TypeError: It is no number.
-    """
-    if value is None:
-        return
-    rule = "a number of seconds >= 0, or None for no limit"
-    msg = f"{field} must be {rule}, got {value!r}"
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(msg)
-    # As one comparison: nan is in no range, and a huge int fits into no float.
-    if not 0 <= value <= sys.float_info.max:
-        raise InvalidArgument(msg)
+    """Refuse anything but None, for no limit, or a finite number of seconds >= 0."""
+    _validation.require_timeout(field, value, InvalidArgument)

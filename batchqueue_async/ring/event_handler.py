@@ -7,6 +7,7 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
 from .errors import InvalidArgument
@@ -73,8 +74,7 @@ class HandlerMethods(Generic[E]):
             on_event = handler
         if isinstance(handler, type) or (on_event is None) == (on_batch is None):
             rule = "an object with either on_event or on_batch, or a function"
-            msg = f"a handler must be {rule}, got {shown(handler)}"
-            raise InvalidArgument(msg)
+            refuse("a handler", rule, handler, InvalidArgument)
         consume = on_batch if on_event is None else on_event
         if isgeneratorfunction(consume) or isasyncgenfunction(consume):
             rule = "a handler must not be a generator, whose body nobody runs"

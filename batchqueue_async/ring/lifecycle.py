@@ -81,10 +81,6 @@ class ConsumerTasks:
 
         Of several deadlines the earliest counts. Cancelled, it goes on by itself. A
         handler that calls it does not wait: its own event has to be handled first.
-
-        Raises:
-            TimeoutError: The deadline came first; what ran was cancelled.
-            RingHalted: A handler's error had halted the ring, and no producer knows.
         """
         loop = asyncio.get_running_loop()
         if self._shutdown is None:

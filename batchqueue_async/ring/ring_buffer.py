@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from enum import Enum
-from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, TypeVar, TypeVarTuple
+
+from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
 from .multi_producer_sequencer import MultiProducerSequencer
@@ -337,19 +338,3 @@ class RingBuffer(Generic[E]):
     def halt(self, cause: BaseException | None = None) -> None:
         """Take no more claims, and stop all consumers after what they are at."""
         self.sequencer.halt(cause)
-
-
-def chunks(items: Iterable[A], length: int) -> Iterator[list[A]]:
-    """Return lists of up to `length` items; what came before an error comes first."""
-    source = iter(items)
-    while True:
-        chunk: list[A] = []
-        try:
-            # Unlike `list`, it keeps what came before an error.
-            chunk.extend(islice(source, length))
-        except Exception:
-            yield chunk
-            raise
-        if not chunk:
-            return
-        yield chunk

@@ -70,21 +70,6 @@ class Sequence(Notifier):
         return f"Sequence({self._value})"
 
 
-class Published(Notifier):
-    """How far everything is published: what barriers know of a sequencer.
-
-    `published` is the highest sequence up to which all are published: consumers go no
-    further, whatever was published beyond. A plain number, because producers touch it
-    for every event.
-    """
-
-    __slots__ = ("published",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.published: int = INITIAL
-
-
 def minimum(sequences: Iterable[Sequence], default: int) -> int:
     """Return the lowest of the sequences; `default` if there are none."""
     return min([sequence.value for sequence in sequences], default=default)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from .errors import RingError, RingHalted
-from .sequence import Notifier, Published, Sequence
+from .sequence import Notifier, Sequence
 from .wait_strategy import WaitStrategy
+
+if TYPE_CHECKING:
+    from .sequencer import Sequencer
 
 
 class SequenceBarrier:
@@ -27,7 +31,7 @@ class SequenceBarrier:
 
     def __init__(
         self,
-        publications: Published,
+        publications: Sequencer,
         wait: WaitStrategy,
         dependencies: tuple[Sequence, ...] = (),
     ) -> None:

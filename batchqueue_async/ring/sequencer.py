@@ -20,11 +20,12 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
 from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import InsufficientCapacity, InvalidArgument, RingError, RingHalted
-from .sequence import INITIAL, Notifier, Published, Sequence, minimum
+from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import SequenceBarrier
 from .wait_strategy import BlockingWait, WaitStrategy
 
@@ -57,7 +58,7 @@ _handler_call: ContextVar[HandlerCall | None] = ContextVar(
 )
 
 
-class Sequencer(Published, ABC):
+class Sequencer(Notifier, ABC):
     """Gives out sequences and knows which are published; see its two kinds.
 
     Args:
@@ -67,6 +68,9 @@ class Sequencer(Published, ABC):
     Attributes:
         capacity: Events that the ring holds.
         claimed: The highest sequence that belongs to a producer, or did.
+        published: The highest sequence up to which all are published: consumers go no
+            further, whatever was published beyond. A plain number, because producers
+            touch it for every event.
         limit: How far the next claim may go at once.
         abandoned: Published without an event; forgotten when claimed again.
         claims_waited: How many claims have had to wait so far.
@@ -100,6 +104,7 @@ class Sequencer(Published, ABC):
         "is_closed",
         "is_halted",
         "limit",
+        "published",
         "wait_strategy",
     )
 
@@ -110,6 +115,7 @@ class Sequencer(Published, ABC):
             raise InvalidArgument(msg)
         self.capacity: int = capacity
         self.claimed: int = INITIAL
+        self.published: int = INITIAL
         self._free_up_to = INITIAL + capacity
         self.limit: int = self._free_up_to
         self.abandoned: set[int] = set()
@@ -175,8 +181,7 @@ class Sequencer(Published, ABC):
     def claim_now(self, n: int) -> int | None:
         """Claim if nobody waits and there is room; returns the highest, or None."""
         if not 0 < n <= self.capacity:
-            msg = f"n must be 1 to {self.capacity}, got {shown(n)}"
-            raise InvalidArgument(msg)
+            refuse("n", f"1 to {self.capacity}", n, InvalidArgument)
         with self._guard:
             if not self._may_claim(n):
                 return None

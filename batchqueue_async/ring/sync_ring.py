@@ -19,13 +19,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
+from batchqueue_async._chunks import chunks
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.watchdog import LoopWatchdog
 
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout
-from .ring_buffer import RingBuffer, chunks
+from .ring_buffer import RingBuffer
 from .sequencer import Sequencer
 
 E = TypeVar("E")
@@ -53,11 +54,7 @@ class ThreadIngress:
         return ingress
 
     def check(self) -> None:
-        """Refuse callers that could never be served.
-
-        Raises:
-            RingError: On the loop's own thread, in a forked child, on a dead loop.
-        """
+        """Refuse callers that could never be served."""
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             msg = (
                 "a blocking call on the loop's own thread would never end; await the "
@@ -72,13 +69,7 @@ class ThreadIngress:
             raise RingError(msg)
 
     def claim(self, claim: WaitingClaim, timeout: float | None) -> bool:
-        """Claim, and wait for it; returns whether it was granted.
-
-        Raises:
-            RingHalted: A handler's error has halted the ring.
-            RingError: The loop is closed, or has not run for half a second; or a
-                handler waits for this thread.
-        """
+        """Claim, and wait for it; returns whether it was granted."""
         try:
             return self._sequencer.claim_for(claim) or self._wait(claim, timeout)
         except RingHalted:

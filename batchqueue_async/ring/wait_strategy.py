@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import refuse
 
 _SPINS: Final = 100
 
@@ -142,8 +142,7 @@ class SleepingWait:
 
     def __post_init__(self) -> None:
         if self.retries < 0:
-            msg = f"retries must be >= 0, got {shown(self.retries)}"
-            raise ValueError(msg)
+            refuse("retries", ">= 0", self.retries)
         _require_positive("sleep", self.sleep)
 
     async def wait_for(self, sequence: int, barrier: Waiting) -> int:
@@ -168,5 +167,4 @@ def _yield_to_threads() -> None:
 
 def _require_positive(field: str, value: float) -> None:
     if not value > 0:
-        msg = f"{field} must be > 0, got {shown(value)}"
-        raise ValueError(msg)
+        refuse(field, "> 0", value)

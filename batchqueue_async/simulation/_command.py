@@ -35,7 +35,6 @@ _SEED: Final = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the words."""
     _add_load(parser)
     add = parser.add_argument
     add("--call", type=_seconds, help="seconds of a call, whatever it has")

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from batchqueue_async import HandlerLike
 from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._policies.validation import refuse, require_int
+from batchqueue_async._validation import refuse, require_int
 
 _SEED = 17
 

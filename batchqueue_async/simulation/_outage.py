@@ -45,15 +45,7 @@ def _quantiles(ages: Sequence[float], count: int) -> list[float]:
 def reason_of_impossible(
     level: Level, least: float, at_best: Simulation, outage: float, share: float
 ) -> str | None:
-    """Return why no setting can hold a level, in words; None if one may.
-
-    Args:
-        level: What has to be held.
-        least: Seconds of a call for one item.
-        at_best: With a sink that takes no time while it is there.
-        outage: Seconds for which it is not.
-        share: The part of all time that is like what was tried.
-    """
+    """Return why no setting can hold a level, in words; None if one may."""
     if level.p99 is not None and least > level.p99:
         return f"no setting can: a call for one item takes {least:.3g} s"
     missed = level.misses(at_best) if outage else []

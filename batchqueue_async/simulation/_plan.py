@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from batchqueue_async import BatchQueueConfig, DrainTaskPolicy, PartitionPolicy
-from batchqueue_async._policies.validation import refuse, require_at_least
+from batchqueue_async._validation import refuse, require_at_least
 from batchqueue_async.simulation._result import Simulation
 from batchqueue_async.simulation._simulate import Arrivals, HandlerCost, simulate
 
@@ -123,7 +123,6 @@ def tried(
 def candidates_of(
     config: BatchQueueConfig[Any], batches: Sequence[int] = BATCHES
 ) -> Iterable[BatchQueueConfig[Any]]:
-    """Return what is tried unless it is said, from cheap to dear."""
     for drain_tasks in DRAIN_TASKS:
         for linger in LINGERS:
             for max_batch in batches:

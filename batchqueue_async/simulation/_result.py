@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from batchqueue_async import BatchQueueStats
+from batchqueue_async._validation import refuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,7 @@ class Simulation:
             ValueError: It is no such part.
         """
         if not 0 <= part <= 1:
-            msg = f"part must be from 0 to 1, got {part}"
-            raise ValueError(msg)
+            refuse("part", "from 0 to 1", part)
         if not self.ages:
             return 0.0
         return self.ages[min(len(self.ages) - 1, int(part * len(self.ages)))]

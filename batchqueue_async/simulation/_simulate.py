@@ -15,7 +15,7 @@ from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
-from batchqueue_async._policies.validation import (
+from batchqueue_async._validation import (
     require_at_least,
     require_callable,
     require_instance,
@@ -94,8 +94,6 @@ class _Arrival:
 
 
 class _Run:
-    """One simulation."""
-
     def __init__(
         self,
         config: BatchQueueConfig[Any],
@@ -119,7 +117,6 @@ class _Run:
         self._peak_producers = 0
 
     async def over(self, arrivals: Arrivals) -> Simulation:
-        """Let all come, and shut down."""
         loop = asyncio.get_running_loop()
         count, last = 0, 0.0
         async with self._queue as queue:

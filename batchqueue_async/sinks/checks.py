@@ -1,23 +1,15 @@
-"""How a sink refuses a wrong argument: the field, the rule and the value."""
+"""What a sink refuses of its arguments, its options and its items."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
 
 RESERVED: Final = "batchqueue_write"
 """The column of a staging table that says which write a row came with."""
-
-
-def refuse(
-    field: str, rule: str, got: object, error: type[Exception] = ValueError
-) -> NoReturn:
-    """Raise `error` with "<field> must be <rule>, got <got>"."""
-    msg = f"{field} must be {rule}, got {shown(got)}"
-    raise error(msg)
 
 
 def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
@@ -44,32 +36,30 @@ def require_name(field: str, value: object) -> None:
         refuse(field, "a name", value)
 
 
-def require_count(field: str, value: object, *, at_least: int) -> None:
-    """Refuse anything but an int of `at_least` or more; a bool is no int."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        refuse(field, "an int", value, TypeError)
-    if value < at_least:
-        refuse(field, f">= {at_least}", value)
+def arguments_of(
+    what: str,
+    options: Mapping[str, str],
+    readers: Mapping[str, Callable[[str, str], object]],
+    required: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a sink's arguments of the data source's options, which have their names.
 
-
-def require_seconds(field: str, value: object, *, above: float | None = 0) -> None:
-    """Refuse anything but a finite number; above zero, or with None zero, too."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        refuse(field, "a number", value, TypeError)
-    if not math.isfinite(value):
-        refuse(field, "finite", value)
-    if value < 0 or value == above:
-        refuse(field, "> 0" if above == 0 else ">= 0", value)
-
-
-def require_options(
-    what: str, options: Mapping[str, str], known: tuple[str, ...]
-) -> None:
-    """Refuse options that nobody would read: most are misspelt."""
+    Options that nobody would read are refused: most are misspelt.
+    """
     for name in options:
-        if name not in known:
-            msg = f"{what} has the options {', '.join(known)}, got {shown(name)}"
+        if name not in readers:
+            msg = f"{what} has the options {', '.join(readers)}, got {shown(name)}"
             raise ValueError(msg)
+    for name in required:
+        if not options.get(name):
+            refuse(name, "given as an option", options.get(name))
+    given = {name: read for name, read in readers.items() if name in options}
+    return {name: read(name, options[name]) for name, read in given.items()}
+
+
+def text_of(_: str, text: str) -> str:
+    """Return an option's text as it is."""
+    return text
 
 
 def count_of(field: str, text: str) -> int:
@@ -85,6 +75,13 @@ def seconds_of(field: str, text: str) -> float:
         return float(text)
     except ValueError:
         refuse(field, "a number of seconds", text)
+
+
+def flag_of(field: str, text: str) -> bool:
+    """Return what an option's text stands for, in whatever case."""
+    if text.lower() not in {"true", "false"}:
+        refuse(field, '"true" or "false"', text)
+    return text.lower() == "true"
 
 
 def require_columns(

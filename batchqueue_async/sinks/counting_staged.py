@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from .checks import require_options, require_seconds
+from batchqueue_async._validation import require_at_least
+
+from .checks import arguments_of, seconds_of
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
@@ -22,7 +24,7 @@ class CountingStagedSink:
     """
 
     def __init__(self, delay: float = 0.0) -> None:
-        require_seconds("delay", delay, above=None)
+        require_at_least("delay", delay, 0)
         self._delay = delay
         self._open: dict[str, int] = {}
         self._published: dict[Epoch, int] = {}
@@ -30,8 +32,7 @@ class CountingStagedSink:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options: `delay`."""
-        require_options("the counting sink", options, ("delay",))
-        return cls(float(options.get("delay", "0")))
+        return cls(**arguments_of("the counting sink", options, {"delay": seconds_of}))
 
     @property
     def published(self) -> Mapping[Epoch, int]:

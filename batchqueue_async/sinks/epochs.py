@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from .checks import refuse, require_count, require_name
+from batchqueue_async._validation import refuse, require_int
+
+from .checks import require_name
 
 T = TypeVar("T")
 
@@ -31,10 +33,9 @@ class Epoch:
 
     def __post_init__(self) -> None:
         require_name("query", self.query)
-        require_count("batch", self.batch, at_least=0)
+        require_int("batch", self.batch, at_least=0)
 
     def __str__(self) -> str:
-        """Return the batch and the query, as logs show them."""
         return f"batch {self.batch} of query {self.query}"
 
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import require_int
 from batchqueue_async._wording import reason
 
 from ._parquet.directory import ParquetDirectory, Part
 from ._parquet.file import StagedFile
 from ._parquet.record_batches import RecordBatchReader
-from .checks import require_count
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .rows import Row
@@ -92,7 +92,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:
-        require_count("row_group", row_group, at_least=1)
+        require_int("row_group", row_group, at_least=1)
         super().__init__()
         self._reader = RecordBatchReader(schema, to_row)
         self.columns: tuple[str, ...] | None = None

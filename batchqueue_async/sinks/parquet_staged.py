@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Self
 
 from anyio import to_thread
 
+from batchqueue_async._validation import require_int
+
 from ._parquet.directory import ParquetDirectory, Part
 from ._parquet.file import StagedFile, force_to_disk
-from .checks import count_of, refuse, require_count, require_options
+from .checks import arguments_of, count_of, text_of
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OPTIONS = ("directory", "row_group", "compression")
+_OPTIONS = {"directory": text_of, "row_group": count_of, "compression": text_of}
 
 
 class ParquetStagedSink:
@@ -64,7 +66,7 @@ class ParquetStagedSink:
         row_group: int = 131_072,
         compression: str = "zstd",
     ) -> None:
-        require_count("row_group", row_group, at_least=1)
+        require_int("row_group", row_group, at_least=1)
         self._directory = ParquetDirectory(
             Path(directory), "_staged", row_group, compression
         )
@@ -78,14 +80,8 @@ class ParquetStagedSink:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options, which have the arguments' names."""
-        require_options("the Parquet sink", options, _OPTIONS)
-        if not options.get("directory"):
-            refuse("directory", "given as an option", options.get("directory"))
-        compression = options.get("compression", "zstd")
-        if "row_group" not in options:
-            return cls(options["directory"], compression=compression)
-        rows = count_of("row_group", options["row_group"])
-        return cls(options["directory"], row_group=rows, compression=compression)
+        required = ("directory",)
+        return cls(**arguments_of("the Parquet sink", options, _OPTIONS, required))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Make the run's folder: once it is gone, so is the run."""

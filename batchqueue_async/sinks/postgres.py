@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import refuse
 
 from ._postgres.calendar import use_whole_calendar
 from ._postgres.connections import Connections
@@ -17,9 +19,8 @@ from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging, column_types
 from ._postgres.target import LONGEST_NAME, Target, find_target
-from ._postgres.timestamps import Timestamps
-from ._postgres.together import together
-from .checks import RESERVED, refuse, require_columns, require_name
+from ._postgres.timestamps import with_datetimes
+from .checks import RESERVED, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
 from .renamed import renamed
@@ -190,7 +191,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                     copied = await self._copy(connection, attempt, number, piece)
                     rows += copied
 
-        await together([copy_what_is_left] * min(len(pieces), self._copies))
+        await _together([copy_what_is_left] * min(len(pieces), self._copies))
         attempt.acknowledged[number] = rows
 
     def _pieces(self, items: list[T]) -> list[list[T]]:
@@ -218,7 +219,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         self, items: list[T], number: int, types: dict[str, int]
     ) -> list[list[Row] | CopiedBatches]:
         """Return the items as what is copied: record batches as they are, and rows."""
-        timestamps, copier = Timestamps(self._columns, types), None
+        copier = None
         if not self._has_to_row and any(map(is_record_batch, items)):
             from ._postgres.copied_batches import (  # noqa: PLC0415  # pyarrow is there
                 BatchCopier,
@@ -237,7 +238,8 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 batches = [selected(batch, self._columns) for batch in group]
                 parts.extend(copier.copies(batches, number))
             else:
-                parts.append(timestamps.rows(self._reader.rows(group)))
+                rows = self._reader.rows(group)
+                parts.append(with_datetimes(rows, self._columns, types))
         return parts
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
@@ -300,3 +302,17 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 " epoch"
             )
             raise BatchQueueError(msg)
+
+
+async def _together(works: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Do all of it at the same time, and return when nothing of it goes on."""
+    if len(works) == 1:
+        await works[0]()
+        return
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

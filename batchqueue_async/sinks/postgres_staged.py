@@ -18,7 +18,7 @@ from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
 from ._postgres.staging import column_types
 from ._postgres.target import find_target
-from .checks import refuse, require_name, require_options, seconds_of
+from .checks import arguments_of, require_name, seconds_of, text_of
 from .column_names import matched
 from .epochs import Epoch
 from .rows import selected
@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
     from ._postgres.connections import Connection
 
-_OPTIONS = ("url", "table", "on_conflict", "timeout", "statement_timeout")
+_OPTIONS = {
+    "url": text_of,
+    "table": text_of,
+    "on_conflict": text_of,
+    "timeout": seconds_of,
+    "statement_timeout": seconds_of,
+}
 
 
 @dataclass
@@ -126,17 +132,8 @@ class PostgresStagedSink:
 
         Spark keeps a `url` out of its logs and pages, so that the password in it is.
         """
-        require_options("the PostgreSQL sink", options, _OPTIONS)
-        for name in ("url", "table"):
-            if name not in options:
-                refuse(name, "given as an option", None)
-        seconds = {
-            name: seconds_of(name, options[name])
-            for name in ("timeout", "statement_timeout")
-            if name in options
-        }
-        on_conflict = options.get("on_conflict", "")
-        return cls(options["url"], options["table"], on_conflict=on_conflict, **seconds)
+        required = ("url", "table")
+        return cls(**arguments_of("the PostgreSQL sink", options, _OPTIONS, required))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
 
-from .checks import refuse, refuse_item
+from .checks import refuse_item
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,11 +108,7 @@ def is_record_batch(item: object) -> bool:
 
 
 def python_values(column: pa.Array, name: str) -> list[Any]:
-    """Return a column's values as objects of Python's.
-
-    Raises:
-        ValueError: One is a date or time before the year 1, of which Python has none.
-    """
+    """Return a column's values as objects of Python's."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):

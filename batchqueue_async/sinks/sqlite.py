@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from batchqueue_async._validation import require_at_least
+
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.values import SqliteValues
-from .checks import RESERVED, require_columns, require_name, require_seconds
+from .checks import RESERVED, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name
 from .epochs import Epoch
 from .renamed import renamed
@@ -82,7 +84,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         # SQLite knows no difference between `ID` and `id`.
         require_columns(columns, fold=str.lower)
         require_name("fences", fences)
-        require_seconds("timeout", timeout, above=None)
+        require_at_least("timeout", timeout, 0)
         super().__init__()
         self._table = table
         self._columns = [*map(quoted, columns)]

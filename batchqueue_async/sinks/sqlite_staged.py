@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from batchqueue_async._validation import require_at_least
+
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
-from .checks import (
-    refuse,
-    require_name,
-    require_options,
-    require_seconds,
-    seconds_of,
-)
+from .checks import arguments_of, flag_of, require_name, seconds_of, text_of
 from .column_names import matched
 from .epochs import Epoch
 from .rows import plain_rows
@@ -26,7 +22,14 @@ from .staged import Attempt, StagedRowsMissing, Token, rows_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OPTIONS = ("file", "table", "on_conflict", "timeout", "nan_as_null", "fences")
+_OPTIONS = {
+    "file": text_of,
+    "table": text_of,
+    "on_conflict": text_of,
+    "timeout": seconds_of,
+    "nan_as_null": flag_of,
+    "fences": text_of,
+}
 
 
 @dataclass
@@ -89,7 +92,7 @@ class SqliteStagedSink:
     ) -> None:
         require_name("table", table)
         require_name("fences", fences)
-        require_seconds("timeout", timeout, above=None)
+        require_at_least("timeout", timeout, 0)
         self._table = table
         self._on_conflict = on_conflict
         self._nan_as_null = nan_as_null
@@ -104,21 +107,8 @@ class SqliteStagedSink:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
         """Make one from the data source's options, which have the arguments' names."""
-        require_options("the SQLite sink", options, _OPTIONS)
-        for name in ("file", "table"):
-            if not options.get(name):
-                refuse(name, "given as an option", options.get(name))
-        nan_as_null = options.get("nan_as_null", "false").lower()
-        if nan_as_null not in {"true", "false"}:
-            refuse("nan_as_null", '"true" or "false"', nan_as_null)
-        return cls(
-            options["file"],
-            options["table"],
-            on_conflict=options.get("on_conflict", ""),
-            timeout=seconds_of("timeout", options.get("timeout", "30")),
-            nan_as_null=nan_as_null == "true",
-            fences=options.get("fences", "batchqueue_epochs"),
-        )
+        required = ("file", "table")
+        return cls(**arguments_of("the SQLite sink", options, _OPTIONS, required))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from .checks import require_count, require_name
+from batchqueue_async._validation import require_int
+
+from .checks import require_name
 from .epochs import Epoch
 
 T = TypeVar("T")
@@ -39,11 +41,10 @@ class Attempt:
 
     def __post_init__(self) -> None:
         require_name("run", self.run)
-        require_count("partition", self.partition, at_least=0)
+        require_int("partition", self.partition, at_least=0)
         require_name("name", self.name)
 
     def __str__(self) -> str:
-        """Return the partition and its epoch, as logs show them."""
         return f"partition {self.partition} of {self.epoch}"
 
 
@@ -149,7 +150,6 @@ class StagedRowsMissing(Exception):
         self.found = found
 
     def __str__(self) -> str:
-        """Return which epoch it is, and both numbers."""
         return (
             f"{self.epoch}: {self.expected} rows were sealed, but {self.found} are "
             "staged; nothing was published"
@@ -157,11 +157,7 @@ class StagedRowsMissing(Exception):
 
 
 def rows_of(epoch: Epoch, tokens: Sequence[Token]) -> int:
-    """Return how many rows the tokens stand for.
-
-    Raises:
-        ValueError: A token is of another epoch, or an attempt occurs twice.
-    """
+    """Return how many rows the tokens stand for."""
     names = set()
     for token in tokens:
         if token.attempt.epoch != epoch or token.attempt.name in names:

@@ -6,7 +6,7 @@ On the driver:
 * `foreach_batch`: a stream's micro-batches, each exactly once into an `EpochSink`.
 * `progress_listener`: a query's progress and the queue's statistics in one record.
 * `spark_jobs`: executors' queues beside the driver's, for `telemetry`.
-* `active_session`: threads that use a session which was made on another.
+* `registered_source`: threads that use a session which was made on another.
 * `java`: a Java runtime for machines that have none.
 
 On the executors:
@@ -33,7 +33,6 @@ from batchqueue_async.sinks.staged import (
 from ._calls.counts import CallCounts
 from ._emitting.emit import Emit
 from ._emitting.task import OpenEmittingQueue
-from .active_session import use_session
 from .arrow_batches import arrow_batches
 from .data_source import BatchQueueSource
 from .executor_queue import (
@@ -51,7 +50,7 @@ from .map_partitions import map_partitions_with_queue
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .progress_listener import QueryRecord, QueueProgressListener
 from .push import PushProgress, push
-from .registered_source import register_when_wanted
+from .registered_source import register_when_wanted, use_session
 from .spark_jobs import SparkJobs
 from .whole_frame import whole_frame
 from .write_partitions import write_partitions

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
@@ -134,20 +135,13 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Settings:
-        """Read them.
-
-        Raises:
-            ValueError: The sink can't be found, or `batch` is no number from 0 on, or
-                stands there without `query`.
-        """
+        """Read them."""
         options = {key.lower(): value for key, value in options.items()}
         sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
         find_factory(sink)
         if query == "":
-            msg = f"query must be a name, got {shown(query)}"
-            raise ValueError(msg)
+            refuse("query", "a name", query)
         if batch is not None and not (query and batch.isdecimal()):
-            msg = f"batch must be a number >= 0, given with query, got {shown(batch)}"
-            raise ValueError(msg)
+            refuse("batch", "a number >= 0, given with query", batch)
         theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
         return cls(StagingQueue(str(sink), theirs), query, int(batch or 0))

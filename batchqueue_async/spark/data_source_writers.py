@@ -46,14 +46,7 @@ class Staged(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes one batch job. Spark pickles it to tasks, and to where it commits.
-
-    Args:
-        open_queue: Names the sink.
-        epoch: What the whole job is to the sink.
-        run: This job's own name.
-        columns: The frame's.
-    """
+    """Writes one batch job. Spark pickles it to tasks, and to where it commits."""
 
     def __init__(
         self, open_queue: StagingQueue, epoch: Epoch, run: str, columns: pa.Schema

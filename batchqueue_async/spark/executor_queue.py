@@ -6,6 +6,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from pyspark import cloudpickle
@@ -17,7 +18,7 @@ from batchqueue_async import (
     close_process_queues,
     process_queue,
 )
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import require_callable
 
 T = TypeVar("T")
 
@@ -27,6 +28,7 @@ OpenQueue: TypeAlias = Callable[[LoopThread], SyncBatchQueue[T]]
 # A function that is pickled by value may come as another one with each job. Those that
 # nobody asks for any more are closed, so that a stream doesn't collect threads.
 _MOST_QUEUES = 8
+_NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-executor")
 
 
 class _ByPickle:
@@ -77,8 +79,8 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
         TypeError: If `open_queue` can't be called, or doesn't return a queue.
         Exception: What `open_queue` raises; nothing is kept then.
     """
-    require_open_queue(open_queue)
-    return kept_queue(_ByPickle(open_queue), _new_loop_thread)
+    require_callable("open_queue", open_queue)
+    return kept_queue(_ByPickle(open_queue), _NEW_LOOP_THREAD)
 
 
 def kept_queue(
@@ -133,14 +135,3 @@ def close_executor_queues() -> None:
     """
     close_process_queues(list(_known))
     _known.clear()
-
-
-def require_open_queue(value: object) -> None:
-    """Refuse what cannot be called."""
-    if not callable(value):
-        msg = f"open_queue must be callable, got {shown(value)}"
-        raise TypeError(msg)
-
-
-def _new_loop_thread() -> LoopThread:
-    return LoopThread("batchqueue-executor")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+from batchqueue_async._validation import require_callable
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.column_names import matched
 from batchqueue_async.sinks.epochs import require_sink
 
 from .frame_schema import arrow_schema, with_types
-from .items import require_callable, to_batches, to_tuples
+from .items import to_batches, to_tuples
 from .push import Deadline, ToItems, chosen, push_batches, require_queue
 from .queries import query_id, refuse_connect
 from .whole_frame import whole_frame
@@ -211,7 +212,6 @@ class ForeachBatchSink(Generic[T]):
 def _with_columns(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Return the record batches, or one without rows if there is none."""
     first = next(batches, None)
     if first is None:
         yield pa.RecordBatch.from_pylist([], schema)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
-    DataType,
     DayTimeIntervalType,
-    MapType,
     NullType,
     StructType,
     VariantType,
 )
 
-from .frames import require_columns, require_names_that_differ
+from .frames import parts_of, require_columns, require_names_that_differ
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Spark writes it into its own Parquet files, and reads them by it: there are types that
 # Parquet's don't tell from others.
@@ -38,13 +38,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     require_columns(schema.names)
     require_names_that_differ(schema.names, "a sink")
-    # Its arguments differ between versions of Spark; the zone changes no value.
-    takes = signature(to_arrow_schema).parameters
-    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in takes else {}
     fields = []
     for field in schema:
         try:
-            fields += to_arrow_schema(StructType([field]), **zone)
+            fields += _in_arrow(StructType([field]), "UTC")
         # Of an array of nulls without nulls, such as ARRAY(), it is a ValueError.
         except (PySparkException, ValueError) as error:
             msg = (
@@ -52,7 +49,30 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 f" {field.dataType.simpleString()}: cast it to another, such as string"
             )
             raise ValueError(msg) from error
-    return pa.schema(fields, metadata=_metadata(schema))
+    has_untold = any(isinstance(it, _UNTOLD) for it in parts_of(schema))
+    metadata = {_SPARK_SCHEMA: schema.json().encode()} if has_untold else None
+    return pa.schema(fields, metadata=metadata)
+
+
+def zoned_schema(df: DataFrame) -> pa.Schema:
+    """Return the schema of a frame's record batches as Python workers get them.
+
+    Their timestamps are of the session's zone, where `toArrow` has UTC.
+    """
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+    return pa.schema(
+        field.with_type(pa.timestamp(field.type.unit, zone))
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        else field
+        for field in _in_arrow(df.schema, zone)
+    )
+
+
+def _in_arrow(schema: StructType, zone: str | None) -> pa.Schema:
+    # Its arguments differ between versions of Spark; the zone changes no value.
+    takes = signature(to_arrow_schema).parameters
+    zones: dict[str, Any] = {"timezone": zone} if "timezone" in takes else {}
+    return to_arrow_schema(schema, **zones)
 
 
 def with_types(
@@ -62,18 +82,3 @@ def with_types(
     noted = schema.metadata
     for batch in batches:
         yield batch if noted is None else batch.replace_schema_metadata(noted)
-
-
-def _metadata(schema: StructType) -> dict[bytes, bytes] | None:
-    is_needed = _has_untold(schema)
-    return {_SPARK_SCHEMA: schema.json().encode()} if is_needed else None
-
-
-def _has_untold(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_untold(field.dataType) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _has_untold(kind.elementType)
-    if isinstance(kind, MapType):
-        return _has_untold(kind.keyType) or _has_untold(kind.valueType)
-    return isinstance(kind, _UNTOLD)

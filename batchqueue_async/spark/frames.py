@@ -32,7 +32,7 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         raise TypeError(msg)
     require_columns(df.schema.names)
     for field in df.schema:
-        if any(isinstance(it, _UNKNOWN) for it in _parts(field.dataType)):
+        if any(isinstance(it, _UNKNOWN) for it in parts_of(field.dataType)):
             msg = (
                 "df must have columns that Arrow in Python knows, got column"
                 f" {field.name!r} of type {field.dataType.simpleString().upper()}:"
@@ -43,26 +43,14 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
 
 
 def require_columns(names: Sequence[str]) -> None:
-    """Refuse a frame without columns.
-
-    Raises:
-        ValueError: There are none.
-    """
+    """Refuse a frame without columns."""
     if not names:
         msg = "df must have one column or more, got none"
         raise ValueError(msg)
 
 
 def require_names_that_differ(names: Sequence[str], needed_for: str) -> None:
-    """Refuse names of which one comes twice.
-
-    Args:
-        names: The columns'.
-        needed_for: What finds a column by its name.
-
-    Raises:
-        ValueError: One does; the message has it.
-    """
+    """Refuse names of which one comes twice."""
     if len({*names}) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
         msg = (
@@ -73,16 +61,7 @@ def require_names_that_differ(names: Sequence[str], needed_for: str) -> None:
 
 
 def require_batch_frame(df: object, instead: str) -> None:
-    """Refuse anything but a frame whose rows come to an end.
-
-    Args:
-        df: The frame.
-        instead: What takes a stream.
-
-    Raises:
-        TypeError: As `require_frame`.
-        ValueError: It is a stream.
-    """
+    """Refuse anything but a frame whose rows come to an end."""
     require_frame(df)
     if getattr(df, "isStreaming", False):
         msg = f"df must be a batch frame, got a stream; use {instead}"
@@ -92,14 +71,14 @@ def require_batch_frame(df: object, instead: str) -> None:
 _UNKNOWN = (spark_types.YearMonthIntervalType,)
 
 
-def _parts(kind: DataType) -> Iterator[DataType]:
+def parts_of(kind: DataType) -> Iterator[DataType]:
     """Yield the type and all that it is made of."""
     yield kind
     if isinstance(kind, spark_types.ArrayType):
-        yield from _parts(kind.elementType)
+        yield from parts_of(kind.elementType)
     elif isinstance(kind, spark_types.MapType):
-        yield from _parts(kind.keyType)
-        yield from _parts(kind.valueType)
+        yield from parts_of(kind.keyType)
+        yield from parts_of(kind.valueType)
     elif isinstance(kind, spark_types.StructType):
         for field in kind:
-            yield from _parts(field.dataType)
+            yield from parts_of(field.dataType)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from batchqueue_async._validation import require_instance
 from batchqueue_async._wording import kind_of
-from batchqueue_async.sinks.checks import refuse
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -39,8 +39,7 @@ def idempotency_key(item: object, *, salt: str = "") -> str:
         TypeError: Something in it has no content that is known here; or `salt` is no
             str.
     """
-    if not isinstance(salt, str):
-        refuse("salt", "a str", salt, TypeError)
+    require_instance("salt", salt, str, "a str")
     digest = blake2b(digest_size=16)
     digest.update(_text(salt))
     digest.update(_encoded(item))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import require_callable
 
 from ._items.annotated import Read, reader_for
 from ._items.columns import values_of
@@ -120,13 +120,6 @@ class _Objects(Generic[T]):
 
 def _read(read: Read, field: pa.Field, column: pa.Array) -> list[Any]:
     return read(field, column)
-
-
-def require_callable(field: str, value: object) -> None:
-    """Refuse what cannot be called."""
-    if not callable(value):
-        msg = f"{field} must be callable, got {shown(value)}"
-        raise TypeError(msg)
 
 
 def _columns(batch: pa.RecordBatch) -> list[list[Any]]:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from batchqueue_async import Retry
-from batchqueue_async._wording import shown
+from pyspark.accumulators import AddingAccumulatorParam
 
-from ._calls.counts import AddingCounts, CallCounts
+from batchqueue_async import Retry
+from batchqueue_async._validation import refuse
+from batchqueue_async.sinks.checks import require_name
+
+from ._calls.counts import CallCounts
 from ._calls.declared import declare
-from ._calls.options import Call, CallOptions, OnError, Open, require_error_column
+from ._calls.options import Call, CallOptions, OnError, Open
 from ._calls.task import CallTask
 from .executor_stats import accumulator_of
 from .frames import require_frame, require_names_that_differ
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ONCE = Retry()
+# `+=` takes `__add__`, too.
+_ADDING = AddingAccumulatorParam(CallCounts())  # type: ignore[type-var]
 
 _counts: WeakKeyDictionary[object, Accumulator[CallCounts]] = WeakKeyDictionary()
 
@@ -137,7 +142,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
         flat=flat,
         on_error=on_error,
     )
-    require_error_column(error_column)
+    require_name("error_column", error_column)
     require_frame(df)
     if to_items is to_dicts:
         require_names_that_differ(df.columns, "dicts")
@@ -146,7 +151,7 @@ def map_async(  # noqa: PLR0913 - all that is declared for its calls
     counts = None
     if not is_connect(df):
         context = df.sparkSession.sparkContext
-        counts = context.accumulator(CallCounts(), AddingCounts())
+        counts = context.accumulator(CallCounts(), _ADDING)
     task = CallTask(options, declared, counts, accumulator_of(df))
     made = map_in_arrow(df, task, declared.schema)
     if counts is not None:
@@ -174,6 +179,5 @@ def call_counts(df: DataFrame) -> CallCounts:
     except TypeError:  # of what no weak reference may be to, such as an int
         counts = None
     if counts is None:
-        msg = f"df must be what map_async returned, got {shown(df)}"
-        raise ValueError(msg)
+        refuse("df", "what map_async returned", df)
     return counts.value

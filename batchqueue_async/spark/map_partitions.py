@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from batchqueue_async._validation import require_callable
+
 from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask
-from .executor_queue import require_open_queue
 from .executor_stats import accumulator_of
 from .frames import require_frame
 from .map_in_arrow import map_in_arrow
@@ -69,7 +70,7 @@ def map_partitions_with_queue(
         PySparkException: When the frame is computed: a task failed for good, with what
             it raised in the text.
     """
-    require_open_queue(open_queue)
+    require_callable("open_queue", open_queue)
     make = chosen(to_items)
     require_frame(df)
     declared = declare(schema, None, "raise", "error")

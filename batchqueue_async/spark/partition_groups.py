@@ -15,8 +15,8 @@ _GROWTH: Final = 2
 _TOO_LARGE: Final = "spark.driver.maxResultSize"
 
 
-class PartitionGroups:
-    """Which partitions the next job takes.
+def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
+    """Yield what job after job brings, each of the next partitions.
 
     The first takes one, each other up to twice as many as the one before, but no
     more than 64, nor more than 64 MiB if they are as large as the largest so far: so
@@ -28,29 +28,18 @@ class PartitionGroups:
         partitions: How many there are.
         fetch: Runs a job.
     """
-
-    def __init__(self, partitions: int, fetch: Fetch) -> None:
-        self._left = range(partitions)
-        self._fetch = fetch
-        self._size = 1
-        self._largest = 1
-
-    def __iter__(self) -> Iterator[list[bytes]]:
-        """Run job after job; what is yielded is that of the next partitions."""
-        while self._left:
-            group = self._left[: self._size]
-            try:
-                found = self._fetch(group)
-            except Exception as error:
-                if len(group) == 1 or _TOO_LARGE not in str(error):
-                    raise
-                self._largest, self._size = _MOST_BYTES, 1
-                continue
-            self._left = self._left[len(group) :]
-            self._learn(len(group), sum(map(len, found)))
-            yield found
-
-    def _learn(self, partitions: int, size: int) -> None:
-        self._largest = max(self._largest, size // partitions)
-        fits = _MOST_BYTES // self._largest
-        self._size = max(1, min(fits, self._size * _GROWTH, _MOST_PARTITIONS))
+    left, size, largest = range(partitions), 1, 1
+    while left:
+        group = left[:size]
+        try:
+            found = fetch(group)
+        except Exception as error:
+            if len(group) == 1 or _TOO_LARGE not in str(error):
+                raise
+            largest, size = _MOST_BYTES, 1
+            continue
+        left = left[len(group) :]
+        largest = max(largest, sum(map(len, found)) // len(group))
+        fits = _MOST_BYTES // largest
+        size = max(1, min(fits, size * _GROWTH, _MOST_PARTITIONS))
+        yield found

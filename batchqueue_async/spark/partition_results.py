@@ -72,7 +72,6 @@ class PartitionsFailed(DeliveryError):
         self.args: tuple[object, ...] = (queue_name, result)
 
     def __str__(self) -> str:
-        """Return the count, the queue, and what the first executor told."""
         # Not the failures' own texts: those know of items, and here they are texts.
         noun = "failure" if self.count == 1 else "failures"
         first = f"; first: {self._first}" if self._first else ""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
+from batchqueue_async._validation import require_callable
 
-from .items import require_callable
 from .push import require_queue
 from .queries import cause_of
 
@@ -44,7 +44,6 @@ class QueryRecord:
     attributes: Attributes
 
     def __str__(self) -> str:
-        """Return all of it in a line."""
         pairs = (f"{name}={value}" for name, value in self.attributes.items())
         return f"query {self.event}: {' '.join(pairs)}"
 

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
-from batchqueue_async._wording import shown
+from batchqueue_async._validation import (
+    require_callable,
+    require_instance,
+    require_timeout,
+)
 
 from .arrow_batches import arrow_batches
 from .frames import require_batch_frame
-from .items import require_callable, to_tuples
+from .items import to_tuples
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +128,7 @@ class Deadline:
     """The seconds that all steps of one call share; None for no limit."""
 
     def __init__(self, timeout: float | None) -> None:
-        require_timeout(timeout)
+        require_timeout("timeout", timeout)
         self._timeout = timeout
         self._started = time.monotonic()
 
@@ -137,27 +141,12 @@ class Deadline:
         return None if self._timeout is None else max(0, self._timeout - self.passed())
 
     def __str__(self) -> str:
-        """Return the seconds that there were."""
         return f"{self._timeout} s"
-
-
-def require_timeout(value: object) -> None:
-    """Refuse anything but a number of seconds, or None."""
-    if value is None:
-        return
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        msg = f"timeout must be a number or None, got {shown(value)}"
-        raise TypeError(msg)
-    if not value >= 0:
-        msg = f"timeout must be >= 0, got {shown(value)}"
-        raise ValueError(msg)
 
 
 def require_queue(field: str, value: object) -> None:
     """Refuse anything but the bridge: a `BatchQueue` cannot be used from a thread."""
-    if not isinstance(value, SyncBatchQueue):
-        msg = f"{field} must be a SyncBatchQueue, got {shown(value)}"
-        raise TypeError(msg)
+    require_instance(field, value, SyncBatchQueue, "a SyncBatchQueue")
 
 
 def _produce(

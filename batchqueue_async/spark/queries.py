@@ -15,9 +15,6 @@ def query_id(df: DataFrame) -> str:
 
     It comes from the checkpoint: the same after a restart, in whatever process and with
     whatever parallelism.
-
-    Raises:
-        BatchQueueError: The frame is no micro-batch.
     """
     found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
@@ -32,11 +29,7 @@ def is_connect(df: object) -> bool:
 
 
 def refuse_connect(df: object, what: str) -> None:
-    """Refuse a frame of Spark Connect, where the queue is in another process.
-
-    Raises:
-        BatchQueueError: It is one.
-    """
+    """Refuse a frame of Spark Connect, where the queue is in another process."""
     if is_connect(df):
         msg = (
             f"{what} must be called in the driver's process, got a frame of Spark"

@@ -1,4 +1,4 @@
-"""Makes `format("batchqueue")` known where Spark doesn't find it by itself.
+"""Makes `format("batchqueue")`, and sessions, known where Spark doesn't find them.
 
 Spark looks for modules named `pyspark_*` once, in a Python process that sees what is
 installed and what PYTHONPATH has, but neither `--py-files` nor a session's artifacts.
@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .active_session import use_session
 from .data_source import FORMAT, BatchQueueSource
 
 if TYPE_CHECKING:
@@ -26,6 +25,29 @@ if TYPE_CHECKING:
 
 _CONNECT = "pyspark.sql.connect"
 _registered: WeakSet[object] = WeakSet()
+
+
+def use_session(spark: SparkSession) -> None:
+    """Make the calling thread one of the session's, unless it has another already.
+
+    Spark looks for Python's data sources in the session that is active on the thread,
+    and that is none but on the thread that made it: `format("batchqueue")` ends with
+    DATA_SOURCE_NOT_FOUND on the others. Where `batchqueue_async.spark` is imported
+    that format calls this by itself; any other of Python's needs it once per thread::
+
+        ThreadPoolExecutor(4, initializer=use_session, initargs=(spark,))
+
+    With Spark Connect there is nothing to do.
+
+    Args:
+        spark: The session.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    if not sessions.getActiveSession().isDefined():
+        sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - no public way
 
 
 def register_source(spark: SparkSession) -> None:

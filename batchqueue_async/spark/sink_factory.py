@@ -7,6 +7,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason, shown
 from batchqueue_async.sinks.staged import StagedSink
 
@@ -26,16 +27,11 @@ def find_factory(name: str | None) -> SinkFactory:
     """Return what `package.module:factory` names; dots may follow the colon.
 
     "parquet", "postgres" and "sqlite" are short for the library's own.
-
-    Raises:
-        ValueError: The name isn't of that form, or there is no such factory.
-        TypeError: It can't be called.
     """
     module, colon, path = _BUILT_IN.get(name or "", name or "").partition(":")
     if not (module and colon and path):
         short = ", ".join(f'"{each}"' for each in _BUILT_IN)
-        msg = f'sink must be {short} or "package.module:factory", got {shown(name)}'
-        raise ValueError(msg)
+        refuse("sink", f'{short} or "package.module:factory"', name)
     try:
         factory: object = reduce(getattr, path.split("."), import_module(module))
     except (ImportError, AttributeError) as error:
@@ -51,12 +47,7 @@ def find_factory(name: str | None) -> SinkFactory:
 
 
 def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
-    """Call the factory.
-
-    Raises:
-        ValueError: As `find_factory`, and what the factory raises.
-        TypeError: It returned something that isn't a `StagedSink`.
-    """
+    """Call the factory."""
     sink: object = find_factory(name)(options)
     if not isinstance(sink, StagedSink):
         msg = f"sink {shown(name)} must return a StagedSink, got {shown(sink)}"

@@ -98,17 +98,14 @@ class _Queries(StreamingQueryListener):
         self._names: dict[str, str] = {}
 
     def stats(self) -> list[BatchQueueStats]:
-        """Return a row for each query, handled as far as its micro-batches ended."""
         with self._lock:
             rows = [(self._names[query], count) for query, count in self._rows.items()]
         return [counted(f"query {name}", handled=count) for name, count in rows]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Show the query."""
         self._add(str(event.id), event.name, 0)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Count a micro-batch."""
         progress = event.progress
         self._add(str(progress.id), progress.name, progress.numInputRows)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async import (
     BatchQueueConfig,
@@ -52,30 +52,16 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """A record batch of a task."""
+class Step:
+    """A record batch of a task; or its end: seal what it staged, or undo it."""
 
     work: Work
-    batch: RecordBatch = field(repr=False)  # somebody's data
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The end of a task: seal what it staged, or undo it."""
-
-    work: Work
-    is_good: bool
-
-
-Step: TypeAlias = Rows | Ending
+    batch: RecordBatch | None = field(default=None, repr=False)  # somebody's data
+    undoes: bool = False
 
 
 class Stager:
-    """The queue's consumer: brings steps to the sink, in order.
-
-    Args:
-        sink: Lives as long as the queue.
-    """
+    """The queue's consumer: brings steps to the sink, in order."""
 
     def __init__(self, sink: StagedSink[RecordBatch]) -> None:
         self._sink = sink
@@ -95,31 +81,25 @@ class Stager:
         await self._sink.close()
 
     async def _take(self, work: Work, steps: list[Step]) -> None:
-        ends = [step for step in steps if isinstance(step, Ending)]
-        if any(not end.is_good for end in ends):
+        if any(step.undoes for step in steps):
             await self._sink.abandon(work.attempt)
             return
         if work.error is not None:
             msg = f"{work.attempt} had failed before"
             raise BatchQueueError(msg)
-        batches = [step.batch for step in steps if isinstance(step, Rows)]
+        batches = [step.batch for step in steps if step.batch is not None]
         if batches and not work.is_begun:
             work.is_begun = True
             work.is_published = await self._sink.is_published(work.attempt.epoch)
         if batches and not work.is_published:
             await self._sink.stage(work.attempt, batches)
-        if ends:
+        if len(batches) < len(steps):
             work.token = await self._sink.seal(work.attempt)
 
 
 @dataclass(frozen=True)
 class StagingQueue:
-    """An `open_queue` for `executor_queue`: equal settings share one queue.
-
-    Attributes:
-        sink: The factory's name.
-        options: What the factory gets, sorted.
-    """
+    """An `open_queue` for `executor_queue`: equal settings share one queue."""
 
     sink: str
     options: tuple[tuple[str, str], ...] = field(repr=False)  # secrets are among them
@@ -148,8 +128,8 @@ def stage_rows(
         for batch in batches:
             # Read to the end all the same: Spark's side of the pipe expects that.
             if work.error is None and not work.is_published:
-                _put(queue, Rows(work, batch))
-        _put(queue, Ending(work, is_good=True))
+                _put(queue, Step(work, batch))
+        _put(queue, Step(work))
         queue.flush()
     except DeliveryError:
         _undo(queue, work)
@@ -192,7 +172,7 @@ def _put(queue: SyncBatchQueue[Step], step: Step) -> None:
 
 def _undo(queue: SyncBatchQueue[Step], work: Work) -> None:
     try:
-        _put(queue, Ending(work, is_good=False))
+        _put(queue, Step(work, undoes=True))
         queue.flush()
     except (BatchQueueError, DeliveryError):
         # The sink is out of reach; what it holds is unsealed, so nobody publishes it.

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as spark_types
 
-from .arrow_batches import packed_batches
+from .frame_schema import zoned_schema
 from .frames import require_frame
+from .packed_batches import packed_batches
+from .partition_batches import PartitionBatches
+from .queries import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 _PLAIN = (
     spark_types.BinaryType,
@@ -31,39 +33,31 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
     The rows wait as Arrow bytes, some 30 bytes for a row of four short columns, within
     `spark.driver.maxResultSize`. For small frames of many partitions, such as a
-    micro-batch, it is many times faster than several jobs. Columns without parts come
-    right from the executors' JVMs; with an array, a map or a struct among them all go
-    through Python workers, which takes up to three times as long.
+    micro-batch, it is many times faster than several jobs. They come right from the
+    executors' JVMs, but over Spark Connect, if there is an array, a map or a struct
+    among the columns, through Python workers, which takes up to three times as long.
 
     Raises:
         TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
     require_frame(df)
-    return _plain_batches(df) if _is_plain(df.schema) else _packed_by_workers(df)
-
-
-def _is_plain(schema: StructType) -> bool:
     # In 4.3 `toArrow` fails where a struct may be null and its field may not.
-    return all(isinstance(field.dataType, _PLAIN) for field in schema)
+    if all(isinstance(field.dataType, _PLAIN) for field in df.schema):
+        return _plain(df)
+    return _packed_by_workers(df) if is_connect(df) else _in_one_job(df)
 
 
-def _plain_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    table = df.toArrow()
-    # It has UTC for all timestamps; where Python workers are asked it is this one.
-    zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
-    for batch in table.cast(_in_zone(table.schema, zone)).to_batches():
+def _plain(df: DataFrame) -> Iterator[pa.RecordBatch]:
+    for batch in df.toArrow().cast(zoned_schema(df)).to_batches():
         if batch.num_rows:
             yield batch
 
 
-def _in_zone(schema: pa.Schema, zone: str | None) -> pa.Schema:
-    return pa.schema(
-        field.with_type(pa.timestamp(field.type.unit, zone))
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None
-        else field
-        for field in schema
-    )
+def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
+    batches = PartitionBatches(df)
+    if batches.partitions:
+        yield from map(batches.unpack, batches.fetch(range(batches.partitions)))
 
 
 def _packed_by_workers(df: DataFrame) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -14,14 +15,15 @@ from batchqueue_async import (
     DeliveryError,
     SyncBatchQueue,
 )
+from batchqueue_async._validation import require_callable, require_timeout
 from batchqueue_async._wording import reason
 
-from .executor_queue import OpenQueue, executor_queue, require_open_queue
+from .executor_queue import OpenQueue, executor_queue
 from .executor_stats import Report, counted, since, watching
 from .frames import require_batch_frame
 from .map_in_arrow import map_in_arrow
 from .partition_results import PartitionResult, PartitionsFailed, WriteResult
-from .push import ToItems, chosen, require_timeout
+from .push import ToItems, chosen
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -89,15 +91,17 @@ def write_partitions(
         TypeError: An argument is of the wrong kind.
         ValueError: It is a streaming frame, or `timeout` is negative.
     """
-    require_open_queue(open_queue)
+    require_callable("open_queue", open_queue)
     make = chosen(to_items)
-    require_timeout(timeout)
+    require_timeout("timeout", timeout)
     require_batch_frame(df, 'format("batchqueue")')
     ledger = watching(df)
     told = None if ledger is None else ledger.accumulator
     run = _task_function(open_queue, make, timeout, told)
     answers = map_in_arrow(df, run, _COLUMNS).collect()
-    result = WriteResult(tuple(sorted(map(_result_of, answers), key=_number)))
+    result = WriteResult(
+        tuple(sorted(map(_result_of, answers), key=attrgetter("partition")))
+    )
     if ledger is not None and told is None:
         for each in answers:
             ledger.add(_stats_of(each))
@@ -182,7 +186,3 @@ def _result_of(answer: Any) -> PartitionResult:  # noqa: ANN401  # a Row
 def _stats_of(answer: Any) -> BatchQueueStats:  # noqa: ANN401  # a Row
     handled = answer.items - answer.failed
     return counted(answer.queue, handled=handled, failed=answer.failed)
-
-
-def _number(result: PartitionResult) -> int:
-    return result.partition

@@ -18,7 +18,7 @@ from batchqueue_async._engine.stats import (
     DrainTaskStats,
     RebalancingRound,
 )
-from batchqueue_async._policies.validation import require_positive
+from batchqueue_async._validation import require_positive
 from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
 
 Sample = dict[str, Any]

@@ -51,7 +51,6 @@ class PrometheusCollector(Collector):
         return self._families([])
 
     def collect(self) -> Iterator[Family]:
-        """Return all metrics of this moment."""
         yield from self._families(self._source.read())
 
     @staticmethod

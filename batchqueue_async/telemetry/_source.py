@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from asyncio import _get_running_loop
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -58,7 +59,6 @@ class Reading:
 
     @property
     def stats(self) -> BatchQueueStats:
-        """Its sums, its fullest partitions and its busiest handlers."""
         return self.overview.stats
 
 
@@ -120,14 +120,18 @@ class Source:
         is_own = self._process == os.getpid()
         if loop is None or loop is _get_running_loop() or not is_own:
             return self._look_at(queues, loop_responds=True)
-        asked = _Asked(partial(self._look_at, queues, loop_responds=True))
-        try:
-            loop.call_soon_threadsafe(asked.answer)
-        except RuntimeError:
-            # Closed: nothing changes any more.
-            return self._look_at(queues, loop_responds=False)
-        if asked.answered.wait(self._patience):
-            return asked.readings
+        answered = threading.Event()
+        readings: list[Reading] = []
+
+        def answer() -> None:
+            readings.extend(self._look_at(queues, loop_responds=True))
+            answered.set()
+
+        # On one that is closed nothing changes any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(answer)
+            if answered.wait(self._patience):
+                return readings
         return self._look_at(queues, loop_responds=False)
 
     def _look_at(
@@ -157,7 +161,6 @@ def _watched(target: object) -> tuple[Watched, ...]:
 
 
 def queues_of(watched: Watched) -> Iterable[BatchQueue[Any]]:
-    """Return its queues of this process."""
     if isinstance(watched, LoopThread):
         manager = manager_of(watched)
         return () if manager is None else manager.queues
@@ -174,16 +177,3 @@ def _told_by(elsewhere: QueuesElsewhere) -> Iterator[Reading]:
         used = [each.used_fraction for each in stats.partitions]
         seen = Overview(stats, used, len(stats.handlers))
         yield Reading((id(elsewhere), stats.name), seen, loop_responds=True)
-
-
-class _Asked:
-    """A question to a loop."""
-
-    def __init__(self, look: Callable[[], list[Reading]]) -> None:
-        self._look = look
-        self.answered = threading.Event()
-        self.readings: list[Reading] = []
-
-    def answer(self) -> None:
-        self.readings = self._look()
-        self.answered.set()

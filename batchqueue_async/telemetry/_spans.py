@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from batchqueue_async._policies.handler_checks import consume_of, is_async
 from batchqueue_async._policies.handlers import HandlerLike
-from batchqueue_async._policies.validation import require_callable
+from batchqueue_async._validation import require_callable
 from batchqueue_async._version import __version__
 
 T = TypeVar("T")

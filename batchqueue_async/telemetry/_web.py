@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from importlib.resources import files
 from typing import Any, Final, Protocol
 
-from batchqueue_async._policies.validation import refuse
+from batchqueue_async._validation import refuse
 from batchqueue_async.telemetry._feed import INTERVAL, Feed, Sample
 from batchqueue_async.telemetry._socket import SocketFeed
 from batchqueue_async.telemetry._source import PATIENCE, Target

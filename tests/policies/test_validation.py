@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from batchqueue_async._policies.validation import require_timeout
+from batchqueue_async._validation import require_timeout
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.0, 1, 0.5, 1e9])

@@ -19,7 +19,7 @@ from batchqueue_async import (
 from batchqueue_async._engine.partitions.routing import SelectorPlacement
 from batchqueue_async._policies.errors import Failure, InvalidSelection
 from batchqueue_async._policies.selectors import by_key
-from batchqueue_async._policies.validation import refuse
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, reason, shown, without_secrets
 from batchqueue_async.ring import log_and_continue
 

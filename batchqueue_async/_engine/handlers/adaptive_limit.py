@@ -124,7 +124,6 @@ class AdaptiveLimit:
         return round(self._limit)
 
     def stats(self) -> BatchLimit:
-        """Return what it has come to, and why."""
         changes = self._changes
         return BatchLimit(
             max_batch=self.limit,
@@ -138,13 +137,7 @@ class AdaptiveLimit:
         )
 
     def called(self, size: int, seconds: float, error: BaseException | None) -> None:
-        """A call of the handler has ended.
-
-        Args:
-            size: The items of its batch.
-            seconds: What it took.
-            error: What it raised, if it did.
-        """
+        """A call of the handler has ended."""
         seconds += _OVERHEAD
         trouble = _trouble(error)
         if trouble is not None:

@@ -76,12 +76,7 @@ async def _attempt(
 
 
 def own_error(error: BaseException, here: object) -> BaseException:
-    """Return an error that user code raised; raise one that is not its own.
-
-    Args:
-        error: What came out of the call.
-        here: What `mark` returned before it.
-    """
+    """Return an error that user code raised; raise one that is not its own."""
     if isinstance(error, asyncio.CancelledError):
         if is_cancelled_for_good():
             raise error

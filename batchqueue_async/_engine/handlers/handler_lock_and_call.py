@@ -250,7 +250,6 @@ class HandlerCall:
 
     @property
     def label(self) -> str:
-        """What is called, in logs."""
         if self.registration is None:
             return self.hook
         of = f"{self.hook} of " if self.hook else ""

@@ -99,11 +99,7 @@ class CallWait(Wait):
         self._refused = asyncio.get_running_loop().create_future()
 
     async def until(self, done: asyncio.Future[Any]) -> None:
-        """Wait for it; a cancelled wait leaves it alone.
-
-        Raises:
-            WouldDeadlock: Somebody closed a cycle in the meantime.
-        """
+        """Wait for it; a cancelled wait leaves it alone."""
         await asyncio.wait({done, self._refused}, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
             self.check()
@@ -146,13 +142,7 @@ class FlushWait(CallWait):
 
 
 class EndWait(CallWait):
-    """A handler waits until somebody has ended queues, which goes on if it is refused.
-
-    Args:
-        call: The handler's.
-        nodes: Returns what these ends wait for; nothing once they have come.
-        what: Says in the error what does not end.
-    """
+    """A handler waits for the end of queues, which goes on if the wait is refused."""
 
     __slots__ = ("_nodes", "_what")
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """The hooks of one queue's handlers."""
-
     __slots__ = ("_not_closed", "_parts", "flushing")
 
     def __init__(self, parts: Parts[Any]) -> None:
@@ -196,13 +194,7 @@ class Hooks:
         drain_task: int | None = None,
         is_back: Callable[[Registration], bool] = lambda _: False,
     ) -> None:
-        """Call `on_close`, once for each handler; what it raises is logged.
-
-        Args:
-            registration: The handler.
-            drain_task: Who calls, when the queue goes on.
-            is_back: Whether the handler is in use again, and keeps its `on_close`.
-        """
+        """Call `on_close`, once for each handler; what it raises is logged."""
         hook = registration.on_close
         if hook is None or not registration.is_open:
             # What was never opened has nothing to close.

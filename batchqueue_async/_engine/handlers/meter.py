@@ -56,7 +56,6 @@ class Meter:
         self.cuts = [0] * 5
 
     def cut(self, size: int, why: int) -> None:
-        """A batch was made."""
         self.sizes[bisect_left(SIZES, size)] += 1
         self.items += size
         self.cuts[why] += 1
@@ -64,14 +63,12 @@ class Meter:
             listener.cut(self._handler, size)
 
     def called(self, seconds: float) -> None:
-        """A call of the handler has ended."""
         self.seconds[bisect_left(SECONDS, seconds)] += 1
         self.total_seconds += seconds
         for listener in self._listeners:
             listener.called(self._handler, seconds)
 
     def read(self) -> tuple[Histogram, Histogram, Cuts]:
-        """Return the sizes, the seconds and the cuts up to now."""
         cuts = self.cuts
         return (
             Histogram(SIZES, tuple(self.sizes), self.items),

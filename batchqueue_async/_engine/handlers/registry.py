@@ -142,7 +142,6 @@ class Registration:
             self.consume = self.opening.before(cast("Consume", consume))
 
     def stats(self, inside_for: float) -> HandlerStats:
-        """Return what its batches were like up to now."""
         measured = (None, None, None) if self.meter is None else self.meter.read()
         sizes, seconds, cuts = measured
         return HandlerStats(
@@ -159,7 +158,6 @@ class Registration:
 
 
 def _label(handler: object, item_type: type | None) -> str:
-    """Return the handler's name in logs."""
     of_type = f" of {item_type.__qualname__}" if item_type else ""
     return f"{getattr(handler, '__qualname__', type(handler).__qualname__)}{of_type}"
 
@@ -242,7 +240,6 @@ class HandlerRegistry:
         return self._by_type
 
     def of_exactly(self, item_type: type) -> Registration | None:
-        """Return the registration under this very type."""
         return self._by_type.get(item_type)
 
     def add(self, registration: Registration) -> Registration | None:
@@ -268,7 +265,6 @@ class HandlerRegistry:
             self._attach(registration)
 
     def detach(self) -> None:
-        """Tell them that it does no more."""
         for each in self.attached or ():
             each.detach(self._queue)
         self._queue = self.attached = self._detector = None

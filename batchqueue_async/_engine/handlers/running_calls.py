@@ -114,7 +114,6 @@ class RunningCalls:
             self._look_at(call.began + self.slow)
 
     def rest(self) -> None:
-        """Cancel the timer if nobody is inside."""
         if self.timer is not None and not self.inside:
             self.timer.cancel()
             self.timer, self.is_asked = None, False
@@ -133,14 +132,7 @@ class RunningCalls:
         batch: Batch[Any] | None,
         on_end: Callable[[], None],
     ) -> None:
-        """A call was given up: it keeps its handler's lock until its rest has ended.
-
-        Args:
-            call: The call.
-            rest: What is left of it, and still inside.
-            batch: What it was given; None if it is a hook.
-            on_end: Called then.
-        """
+        """A call was given up: it keeps its handler's lock until its rest has ended."""
         self.inside[call] = False
         rest.add_done_callback(lambda _: self.inside.pop(call, None))
         assert call.lock is not None

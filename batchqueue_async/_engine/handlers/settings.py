@@ -39,7 +39,6 @@ class HandlerSettings(Value):
 
     @property
     def fixed_batch(self) -> int | None:
-        """The largest batch, where that was declared."""
         return None if isinstance(self.max_batch, str) else self.max_batch
 
     def new_limit(self) -> AdaptiveLimit | None:
@@ -54,7 +53,6 @@ class HandlerSettings(Value):
 
     @classmethod
     def of(cls, config: BatchQueueConfig[Any]) -> Self:
-        """Return what a queue's config says."""
         return cls(
             [],
             config.max_batch,

@@ -40,7 +40,6 @@ class TakeLimit:
         return max(self._largest, self._total) or self._most
 
     def add(self, registration: Registration) -> None:
-        """A handler was registered."""
         most = registration.max_batch
         if registration.limit is not None:
             self._found[registration] = 0

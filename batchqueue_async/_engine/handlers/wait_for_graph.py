@@ -144,11 +144,7 @@ class Wait(ABC):
     def _wake(self) -> None: ...
 
     def begin(self) -> None:
-        """Wait from now on, for what `targets` says, which may be more than before.
-
-        Raises:
-            WouldDeadlock: It would wait for the call that it is part of.
-        """
+        """Wait from now on, for what `targets` says, which may be more than before."""
         self.note()
         if self._closes_cycle():
             raise self._error()
@@ -191,7 +187,6 @@ class Wait(ABC):
             permit.when_back(self.call, tell)
 
     def check(self) -> None:
-        """Raise what refused it, if anything did."""
         if self.refusal is not None:
             raise self.refusal
 

@@ -87,7 +87,6 @@ class AdaptiveCount:
         self._before_idle = 0
 
     def stats(self) -> DrainTaskLimit:
-        """Return how many there are to be, and why."""
         changes = self._changes
         return DrainTaskLimit(
             drain_tasks=self.count,
@@ -100,13 +99,7 @@ class AdaptiveCount:
         )
 
     def round(self, rate: float, use: float, *, is_throttled: bool) -> None:
-        """A round has ended.
-
-        Args:
-            rate: Items per second that were handled.
-            use: The part of the time that the drain tasks spent in cycles.
-            is_throttled: Whether items are to be tried again.
-        """
+        """A round has ended."""
         worth = _worth(rate, self.count)
         if is_throttled and not self._is_worth_it(worth):
             self._back_off(rate)

@@ -33,8 +33,6 @@ class _Settling:
 
 
 class Flush(Generic[T]):
-    """One caller's flush of a queue."""
-
     def __init__(self, parts: Parts[T], log: FailureLog) -> None:
         self._parts = parts
         self._log = log

@@ -24,8 +24,8 @@ from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.handler_options import AUTO
 from batchqueue_async._policies.partitions import MOST_PARTITIONS
 from batchqueue_async._policies.sizing import Exact
-from batchqueue_async._policies.validation import refuse
 from batchqueue_async._policies.weights import exact_weight
+from batchqueue_async._validation import refuse
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.drop_oldest_partition import (
@@ -192,7 +192,6 @@ def _partition_for(
 
 
 def _kind(config: BatchQueueConfig[T]) -> type[Partition[T]]:
-    """Return the kind that keeps what waits."""
     if not config.audit:
         return Partition
     from batchqueue_async._engine.partitions import audited_partition  # noqa: PLC0415
@@ -217,7 +216,6 @@ def _fair(
     index: int,
     on_drop: Callable[[list[T]], None] | None,
 ) -> Partition[T]:
-    """Return one that has a buffer for each key."""
     from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
         FairPartition,
     )

@@ -38,8 +38,8 @@ from batchqueue_async._engine.runtime.loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._policies.validation import require_timeout
 from batchqueue_async._shielding import Shielded
+from batchqueue_async._validation import require_timeout
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
@@ -113,7 +113,6 @@ class Lifecycle(Generic[T]):
         return loop.time()
 
     def count_left(self) -> int:
-        """Return how many items are waiting or in flight."""
         return sum(
             len(each.items) + each.accounts.in_flight for each in self.parts.partitions
         )

@@ -40,11 +40,7 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 
 
 def admits(parts: Parts[Any]) -> bool:
-    """Whether items may come in now; False once shutdown has begun.
-
-    Raises:
-        BatchQueueError: Not started, or the caller is not on the queue's loop.
-    """
+    """Whether items may come in now; False once shutdown has begun."""
     if parts.state is State.RUNNING:
         require_own_loop(parts)
         return True
@@ -56,11 +52,7 @@ def admits(parts: Parts[Any]) -> bool:
 
 
 def refuse_fork(parts: Parts[Any]) -> None:
-    """Refuse to be used in a forked child.
-
-    Raises:
-        BatchQueueError: This is one, and the queue is its parent's.
-    """
+    """Refuse to be used in a forked child."""
     if parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "
@@ -70,11 +62,7 @@ def refuse_fork(parts: Parts[Any]) -> None:
 
 
 def require_own_loop(parts: Parts[Any]) -> None:
-    """Refuse callers from other threads and loops, while that matters.
-
-    Raises:
-        BatchQueueError: The running loop is not the queue's.
-    """
+    """Refuse callers from other threads and loops, while that matters."""
     if parts.state not in (State.RUNNING, State.CLOSING):
         return
     if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001

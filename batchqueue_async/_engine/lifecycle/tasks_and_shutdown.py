@@ -44,7 +44,6 @@ class QueueTasks(Generic[T]):
         self.rebalancing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start all, on the running loop."""
         parts = self._parts
         self.drain_tasks = [
             DrainTask(index, parts) for index in range(parts.ownership.drain_tasks)
@@ -221,7 +220,6 @@ class Shutdown(Generic[T]):
             self._timers.append(self._loop.call_later(timeout, self.end_now))
 
     def end_now(self) -> None:
-        """The deadline has come."""
         if not self._deadline.done():
             self._deadline.set_result(None)
 

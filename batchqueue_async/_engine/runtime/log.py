@@ -134,16 +134,7 @@ class RepeatedFailures:
         period: float = PERIOD,
         **fields: Any,  # noqa: ANN401 - as for `error`
     ) -> None:
-        """Do the same at WARNING and without a traceback: it may turn out well.
-
-        Args:
-            message: As for `error`; so are the others that it has.
-            arguments: As for `logging`.
-            title: What happened.
-            error: What was raised; where nothing was, what is told of it as an example.
-            period: Seconds between two lines about it, at least.
-            fields: As for `error`.
-        """
+        """Do the same at WARNING and without a traceback: it may turn out well."""
         if isinstance(error, BaseException):
             fields["error_type"] = type(error).__qualname__
         if self._is_news(logging.WARNING, title, error, fields, period):

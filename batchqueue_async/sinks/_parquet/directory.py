@@ -70,11 +70,7 @@ class ParquetDirectory:
         return self.path / f"{self._key()}={query}-{epoch.batch:08d}"
 
     def require_names(self, columns: Sequence[str]) -> None:
-        """Refuse a column of the folders' key: readers would take that for its values.
-
-        Raises:
-            ValueError: There is one, in whatever case of letters.
-        """
+        """Refuse a column of the folders' key: readers would take it for its values."""
         key = self._key()
         for column in columns:
             if column.lower() == key:
@@ -87,7 +83,6 @@ class ParquetDirectory:
                 raise ValueError(msg)
 
     def is_published(self, epoch: Epoch) -> bool:
-        """Return whether the epoch's folder is there."""
         return (self.folder(epoch) / _MANIFEST).exists()
 
     def begin_run(self, epoch: Epoch, run: str) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
 
-from ..checks import refuse
-from ..rows import Row, RowReader, selected
+from ..rows import Row, RowReader, python_rows, selected
 
 T = TypeVar("T")
 
 
 class RecordBatchReader(Generic[T]):
-    """Makes record batches of items.
-
-    Args:
-        schema: Of the batches; None if all items are record batches.
-        to_row: Makes a row of an item.
-    """
+    """Makes record batches of items."""
 
     def __init__(
         self, schema: pa.Schema | None, to_row: Callable[[T], Row] | None
@@ -35,7 +30,6 @@ class RecordBatchReader(Generic[T]):
         self._to_row = to_row
 
     def batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
-        """Return the items' rows in their order."""
         rows: list[Any] = []
         for item in items:
             if self._to_row is None and isinstance(item, pa.RecordBatch):
@@ -59,7 +53,7 @@ class RecordBatchReader(Generic[T]):
             rule = "a record batch, for a sink without a schema"
             msg = f"an item must be {rule}, got {kind_of(items[0])}"
             raise TypeError(msg)
-        reader = RowReader(self._schema.names, self._to_row, _no_batches)
+        reader = RowReader(self._schema.names, self._to_row, python_rows)
         columns = zip(*reader.rows(items), strict=True)
         arrays = [
             _made(field, partial(pa.array, column, field.type))
@@ -90,8 +84,3 @@ def _made(field: pa.Field, make: Callable[[], pa.Array]) -> pa.Array:
     # Not in the `except`, where the error would be this one's context.
     msg = f"column {field.name} must be of {field.type}, got a value that isn't ({why})"
     raise refused(msg)
-
-
-def _no_batches(batch: Mapping[str, Any]) -> Iterable[Row]:
-    msg = f"an item must be a row, got {kind_of(batch)}"
-    raise TypeError(msg)

@@ -131,7 +131,6 @@ class _Row:
         self._pieces: list[pa.Array] = []
 
     def add(self, values: Values) -> None:
-        """Add a value for each row, or one for all."""
         self._fixed.append(values)
 
     def add_variable(self, values: pa.Array) -> None:
@@ -140,7 +139,6 @@ class _Row:
         self._pieces.append(values)
 
     def joined(self) -> pa.Buffer:
-        """Return all rows."""
         self._close()
         if len(self._pieces) == 1:
             return self._pieces[0].buffers()[2]

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 
-from ..checks import require_count, require_seconds, require_url
+from batchqueue_async._validation import require_int, require_positive
+
+from ..checks import require_url
 from .errors import without_values
 
 if TYPE_CHECKING:
-    from asyncpg.transaction import Transaction
-
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
 
 # Seconds for what a server that works does at once: to undo, to say that it is there.
@@ -60,8 +60,8 @@ class Connections:
         each: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> None:
         require_url("url", url)
-        require_seconds("timeout", timeout)
-        require_seconds("statement_timeout", statement_timeout)
+        require_positive("timeout", timeout)
+        require_positive("statement_timeout", statement_timeout)
         self._url = url
         self._timeout = timeout
         self._statement_timeout = statement_timeout
@@ -71,7 +71,7 @@ class Connections:
         self._each = each
         self._bound: AbstractAsyncContextManager[None] = nullcontext()
         if connections is not None:
-            require_count("connections", connections, at_least=1)
+            require_int("connections", connections, at_least=1)
             self._bound = asyncio.Semaphore(connections)
         # With the time since when each is idle.
         self._idle: list[tuple[Connection, float]] = []
@@ -116,7 +116,8 @@ class Connections:
             except BaseException:
                 # The connection's end undoes it, too, but stops no statement at work.
                 with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    await undo(transaction)
+                    async with asyncio.timeout(PARTING):
+                        await transaction.rollback()
                 raise
             await transaction.commit()
 
@@ -219,9 +220,3 @@ class Connections:
             self.end(connection)
             raise
         return True
-
-
-async def undo(transaction: Transaction) -> None:
-    """Roll back, if the server still works."""
-    async with asyncio.timeout(PARTING):
-        await transaction.rollback()

@@ -22,14 +22,7 @@ _NUMERIC = 1700
 
 @dataclass(frozen=True, slots=True)
 class CopiedBatches:
-    """What goes to the server, and what it is told about it.
-
-    Attributes:
-        columns: The names of the columns, the mark's first.
-        format: As COPY calls it.
-        chunks: Bytes, in their order.
-        rows: How many rows they are.
-    """
+    """What goes to the server, and what it is told about it."""
 
     columns: tuple[str, ...]
     format: Literal["binary", "csv"]
@@ -37,11 +30,9 @@ class CopiedBatches:
     rows: int
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
         return self.rows
 
     async def copy(self, connection: Connection, staging: Staging) -> None:
-        """Add the rows to a staging table."""
         await connection.copy_to_table(
             staging.name,
             schema_name=staging.target.schema,
@@ -56,12 +47,7 @@ class CopiedBatches:
 
 
 class BatchCopier:
-    """Makes COPYs of record batches, for a table whose columns are known.
-
-    Args:
-        mark: The name of the column that says what brought a row.
-        types: The numbers of the types of the table's columns, by name.
-    """
+    """Makes COPYs of record batches, for a table whose columns are known."""
 
     def __init__(self, mark: str, types: Mapping[str, int]) -> None:
         self._mark = mark
@@ -70,11 +56,7 @@ class BatchCopier:
     def copies(
         self, batches: Iterable[pa.RecordBatch], mark: UUID | int
     ) -> list[CopiedBatches]:
-        """Return record batches as COPY reads them, in their order; takes a while.
-
-        Raises:
-            TypeError: A column is of a type that can't be copied.
-        """
+        """Return record batches as COPY reads them, in their order; takes a while."""
         groups = groupby(batches, lambda batch: batch.schema)
         return [self.copied([*same], mark) for _, same in groups]
 

@@ -9,6 +9,7 @@ from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
 from ..table_names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
+from .staging import column_types
 from .target import Target, schema_on_path
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ _COLUMNS_TODAY = {"target", "target_oid", "fences_oid"}
 # Of a view there is none: it may be made anew any day, over the same table.
 _OID = """(SELECT oid FROM pg_class
     WHERE oid = to_regclass({0}) AND relkind IN ('r', 'p', 'f'))"""
-_COLUMNS = """
-    SELECT attname::text FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
 _PRIMARY_KEY = """
     SELECT conname::text FROM pg_constraint
     WHERE conrelid = to_regclass($1) AND contype = 'p'"""
@@ -128,7 +126,7 @@ class Fences:
         return added != "INSERT 0 0"
 
     async def _columns(self, connection: Connection, place: str) -> set[str]:
-        return {row[0] for row in await connection.fetch(_COLUMNS, place)}
+        return {*await column_types(connection, place)}
 
     async def _bring_up(self, connection: Connection, place: str) -> None:
         columns = await self._columns(connection, place)

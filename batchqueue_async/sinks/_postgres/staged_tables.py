@@ -10,11 +10,11 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 import asyncpg
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import refuse
 
-from ..checks import refuse
 from ..epochs import Epoch
 from ..staged import Attempt
-from .staging import Staging
+from .staging import Staging, column_types
 from .target import LONGEST_NAME, Target
 
 if TYPE_CHECKING:
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 _KEY = "batchqueue_attempt"
 _SUFFIX = "_staged"
 _ATTEMPTS = "batchqueue_attempts"
-_HAS_COLUMN = """
-    SELECT bool_or(attname = $2) FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
-_COLUMNS = """
-    SELECT attname::text FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
-    ORDER BY attnum"""
 _IS_ALIKE = """
     WITH
         target AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
@@ -65,9 +58,6 @@ class StagedTables:
     The staging table has no index, which would double the server's work for each row:
     it is read as a whole, and so kept short. Who ends an epoch empties it if nobody
     else has registered.
-
-    Args:
-        target: The table that is filled.
     """
 
     def __init__(self, target: Target) -> None:
@@ -79,7 +69,6 @@ class StagedTables:
         self.staging = Staging(target, name, _KEY)
 
     async def prepare(self, connection: Connection) -> None:
-        """Make what is missing."""
         is_staging = await self._is_staging(connection)
         if is_staging is False:
             # A table of somebody else's, whose name ends like that.
@@ -130,7 +119,6 @@ class StagedTables:
             await self._add(connection, epoch, run, name)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
-        """Return whether the attempt is registered still."""
         return await self._has(connection, UUID(attempt.name))
 
     async def strike_off(self, connection: Connection, attempt: Attempt) -> None:
@@ -205,18 +193,13 @@ class StagedTables:
         return await connection.fetchval(query, name) is not None
 
     async def _is_staging(self, connection: Connection) -> bool | None:
-        place = self.staging.place
-        found: bool | None = await connection.fetchval(_HAS_COLUMN, place, _KEY)
-        return found
+        columns = await column_types(connection, self.staging.place)
+        return _KEY in columns if columns else None
 
     async def columns(self, connection: Connection) -> list[str]:
-        """Return the names of the target's columns.
-
-        Raises:
-            BatchQueueError: There are none.
-        """
+        """Return the names of the target's columns."""
         place = self._target.place
-        found = [row[0] for row in await connection.fetch(_COLUMNS, place)]
+        found = [*await column_types(connection, place)]
         if not found:
             msg = f"table {place} was dropped, or has no columns"
             raise BatchQueueError(msg)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _TYPES = """
     SELECT attname::text AS name, atttypid AS type FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"""
+    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
+    ORDER BY attnum"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,6 @@ class Staging:
 
     @property
     def place(self) -> str:
-        """The name as SQL takes it."""
         return self.target.beside(self.name)
 
     async def create(self, connection: Connection, mark: str, columns: str) -> None:
@@ -48,7 +48,6 @@ class Staging:
         await connection.execute(f"LOCK TABLE {self.place} IN ROW EXCLUSIVE MODE")
 
     async def drop(self, connection: Connection) -> None:
-        """Remove it, with its rows."""
         await connection.execute(f"DROP TABLE IF EXISTS {self.place}")
 
     async def publish(
@@ -89,6 +88,6 @@ class Staging:
 
 
 async def column_types(connection: Connection, place: str) -> dict[str, int]:
-    """Return the numbers of the types of a table's columns, by name."""
+    """Return the numbers of a table's columns' types, by name; {} if it isn't there."""
     found = await connection.fetch(_TYPES, place)
     return {column["name"]: column["type"] for column in found}

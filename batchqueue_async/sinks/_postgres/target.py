@@ -21,12 +21,7 @@ LONGEST_NAME = 63
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table by its one full name, however it was spelled.
-
-    Attributes:
-        schema: Its schema.
-        name: Its name in it.
-    """
+    """A table by its one full name, however it was spelled."""
 
     schema: str
     name: str
@@ -52,7 +47,6 @@ class Target:
         return [self.key, *([f"{self.schema}.{self.name}"] if is_plain else ())]
 
     def beside(self, name: str) -> str:
-        """Return the place of another table in the same schema."""
         return f"{quoted(self.schema)}.{quoted(name)}"
 
 

@@ -12,48 +12,45 @@ _NAIVE = datetime(1970, 1, 1)
 _SINCE = {1114: _NAIVE, 1184: _NAIVE.replace(tzinfo=UTC)}
 
 
-class Timestamps:
-    """Makes a `datetime` of each int for a column of timestamps.
+def with_datetimes(
+    rows: list[Row], columns: Sequence[str], types: dict[str, int]
+) -> list[Row]:
+    """Return the rows with a `datetime` for each int in a column of timestamps.
 
-    That is how `to_tuples` and its like make rows of Spark's, and what SQLite keeps.
+    Ints are how `to_tuples` and its like make rows of Spark's, and what SQLite keeps.
 
     Args:
+        rows: The same are returned if there is nothing to make.
         columns: The columns of a row, in its order.
         types: The numbers of the types of the table's columns, by name.
+
+    Raises:
+        ValueError: A number is of no year from 1 to 9999.
     """
-
-    def __init__(self, columns: Sequence[str], types: dict[str, int]) -> None:
-        self._columns = columns
-        since = [_SINCE.get(types.get(column, 0)) for column in columns]
-        self._since = [(n, each) for n, each in enumerate(since) if each is not None]
-
-    def rows(self, rows: list[Row]) -> list[Row]:
-        """Return the rows; the same if there is nothing to make.
-
-        Raises:
-            ValueError: A number is of no year from 1 to 9999.
-        """
-        for place, since in self._since:
+    for place, column in enumerate(columns):
+        since = _SINCE.get(types.get(column, 0))
+        if since is not None:
             rows = [
                 row
                 if type(row[place]) is not int
                 else [
                     *row[:place],
-                    self._made(place, since, row[place]),
+                    _made(column, since, row[place]),
                     *row[place + 1 :],
                 ]
                 for row in rows
             ]
-        return rows
+    return rows
 
-    def _made(self, place: int, since: datetime, microseconds: int) -> datetime:
-        try:
-            return since + timedelta(microseconds=microseconds)
-        except OverflowError:
-            pass
-        # Not in the `except`: what Python says would quote the value.
-        msg = (
-            f"column {self._columns[place]} must be a timestamp of the years 1 to 9999,"
-            " in whole microseconds since 1970, got another number"
-        )
-        raise ValueError(msg)
+
+def _made(column: str, since: datetime, microseconds: int) -> datetime:
+    try:
+        return since + timedelta(microseconds=microseconds)
+    except OverflowError:
+        pass
+    # Not in the `except`: what Python says would quote the value.
+    msg = (
+        f"column {column} must be a timestamp of the years 1 to 9999, in whole"
+        " microseconds since 1970, got another number"
+    )
+    raise ValueError(msg)

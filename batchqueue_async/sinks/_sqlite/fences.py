@@ -22,9 +22,6 @@ class SqliteFences:
     a table is dropped and made again. Where a table has lost its identity but has rows,
     it was rebuilt, as SQLite's way to alter tables is: its fences count by their name.
     Those of versions that noted no identity do so, too.
-
-    Args:
-        name: The name of the table of fences, made when it is missing.
     """
 
     def __init__(self, name: str) -> None:

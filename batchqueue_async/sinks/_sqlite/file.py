@@ -24,11 +24,6 @@ class SqliteFile:
 
     Attributes:
         fences: Which epochs were committed into tables of the file.
-
-    Args:
-        path: The file.
-        timeout: Seconds to wait while others have it locked.
-        fences: The name of the table of fences, made when it is missing.
     """
 
     def __init__(self, path: Path, timeout: float, fences: str) -> None:

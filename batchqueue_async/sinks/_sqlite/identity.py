@@ -62,7 +62,6 @@ def mark(
 
 
 def is_empty(database: sqlite3.Connection, table: str) -> bool:
-    """Return whether a table has no rows."""
     query = f"SELECT 1 FROM main.{quoted(table)} LIMIT 1"
     with closing(database.execute(query)) as found:
         return found.fetchone() is None

@@ -15,7 +15,6 @@ from ..epochs import Epoch
 from ..rows import Row
 from ..staged import Attempt
 from ..table_names import quoted
-from .affinity import ANY, affinity
 from .file import find_table
 
 _KEY = "batchqueue_attempt"
@@ -23,6 +22,16 @@ _ATTEMPTS = "main.batchqueue_attempts"
 _OF_EPOCH = "target = ? COLLATE NOCASE AND query = ? AND batch = ?"
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "-7 days"
+# A type that means one thing in a STRICT table, and another elsewhere.
+_ANY = "ANY"
+# What SQLite makes of values by the type that a column is declared with, in this order:
+# https://sqlite.org/datatype3.html#determination_of_column_affinity
+_AFFINITIES = (
+    ("INTEGER", ("INT",)),
+    ("TEXT", ("CHAR", "CLOB", "TEXT")),
+    ("BLOB", ("BLOB",)),
+    ("REAL", ("REAL", "FLOA", "DOUB")),
+)
 
 
 class StagedRows:
@@ -30,10 +39,6 @@ class StagedRows:
 
     An attempt registers with its first rows. Who ends an epoch or a run strikes off
     what is registered, so that an attempt that comes too late finds itself missing.
-
-    Args:
-        database: The connection.
-        table: The name that the target was created with.
     """
 
     def __init__(self, database: sqlite3.Connection, table: str) -> None:
@@ -67,7 +72,7 @@ class StagedRows:
         Rows in that are of attempts that died, or whose `publish` will miss them.
         """
         columns = self._columns(self._name)
-        wanted = {_KEY: ANY, **self._columns(self.table)}
+        wanted = {_KEY: _ANY, **self._columns(self.table)}
         if columns and _KEY not in columns:
             msg = (
                 f"table {self._name} must have the columns {', '.join(wanted)}, got"
@@ -75,7 +80,7 @@ class StagedRows:
             )
             raise BatchQueueError(msg)
         if [*columns] != [*wanted] or any(
-            kind not in {ANY, columns[name]} for name, kind in wanted.items()
+            kind not in {_ANY, columns[name]} for name, kind in wanted.items()
         ):
             self._create()
         self._database.execute(
@@ -87,7 +92,6 @@ class StagedRows:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the table's columns."""
         return [*self._columns(self.table)]
 
     def announce(self, epoch: Epoch, run: str) -> None:
@@ -95,11 +99,7 @@ class StagedRows:
         self._register(epoch, run, None)
 
     def number_of(self, attempt: Attempt, *, is_new: bool) -> int:
-        """Return the attempt's number; a new one is registered.
-
-        Raises:
-            BatchQueueError: It was struck off; or its run was announced, and is over.
-        """
+        """Return the attempt's number; a new one is registered."""
         if is_new and not (attempt.is_announced and not self._has_run(attempt)):
             return self._register(attempt.epoch, attempt.run, attempt.name)
         number = None if is_new else self._number(attempt.name)
@@ -109,7 +109,6 @@ class StagedRows:
         return number
 
     def has(self, attempt: Attempt) -> bool:
-        """Return whether the attempt is registered."""
         return self._number(attempt.name) is not None
 
     def add(self, number: int, columns: Sequence[str], rows: Sequence[Row]) -> None:
@@ -122,12 +121,10 @@ class StagedRows:
         )
 
     def count(self, names: Sequence[str]) -> int:
-        """Return how many rows these attempts have."""
         found: int = self._one(f"SELECT count(*) {self._marked}", json.dumps(names))
         return found
 
     def copy(self, names: Sequence[str], columns: Sequence[str], end: str) -> None:
-        """Copy these attempts' rows into the table."""
         listed = ", ".join(map(quoted, columns))
         self._database.execute(
             f"INSERT INTO {self._target} ({listed}) SELECT {listed} {self._marked}"
@@ -136,7 +133,6 @@ class StagedRows:
         )
 
     def strike_off(self, name: str) -> None:
-        """Forget an attempt, and delete its rows."""
         self._delete("name = ?", (name,))
 
     def clear(self, epoch: Epoch, run: str | None = None) -> None:
@@ -202,9 +198,20 @@ class StagedRows:
         """Return the affinities of a table's columns by their names."""
         query = "SELECT name, type FROM pragma_table_info(?, 'main')"
         with closing(self._database.execute(query, (table,))) as found:
-            return {str(name): affinity(str(kind)) for name, kind in found}
+            return {str(name): _affinity(str(kind)) for name, kind in found}
 
     def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
         with closing(self._database.execute(query, values)) as found:
             row = found.fetchone()
         return None if row is None else row[0]
+
+
+def _affinity(declared: str) -> str:
+    """Return a column's affinity, the same for a copy by `CREATE TABLE AS`, or ANY."""
+    kind = declared.upper()
+    if kind == _ANY:
+        return _ANY
+    for name, parts in _AFFINITIES:
+        if any(part in kind for part in parts):
+            return name
+    return "NUMERIC" if kind else "BLOB"

@@ -15,12 +15,7 @@ from ..rows import Row
 
 
 class SqliteValues:
-    """Makes numbers, texts and bytes of values; as a text what SQLite has no type for.
-
-    Args:
-        columns: The names of the columns.
-        nan_as_null: Make None of a NaN, instead of refusing it.
-    """
+    """Makes numbers, texts and bytes; texts of what SQLite has no type for."""
 
     def __init__(self, columns: Sequence[str], *, nan_as_null: bool) -> None:
         self._columns = columns

@@ -30,15 +30,7 @@ _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
 
 
 def arrow_type(declared: DataType, column: str) -> pa.DataType:
-    """Return what values of the type are made as.
-
-    Args:
-        declared: Spark's type.
-        column: Whose type it is, for the message.
-
-    Raises:
-        TypeError: Values of the type, or of a part of it, cannot be made.
-    """
+    """Return what values of the type are made as."""
     if (plain := _PLAIN.get(type(declared))) is not None:
         return plain
     if isinstance(declared, spark_types.DecimalType):

@@ -26,12 +26,7 @@ class Cut(NamedTuple):
 
 
 class Call:
-    """Attempts are made for some of the items, or for all, until each one is settled.
-
-    Args:
-        cut: Its items.
-        output: Where the columns of its rows come from; None for the results alone.
-    """
+    """Attempts are made for some of the items, or all, until each one is settled."""
 
     __slots__ = ("_cut", "_output", "_results", "_unsettled", "is_tried_again")
 
@@ -48,7 +43,6 @@ class Call:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known of each item what came of it."""
         return not self._unsettled
 
     def items_at(self, positions: Sequence[int]) -> list[Any]:
@@ -59,7 +53,6 @@ class Call:
         return [items[position] for position in positions]
 
     def settle(self, results: Results) -> None:
-        """Note what came of some of the items."""
         self._results.append(results)
         self._unsettled -= len(results.positions)
 

@@ -19,19 +19,13 @@ from .client import Client
 from .declared import Declared
 from .options import CallOptions
 from .pipeline import CallPipeline
-from .rate import CallRate
 from .results import ResultMaker
 from .row_columns import RowColumns
 from .slot import CallSlot
 
 
 class Caller:
-    """The slots of a queue, and what they share: the client and the rate.
-
-    Args:
-        options: How calls are made.
-        declared: What their results are.
-    """
+    """The slots of a queue, and what they share: the client and the rate."""
 
     def __init__(self, options: CallOptions, declared: Declared) -> None:
         self.options = options
@@ -61,7 +55,6 @@ class Caller:
 
     @property
     def handlers(self) -> Mapping[type[int], CallSlot]:
-        """The queue's handlers by type."""
         return {slot.position_type: slot for slot in self.slots}
 
     async def begin(self, queue: BatchQueue[int]) -> CallPipeline:
@@ -69,12 +62,7 @@ class Caller:
         return CallPipeline(self.options, self.declared.output, self.slots, queue)
 
     async def ask(self, items: list[Any]) -> object:
-        """Make one attempt.
-
-        Raises:
-            TimeoutError: It took longer than the options' `timeout`.
-            Exception: What opening the client, or the call, raises.
-        """
+        """Make one attempt."""
         arguments: tuple[object, ...] = (items,)
         if self._client is not None:
             arguments = (await self._client.get(), items)
@@ -93,7 +81,6 @@ class Caller:
             raise TimeoutError(msg) from None
 
     async def close(self) -> None:
-        """Close the client."""
         if self._client is not None:
             await self._client.close()
 
@@ -107,3 +94,25 @@ class Caller:
 
 def _give_up(positions: list[Any], error: BaseException) -> None:
     positions[0].slot.give_up(positions, error)
+
+
+class CallRate:
+    """A token bucket that holds one token: calls are spread, there are no bursts.
+
+    In any `t` seconds no more than `1 + t * per_second` calls begin. Who waits has his
+    moment already, so those who are woken late don't slow the others down.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._between = 1 / per_second
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        moment = max(now, self._next)
+        self._next = moment + self._between
+        # A timer may fire a clock tick early.
+        while (left := moment - now) > 0:
+            await asyncio.sleep(left)
+            now = loop.time()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from pyspark.accumulators import AccumulatorParam
-
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
@@ -24,19 +22,4 @@ class CallCounts:
     failed: int = 0
 
     def __add__(self, other: CallCounts) -> CallCounts:
-        """Return the sum of both."""
         return CallCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-
-
-class AddingCounts(AccumulatorParam[CallCounts]):
-    """Says to Spark how the counts of tasks are added."""
-
-    def zero(self, value: CallCounts) -> CallCounts:
-        """Return what every task starts with."""
-        return type(value)()
-
-    def addInPlace(  # noqa: N802 - Spark's name
-        self, value1: CallCounts, value2: CallCounts
-    ) -> CallCounts:
-        """Return the sum."""
-        return value1 + value2

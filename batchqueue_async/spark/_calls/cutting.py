@@ -52,7 +52,6 @@ class WaitingRows:
         return bool(self.rows or self._made)
 
     def add(self, batch: pa.RecordBatch, now: float) -> None:
-        """Add rows."""
         if batch.num_rows:
             self._batches.append((batch, now))
             self.rows += batch.num_rows
@@ -66,7 +65,6 @@ class WaitingRows:
 
     @property
     def is_enough(self) -> bool:
-        """Whether there is a full call."""
         return self.rows + len(self._made) >= self._max_batch
 
     @property
@@ -75,12 +73,7 @@ class WaitingRows:
         return self._batches[0][1] if self._batches else 0.0
 
     def cut(self) -> Cut:
-        """Take a call's items out; none at all, if no rows that wait make any.
-
-        Raises:
-            ValueError: The input is to be kept, and there aren't as many items as rows.
-            Exception: What `to_items` raises.
-        """
+        """Take a call's items out; none at all, if no rows that wait make any."""
         items = [*islice(self._made, self._max_batch)]
         for _ in items:
             self._made.popleft()

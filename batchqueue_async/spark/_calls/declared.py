@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
-from batchqueue_async.sinks.checks import refuse
 
 from .arrow_types import arrow_type
 from .kept_input import OutputColumn
@@ -44,9 +44,6 @@ def declare(
         input_schema: Of the frame that the items come from; needed for "column" only.
         on_error: As for `map_async`.
         error_column: The name of the column for the error's text.
-
-    Raises:
-        TypeError, ValueError: It cannot be made, or two columns have one name.
     """
     fields = _parsed(schema)
     _refuse_twice("schema", fields.names)

@@ -7,22 +7,13 @@ import inspect
 import types
 from typing import Any
 
-from batchqueue_async.sinks.checks import refuse
-
-
-def require_callable(field: str, value: object) -> None:
-    """Refuse what cannot be called."""
-    if not callable(value):
-        refuse(field, "callable", value, TypeError)
+from batchqueue_async._validation import refuse, require_callable
 
 
 def require_call(call: object, *, has_client: bool) -> None:
     """Refuse what is no async function, or takes other arguments.
 
     What is written in C, or marked as a coroutine function, is taken at its word.
-
-    Raises:
-        TypeError: It is one of these; the message says which.
     """
     require_callable("call", call)
     if not _is_async(call) and isinstance(_python_function(call), types.FunctionType):
@@ -33,12 +24,7 @@ def require_call(call: object, *, has_client: bool) -> None:
 
 
 def require_open(opener: object) -> None:
-    """Refuse what will not return an async context manager, if that can be seen.
-
-    Raises:
-        TypeError: It is a coroutine function, a generator function, or a class of
-            something else; or it takes arguments.
-    """
+    """Refuse what will not return an async context manager, if that can be seen."""
     require_callable("open", opener)
     rule = "a function that returns an async context manager"
     function = _python_function(opener)

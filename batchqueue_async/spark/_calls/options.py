@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from batchqueue_async import Retry
-from batchqueue_async.sinks.checks import (
+from batchqueue_async._validation import (
     refuse,
-    require_count,
-    require_name,
-    require_seconds,
+    require_at_least,
+    require_callable,
+    require_instance,
+    require_int,
+    require_positive,
 )
 
-from .functions import require_call, require_callable, require_open
+from .functions import require_call, require_open
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,37 +59,24 @@ class CallOptions:
             require_open(self.open)
         require_call(self.call, has_client=self.open is not None)
         require_callable("to_items", self.to_items)
-        require_count("max_batch", self.max_batch, at_least=1)
-        require_seconds("linger", self.linger, above=None)
-        require_count("in_flight", self.in_flight, at_least=1)
-        if self.in_flight > _MOST_IN_FLIGHT:
-            refuse("in_flight", f"<= {_MOST_IN_FLIGHT}", self.in_flight)
+        require_int("max_batch", self.max_batch, at_least=1)
+        require_at_least("linger", self.linger, 0)
+        require_int("in_flight", self.in_flight, at_least=1, at_most=_MOST_IN_FLIGHT)
         if self.timeout is not None:
-            require_seconds("timeout", self.timeout)
-        if not isinstance(self.retry, Retry):
-            refuse("retry", "a Retry", self.retry, TypeError)
+            require_positive("timeout", self.timeout)
+        require_instance("retry", self.retry, Retry, "a Retry")
         if self.rate is not None:
-            require_seconds("rate", self.rate)
-        for field in ("ordered", "flat"):
-            if not isinstance(getattr(self, field), bool):
-                refuse(field, "a bool", getattr(self, field), TypeError)
+            require_positive("rate", self.rate)
+        require_instance("ordered", self.ordered, bool, "a bool")
+        require_instance("flat", self.flat, bool, "a bool")
         if self.reorder_buffer is not None:
-            _require_reorder_buffer(self.reorder_buffer, is_ordered=self.ordered)
+            require_int("reorder_buffer", self.reorder_buffer, at_least=0)
+            if self.reorder_buffer and not self.ordered:
+                rule = "0 with ordered=False"
+                refuse("reorder_buffer", rule, self.reorder_buffer)
         if self.on_error not in get_args(OnError):
             refuse("on_error", '"raise", "null" or "column"', self.on_error)
 
     @property
     def name(self) -> str:
-        """What the call is called in messages."""
         return getattr(self.call, "__qualname__", type(self.call).__qualname__)
-
-
-def _require_reorder_buffer(value: int, *, is_ordered: bool) -> None:
-    require_count("reorder_buffer", value, at_least=0)
-    if value and not is_ordered:
-        refuse("reorder_buffer", "0 with ordered=False", value)
-
-
-def require_error_column(value: object) -> None:
-    """Refuse what cannot be the name of a column."""
-    require_name("error_column", value)

@@ -48,12 +48,6 @@ class CallPipeline:
 
     Invariant: a slot is free, or it has a call that is not settled. Each call that has
     begun is in the line until its rows leave.
-
-    Args:
-        options: How calls are made.
-        output: Where the columns of the rows come from; None for the results alone.
-        slots: Where calls are made.
-        queue: Which those handle.
     """
 
     def __init__(
@@ -89,7 +83,6 @@ class CallPipeline:
 
     @property
     def counts(self) -> CallCounts:
-        """What there was up to now."""
         retried = self._given - self._items
         return CallCounts(self._attempts, self._items, retried, self._failed)
 
@@ -97,10 +90,6 @@ class CallPipeline:
         self, batch: pa.RecordBatch | None = None, *, is_last: bool = False
     ) -> Step:
         """Take rows, if there are any, and wait until there is something to be done.
-
-        Args:
-            batch: Rows.
-            is_last: Whether no more will come.
 
         Raises:
             Exception: What a call raised, where nothing else was asked for; or
@@ -211,7 +200,6 @@ class CallPipeline:
         return False
 
     def _is_ready(self) -> bool:
-        """Whether a call may begin now."""
         return (
             self._has_place
             and self._error is None

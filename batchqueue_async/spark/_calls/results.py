@@ -47,12 +47,7 @@ class ResultMaker:
     def made(
         self, positions: Sequence[int], items: Sequence[Any], returned: object
     ) -> Results:
-        """Return the results of these items.
-
-        Raises:
-            TypeError, ValueError: There are more or fewer of them than items, or one
-                isn't as declared; the message is for whoever wrote the call.
-        """
+        """Return the results of these items."""
         if not isinstance(returned, list | tuple) or hasattr(returned, "_fields"):
             what = kind_of(returned)
             msg = f"call must return a list with one result per item, got {what}"
@@ -116,7 +111,6 @@ def rows_of(items: Sequence[Any]) -> int:
 
 
 def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Return one record batch with all their rows."""
     if len(batches) == 1:
         return batches[0]
     table = pa.Table.from_batches(batches, schema)

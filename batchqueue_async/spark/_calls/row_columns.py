@@ -36,13 +36,7 @@ class RowColumns:
         self.schema = pa.schema([(each.name, each.type) for each in columns])
 
     def of_rows(self, rows: Sequence[Any]) -> pa.RecordBatch:
-        """Return the rows' values, column by column.
-
-        Raises:
-            TypeError: A row is no dict, tuple or Row, or a value is of a wrong type.
-            ValueError: A row doesn't have the declared columns, or has a null where
-                none may be.
-        """
+        """Return the rows' values, column by column."""
         if not rows:
             return self.nulls(0)
         kinds = {*map(type, rows)}
@@ -57,12 +51,7 @@ class RowColumns:
         return pa.RecordBatch.from_arrays([*arrays], schema=self.schema)
 
     def of_batch(self, batch: object) -> pa.RecordBatch:
-        """Return the record batch with the declared columns, in their order.
-
-        Raises:
-            TypeError: It is none, or has a column that cannot be cast.
-            ValueError: A column is missing, or has a null where none may be.
-        """
+        """Return the record batch with the declared columns, in their order."""
         if not isinstance(batch, pa.RecordBatch):
             msg = f"the result for a record batch must be one, got {kind_of(batch)}"
             raise TypeError(msg)
@@ -74,7 +63,6 @@ class RowColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def nulls(self, count: int) -> pa.RecordBatch:
-        """Return so many rows without any value."""
         arrays = [pa.nulls(count, each.type) for each in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

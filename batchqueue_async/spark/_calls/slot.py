@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batchqueue_async import PartialFailure
 
 from .call import Call
 from .results import ResultMaker
 
+if TYPE_CHECKING:
+    from .pipeline import CallPipeline
+
 Ask: TypeAlias = Callable[[list[Any]], Awaitable[object]]
 """Makes an attempt with these items; returns what the call returned."""
-
-
-class Told(Protocol):
-    """Whose calls they are, and who is told of them."""
-
-    def attempted(self, items: int, /) -> None:
-        """An attempt begins, with so many items."""
-
-    def settled(self, slot: CallSlot, call: Call, /) -> None:
-        """It is known of all items of the slot's call what came of them."""
-
-    async def go_on(self) -> None:
-        """The slot's drain task takes another call at once, if one is put to it."""
-
-    def look(self) -> None:
-        """The slot may have another call."""
-
-    def gave_up(self, items: int, error: BaseException, /) -> None:
-        """So many items failed for good."""
 
 
 class CallSlot:
@@ -39,24 +23,19 @@ class CallSlot:
     So each call in flight is in a partition of its own, and what the queue does for a
     batch it does for the call: attempts, waits, halves, the account. What is put into
     the queue are the positions of the call's items.
-
-    Args:
-        name: What the log calls it.
-        ask: Makes the attempts.
-        maker: Makes results of what they return.
     """
 
     def __init__(self, name: str, ask: Ask, maker: ResultMaker) -> None:
         self.__qualname__ = name
         self._ask = ask
         self._maker = maker
-        self._owner: Told | None = None
+        self._owner: CallPipeline | None = None
         self._call: Call | None = None
         # One name for the types of all slots: the log counts their retries together.
         self.position_type: type[int] = type("item", (int,), {"slot": self})
         self._positions: list[int] = []
 
-    def take(self, call: Call, owner: Told) -> list[int]:
+    def take(self, call: Call, owner: CallPipeline) -> list[int]:
         """Have the call for its own; returns what to put into the queue."""
         self._call, self._owner = call, owner
         # They are made once, for all calls.
@@ -66,7 +45,6 @@ class CallSlot:
         return self._positions[: len(call)]
 
     async def consume(self, positions: list[int]) -> None:
-        """Make an attempt for the items at these positions."""
         call, owner = self._call, self._owner
         assert call is not None
         assert owner is not None
@@ -89,7 +67,6 @@ class CallSlot:
             await owner.go_on()
 
     def give_up(self, positions: Sequence[int], error: BaseException) -> None:
-        """Note that the items at these positions failed for good."""
         call, owner = self._call, self._owner
         assert call is not None
         assert owner is not None

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from batchqueue_async import BatchQueueError, LoopThread, SyncBatchQueue
 from batchqueue_async.spark.executor_queue import kept_queue
 from batchqueue_async.spark.executor_stats import of_calls
@@ -20,7 +22,6 @@ from .pipeline import CallPipeline
 from .results import joined
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.accumulators import Accumulator
 
     from batchqueue_async.spark.executor_stats import Report
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _PATIENCE = 600.0
 # Seconds for what a task leaves that ends before its rows do; its process ends, too.
 _GRACE = 1.0
+_NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-map-async", patience=_PATIENCE)
 
 # By the key of their `map_async`. A forked child's are its parent's at first, and are
 # replaced when it opens queues of its own.
@@ -44,7 +46,8 @@ class OpenCaller:
     declared: Declared = field(compare=False)
 
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[int]:
-        """Open the queue of this process."""
+        # A process's first array imports pandas: 0.2 s that no call is to wait for.
+        pa.array([])
         caller = Caller(self.options, self.declared)
         name = f"map_async {self.options.name}"
         queue = loop_thread.open(name, caller.config, caller.handlers)
@@ -69,9 +72,8 @@ class CallTask:
     told: Accumulator[Report] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Make the calls of one partition."""
         opener = OpenCaller(self.options.key, self.options, self.declared)
-        queue = kept_queue(opener, _new_loop_thread)
+        queue = kept_queue(opener, _NEW_LOOP_THREAD)
         caller = _callers[self.options.key]
         pipeline = queue.call(caller.begin, queue.queue)
         is_done = False
@@ -119,7 +121,3 @@ def _abandon(
         queue.call(pipeline.abandon, timeout=_GRACE)
         queue.shutdown(0)
         queue.call(caller.close, timeout=_GRACE)
-
-
-def _new_loop_thread() -> LoopThread:
-    return LoopThread("batchqueue-map-async", patience=_PATIENCE)

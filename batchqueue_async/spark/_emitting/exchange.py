@@ -29,13 +29,7 @@ class Step(NamedTuple):
 
 
 class Exchange:
-    """One task's items in, and its rows out. On the loop alone.
-
-    Args:
-        queue: What items are put into.
-        flush: Flushes it and all behind it; blocks.
-        output: Where their handlers emit.
-    """
+    """One task's items in, and its rows out. On the loop alone."""
 
     def __init__(
         self, queue: BatchQueue[Any], flush: Callable[[], None], output: Output
@@ -54,12 +48,7 @@ class Exchange:
         return await self._begin(asyncio.to_thread(self._flush_all))
 
     async def advance(self) -> Step:
-        """Go on until the work is done, or there are enough rows.
-
-        Raises:
-            DeliveryError: Items ended other than handled.
-            BatchQueueError: The queue accepts no more.
-        """
+        """Go on until the work is done, or there are enough rows."""
         work, output = self._work, self._output
         assert work is not None
         while not (work.done() or output.is_full):

@@ -39,11 +39,7 @@ class Output:
         return len(self._rows) >= self._most
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Take up rows, also beyond what is full.
-
-        Raises:
-            BatchQueueError: It is closed.
-        """
+        """Take up rows, also beyond what is full."""
         with self._lock:
             if not self._is_open:
                 msg = "a row was emitted for a task of Spark's that is over"
@@ -60,7 +56,6 @@ class Output:
                 self._loop.call_soon_threadsafe(self.news.set)
 
     async def wait_for_room(self) -> None:
-        """Wait while it is full."""
         while self._must_wait:
             self._room.clear()
             await self._room.wait()
@@ -72,7 +67,6 @@ class Output:
             asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
 
     def take(self) -> list[Any]:
-        """Return all rows."""
         with self._lock:
             rows, self._rows = self._rows, []
             self._is_told = False

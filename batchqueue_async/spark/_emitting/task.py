@@ -42,14 +42,7 @@ _GRACE = 1.0
 
 @dataclass(frozen=True)
 class QueueTask:
-    """The function for `mapInArrow`.
-
-    Attributes:
-        open_queue: Opens the queue of each task.
-        to_items: Makes its items.
-        declared: What its rows are.
-        told: What the driver is told of its queues, if somebody there watches.
-    """
+    """The function for `mapInArrow`."""
 
     open_queue: OpenEmittingQueue[Any]
     to_items: Callable[[pa.RecordBatch], Iterable[Any]]
@@ -57,7 +50,6 @@ class QueueTask:
     told: Accumulator[Report] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take one partition through a queue of its own."""
         columns = RowColumns(self.declared.columns)
         loop_thread = _TaskThread("batchqueue-map-partitions")
         emitting = _Emitting(loop_thread)
@@ -92,12 +84,7 @@ class _TaskThread(LoopThread):
     def opened(
         self, open_queue: OpenEmittingQueue[Any], emit: Emit
     ) -> SyncBatchQueue[Any]:
-        """Return the queue that `open_queue` opens.
-
-        Raises:
-            TypeError: It returned something else.
-            ValueError: It returned a queue that was not opened here.
-        """
+        """Return the queue that `open_queue` opens."""
         queue: object = open_queue(self, emit)
         if not isinstance(queue, SyncBatchQueue):
             msg = f"open_queue must return a SyncBatchQueue, got {shown(queue)}"
@@ -111,18 +98,13 @@ class _TaskThread(LoopThread):
         return queue
 
     def report(self) -> Report:
-        """Return what the task's queues have done."""
         report: Report = {}
         for queue in self._queues:
             report = together(report, {queue.name: since(None, queue.stats())})
         return report
 
     def close(self) -> None:
-        """End all queues in good order.
-
-        Raises:
-            BatchQueueError: Something was not handled, or a handler could not close.
-        """
+        """End all queues in good order."""
         left = self.stop()
         for queue in self._queues:
             if names := queue.stats().not_closed:
@@ -134,11 +116,7 @@ class _TaskThread(LoopThread):
 
 
 class _Emitting:
-    """One task's rows out, from the first to what is emitted when its queues close.
-
-    Args:
-        loop_thread: Started here; what is left on it at the end is given up.
-    """
+    """One task's rows out, from the first to what is emitted when its queues close."""
 
     def __init__(self, loop_thread: _TaskThread) -> None:
         self._loop_thread = loop_thread.start()

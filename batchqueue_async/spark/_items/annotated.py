@@ -53,16 +53,7 @@ class _Unfit(Exception):
 
 
 def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
-    """Return what makes the column's values for this parameter.
-
-    Args:
-        column: What there is.
-        parameter: What takes the values.
-        whose: The name of what has the parameter, for the message.
-
-    Raises:
-        TypeError: Values of the column's type are none for the parameter.
-    """
+    """Return what makes the column's values for this parameter."""
     choices = [*_choices(parameter.annotation)]
     if pa.types.is_timestamp(column.type):
         if datetime in choices and int not in choices:

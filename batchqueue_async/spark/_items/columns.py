@@ -12,11 +12,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 
 def values_of(field: pa.Field, column: pa.Array) -> list[Any]:
-    """Return the values: timestamps as whole microseconds since 1970, maps as dicts.
-
-    Raises:
-        ValueError: Python has no such value, such as a date before the year 1.
-    """
+    """Return the values: timestamps as whole microseconds since 1970, maps as dicts."""
     if pa.types.is_timestamp(column.type):
         microseconds = pa.timestamp("us", column.type.tz)
         column = column.cast(microseconds).cast(pa.int64())
@@ -24,21 +20,12 @@ def values_of(field: pa.Field, column: pa.Array) -> list[Any]:
 
 
 def datetimes_of(field: pa.Field, column: pa.Array) -> list[Any]:
-    """Return timestamps as datetimes, in UTC if they have a time zone.
-
-    Raises:
-        ValueError: One is before the year 1.
-    """
+    """Return timestamps as datetimes, in UTC if they have a time zone."""
     zone = None if field.type.tz is None else "UTC"
     return _python_values(field, column.cast(pa.timestamp("us", zone)))
 
 
 def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
-    """Return the values as pyarrow makes them.
-
-    Raises:
-        ValueError: Python has no such value, such as a date before the year 1.
-    """
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError) as error:
@@ -51,7 +38,6 @@ def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
 
 
 def converted(values: list[Any], convert: Convert | None) -> list[Any]:
-    """Return the values, converted but for None."""
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]

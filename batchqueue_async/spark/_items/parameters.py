@@ -13,12 +13,7 @@ _POSITIONAL = (
 
 
 class Parameter(NamedTuple):
-    """One value that it takes.
-
-    Attributes:
-        name: As it is declared.
-        annotation: What it is to be; `object` where that isn't known.
-    """
+    """One value that it takes."""
 
     name: str
     annotation: Any
@@ -38,7 +33,6 @@ class Parameters(NamedTuple):
     rest: Parameter | None
 
     def __str__(self) -> str:
-        """Return their names, as they are written."""
         names = [each.name for each in self.first]
         rest = [] if self.rest is None else [f"*{self.rest.name}"]
         return f"({', '.join([*names, *rest])})"

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -112,3 +114,40 @@ def test_rows_that_nobody_wants_any_more_end_their_calls(tmp_path: Path) -> None
     rows.close()  # type: ignore[attr-defined]
 
     assert clients.notes() == ["opened", "closed"]
+
+
+_WHO_IMPORTS_PANDAS = """
+import sys, threading
+from importlib.abc import MetaPathFinder
+
+class Watch(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "pandas":
+            print(threading.current_thread().name)
+
+sys.meta_path.insert(0, Watch())
+import pyarrow as pa
+from tests.spark.calls.test_task import task
+from batchqueue_async.spark.executor_queue import close_executor_queues
+
+async def call(batch):
+    return [(item["id"],) for item in batch]
+
+# As from Spark's stream, where nothing is converted.
+ids = pa.Array.from_buffers(pa.int64(), 10, [None, pa.py_buffer(bytes(80))])
+given = pa.RecordBatch.from_arrays([ids], ["id"])
+[*task(call=call)(iter([given]))]
+close_executor_queues()
+"""
+
+
+def test_no_call_waits_for_imports_of_the_librarys_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WHO_IMPORTS_PANDAS],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+
+    assert done.stdout.split() == ["MainThread"]

@@ -68,6 +68,22 @@ def test_both_have_the_same_types_and_rows(spark: SparkSession) -> None:
 
 
 @both
+def test_tasks_have_the_sessions_settings(spark: SparkSession, fetch: Fetch) -> None:
+    """A format that is a column's is looked up by tasks; "u" was Sunday's 7 once."""
+    policy = "spark.sql.legacy.timeParserPolicy"
+    df = spark.range(1).selectExpr(
+        "date_format(DATE'2023-01-01', IF(id = 0, 'u', '')) AS day", "ARRAY(id) AS ids"
+    )
+    spark.conf.set(policy, "LEGACY")
+    try:
+        days = [each for batch in fetch(df) for each in batch.column("day").to_pylist()]
+    finally:
+        spark.conf.unset(policy)
+
+    assert days == ["7"]
+
+
+@both
 def test_an_empty_frame_has_no_batches(spark: SparkSession, fetch: Fetch) -> None:
     assert list(fetch(spark.range(0))) == []
 

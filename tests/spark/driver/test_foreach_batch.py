@@ -272,7 +272,7 @@ def test_wrong_arguments_are_refused(
         (TypeError, "to_items must be callable, got 1", {"to_items": 1}),
         (TypeError, "sink must be an EpochSink, got 'db'", {"sink": "db"}),
         (TypeError, "fetch must be callable", {"fetch": None}),
-        (ValueError, "timeout must be >= 0, got -1", {"timeout": -1}),
+        (ValueError, "timeout must be a number of seconds >= 0", {"timeout": -1}),
     ]
     for error, says, arguments in wrong:
         with pytest.raises(error, match=says):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from batchqueue_async.spark.partition_groups import PartitionGroups
+from batchqueue_async.spark.partition_groups import partition_groups
 
 MIB = 2**20
 
@@ -28,7 +28,7 @@ class Jobs:
 
     def run(self) -> list[int]:
         """Fetch all; return the sizes of what came."""
-        groups = PartitionGroups(len(self.sizes), self.fetch)
+        groups = partition_groups(len(self.sizes), self.fetch)
         return [len(found) for group in groups for found in group]
 
     @property
@@ -89,5 +89,5 @@ def test_other_failures_are_told_at_once() -> None:
         return [b""]
 
     with pytest.raises(OSError, match="gone"):
-        list(PartitionGroups(9, fails))
+        list(partition_groups(9, fails))
     assert len(asked) == 2

@@ -237,7 +237,11 @@ def test_wrong_arguments_are_refused(df: DataFrame, queue: SyncBatchQueue[Any]) 
         (TypeError, "sync_queue must be a SyncBatchQueue", {"sync_queue": None}),
         (TypeError, "to_items must be callable, got 'x'", {"to_items": "x"}),
         (TypeError, "on_progress must be callable", {"on_progress": 1}),
-        (ValueError, "timeout must be >= 0, got -1", {"timeout": -1}),
+        (
+            ValueError,
+            "timeout must be a number of seconds >= 0, or None for no limit, got -1",
+            {"timeout": -1},
+        ),
     ]
     for error, says, arguments in wrong:
         with pytest.raises(error, match=says):

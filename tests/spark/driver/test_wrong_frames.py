@@ -95,7 +95,9 @@ def test_a_stream_has_no_end_to_wait_for(
 
 
 def test_a_timeout_is_a_number(spark: "SparkSession", loop_thread: LoopThread) -> None:
-    sentence = "timeout must be a number or None, got '60'"
+    sentence = (
+        "timeout must be a number of seconds >= 0, or None for no limit, got '60'"
+    )
 
     with pytest.raises(TypeError, match=sentence):
         pushed(spark.range(1), loop_thread, timeout="60")

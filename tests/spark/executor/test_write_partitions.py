@@ -132,7 +132,10 @@ def test_wrong_arguments_are_refused_on_the_driver(
         write_partitions(frame, 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="to_items must be callable, got 2"):
         write_partitions(frame, open_queue, to_items=2)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="timeout must be >= 0, got -1"):
+    with pytest.raises(
+        ValueError,
+        match="timeout must be a number of seconds >= 0, or None for no limit, got -1",
+    ):
         write_partitions(frame, open_queue, timeout=-1)
     with pytest.raises(ValueError, match="df must be a batch frame, got a stream"):
         write_partitions(spark.readStream.format("rate").load(), open_queue)

@@ -1,4 +1,4 @@
-"""Bulk verbs: any iterable in lists of bounded length."""
+"""Bulk verbs, a queue's and a ring's: any iterable in lists of bounded length."""
 
 from __future__ import annotations
 

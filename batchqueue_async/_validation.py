@@ -1,4 +1,4 @@
-"""How a declared value is refused: one wording for all of them."""
+"""How a wrong argument is refused: the field, the rule and the value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def require_positive(field: str, value: object) -> None:
         refuse(field, "> 0", value)
 
 
-def require_timeout(field: str, value: object) -> None:
+def require_timeout(
+    field: str, value: object, error: type[Exception] = ValueError
+) -> None:
     """Refuse anything but None, for no limit, or a finite number of seconds >= 0.
 
     Infinity is refused, too: timers cannot be set to it, and None says the same.
@@ -53,7 +55,7 @@ def require_timeout(field: str, value: object) -> None:
         refuse(field, rule, value, TypeError)
     # As one comparison: nan is in no range, and a huge int fits into no float.
     if not 0 <= value <= sys.float_info.max:
-        refuse(field, rule, value)
+        refuse(field, rule, value, error)
 
 
 def require_instance(
