@@ -146,7 +146,7 @@ class InFlight(Generic[T]):
             items = partition.take(most)
             count += len(items)
             if is_far:
-                _fetch(items)
+                fetch(items)
             grouping.add(partition, items)
         batches = grouping.batches(most)
         self._have_taken(partitions, batches)
@@ -318,7 +318,7 @@ class InFlight(Generic[T]):
             del self._settled[-1]
 
 
-def _fetch(items: Sequence[object]) -> None:
+def fetch(items: Sequence[object]) -> None:
     """Have what came long ago in the processor's caches, not fetched one by one."""
     with contextlib.suppress(MemoryError):
         list(items)

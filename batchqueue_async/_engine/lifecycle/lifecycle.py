@@ -140,10 +140,12 @@ class Lifecycle(Generic[T]):
             self._callers -= 1
             if not is_there:
                 self._say_unfetched()
-        self._tell_manager(is_fetched=True)
-        left = self.leftovers
-        # No call from here on: the caller has them, or the next one gets them.
-        self.leftovers = []
+        left, self.leftovers = self.leftovers, []
+        try:
+            self._tell_manager()
+        except BaseException:
+            self.leftovers = left  # For the next call.
+            raise
         return left
 
     def shorten_deadline(self, timeout: float) -> None:
@@ -312,10 +314,9 @@ class Lifecycle(Generic[T]):
                 await wait.until(task)
             if task.cancelled() and not (goes_on or self._tells_leftovers):
                 raise asyncio.CancelledError
-            # Ctrl-C is for who ran the loop. It runs again, so closing goes on.
             error = None if task.cancelled() or not task.done() else task.exception()
             if error and not isinstance(error, (KeyboardInterrupt, SystemExit)):
-                break
+                break  # Ctrl-C is for who ran the loop: that runs again.
         if task is not None and not task.cancelled():
             task.result()
 
@@ -356,11 +357,11 @@ class Lifecycle(Generic[T]):
         if self.leftovers and not self._callers and self.parts.state in ENDED:
             say_unfetched(self.parts, len(self.leftovers))
 
-    def _tell_manager(self, *, is_fetched: bool = False) -> None:
+    def _tell_manager(self) -> None:
         """Let go of the queue where all is done: it is closed, and nothing is left."""
         if self.parts.state not in ENDED:
             return
-        if is_fetched or not self.leftovers:
+        if not self.leftovers:
             self._registry().forget(self)
         if self.on_closed is not None:
             self.on_closed()
