@@ -211,8 +211,12 @@ class SlottedLock(HandlerLock):
             self.grant_next()
         return answer
 
-    def release(self, mode: Hashable) -> None:
-        super().release(mode)
+    def leave(self, mode: Hashable) -> object:
+        super().leave(mode)
+        return True
+
+    def left(self) -> None:
+        super().left()
         self.slots.give_back(self)
 
     def keeps_out(self, mode: Hashable) -> bool:

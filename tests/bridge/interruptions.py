@@ -24,17 +24,33 @@ _CHECKED = frozenset(
     if name in dis.opmap
 )
 
+# The argument of RESUME after `yield from`; that after `await` is one more.
+_AWAITS = 2
+
 # None of those that have a name: a debugger, coverage, a profiler.
 _TOOL = 4
 
 
 class Interruption:
-    """Runs `action` at the n-th point inside of the package, while it is entered."""
+    """Runs `action` at the n-th point inside of the package, while it is entered.
 
-    def __init__(self, at: int, action: Callable[[], object]) -> None:
+    Of those points that count: as `counts` says, which is asked at each. A function's
+    begin, and where a generator goes on, are points only with `at_entries`.
+    """
+
+    def __init__(
+        self,
+        at: int,
+        action: Callable[[], object],
+        counts: Callable[[], bool] = lambda: True,
+        *,
+        at_entries: bool = False,
+    ) -> None:
         self.where: str | None = None
         self._left = at
         self._action = action
+        self._counts = counts
+        self._at_entries = at_entries
         # By frame: the offset of the instruction before, if signals follow on it.
         self._checked: dict[FrameType, int | None] = {}
 
@@ -76,6 +92,8 @@ class Interruption:
         if not _is_ours(frame.f_code):
             return False
         self._checked[frame] = None
+        if self._at_entries and not self.has_acted and _looks_at_signals(frame):
+            self._come_to(frame)
         return True
 
     def _comes_to(self, frame: FrameType) -> None:
@@ -85,6 +103,10 @@ class Interruption:
         before, here = self._checked[frame], frame.f_lasti
         self._checked[frame] = here if frame.f_code.co_code[here] in _CHECKED else None
         if before is not None and _same_handler(frame, before, here):
+            self._come_to(frame)
+
+    def _come_to(self, frame: FrameType) -> None:
+        if self._counts():
             self._left -= 1
             if self._left < 0:
                 self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
@@ -133,6 +155,14 @@ def _of_frame(call: Callable[[FrameType], object]) -> Callable[..., None]:
 def _is_ours(code: CodeType) -> bool:
     file = code.co_filename
     return file.startswith(_PACKAGE) and not file.startswith(_LOOP)
+
+
+def _looks_at_signals(frame: FrameType) -> bool:
+    """Whether it begins, or goes on after a `yield`; not after an `await`."""
+    code, here = frame.f_code.co_code, max(frame.f_lasti, 0)
+    resume = dis.opmap["RESUME"]
+    is_generator_start = code[here] != resume
+    return is_generator_start or code[here + 1] < _AWAITS
 
 
 def _same_handler(frame: FrameType, one: int, other: int) -> bool:

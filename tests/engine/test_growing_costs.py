@@ -191,8 +191,7 @@ async def test_who_watches_is_told_and_forgotten_without_a_search() -> None:
         accounts, told, counts = Accounts(), list[int](), Instructions()
         watchers = [Told(number, told) for number in range(count)]
         accounts.take(count)
-        for first in range(count):
-            accounts.track(first)
+        accounts.sort(dict.fromkeys(range(count), 1))
         with counts.counted():
             for watcher in watchers:
                 assert accounts.watch(watcher.number + 1, watcher)
@@ -201,6 +200,7 @@ async def test_who_watches_is_told_and_forgotten_without_a_search() -> None:
                 accounts.unwatch(watcher)
             for first in range(count):
                 accounts.settle("handled", 1, first)
+                accounts.tell_watchers()
                 assert told == list(range(0, first + 1, 2))[-len(told) :]
         assert told == list(range(0, count, 2))
         assert not accounts.is_watched

@@ -23,7 +23,7 @@ from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.partitions.shared_room import Room
+from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
 from batchqueue_async._engine.partitions.waiting_line import (
     LoopWaiter,
@@ -120,13 +120,13 @@ def _leave_with_the_slot(original: Method, self: WaitingLine, waiter: Waiter) ->
 
 @_plant("cancelled waiter tells nobody", Partition, "leave_line")
 def _leaveunserved(original: Method, self: Partition[Any], waiter: Waiter) -> None:
-    with _swapped(Partition, "_serve_line", Partition._set_limits):
+    with _swapped(Partition, "serve_line", Partition._set_limits):
         original(self, waiter)
 
 
 @_plant("what was taken back serves nobody", Partition, "take_back")
 def _take_back_only(original: Method, self: Partition[Any], position: int) -> None:
-    with _swapped(Partition, "_serve_line", Partition._set_limits):
+    with _swapped(Partition, "serve_line", Partition._set_limits):
         original(self, position)
 
 
@@ -177,9 +177,8 @@ def _remove_newest_first(
 
 
 @_plant("leftovers are forgotten", Partition, "take_rest")
-def _withdraw_nothing(original: Method, self: Partition[Any]) -> list[Any]:
-    original(self)
-    return []
+def _withdraw_nothing(original: Method, self: Partition[Any], _: list[Any]) -> None:
+    original(self, [])
 
 
 @_plant("flush does not wait", Accounts, "watch")
@@ -192,7 +191,9 @@ _plant("handled part is not booked", Accounts, "settle_some")(_nothing)
 
 # C5: sizes.
 
-_plant("handlers keep the room of what they have handled", Room, "settled")(_nothing)
+_plant("handlers keep the room of what they have handled", SizedPartition, "let_go")(
+    _nothing
+)
 
 
 @_plant("batches are cut by their length alone", SizedGrouping, "batches")

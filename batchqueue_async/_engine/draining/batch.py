@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from batchqueue_async._engine.draining.shares import WAITING, Share, cut, settle
 from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
 
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
-
-
-class Share(Generic[T]):
-    """The part of a batch that came from one partition; never changed."""
-
-    __slots__ = ("count", "first", "partition")
-
-    def __init__(self, partition: Partition[T], count: int, first: int) -> None:
-        self.partition = partition
-        self.count = count
-        # No item of it has an earlier position in the partition.
-        self.first = first
 
 
 class Batch(Generic[T]):
@@ -51,12 +39,12 @@ class Batch(Generic[T]):
         "first",
         "give_up_at",
         "is_deferred",
-        "is_in_hands",
         "is_settled",
         "items",
         "others",
         "partition",
         "registration",
+        "stage",
     )
 
     def __init__(
@@ -72,17 +60,13 @@ class Batch(Generic[T]):
         self.count = len(items)
         self.first = first
         self.others: list[Share[T]] | None = None
-        partition.accounts.track(first)
         self.attempts = 0
         # While deferred: when the next attempt is due, and when retrying ends.
         self.due = 0.0
         self.give_up_at: float | None = None
         self.is_settled = False
         self.is_deferred = False
-        # Whether its handler was called, and it is not decided yet what came of that.
-        self.is_in_hands = False
-        if registration is not None:
-            registration.taken += 1
+        self.stage = WAITING
 
     def __len__(self) -> int:
         return len(self.items)
@@ -101,7 +85,6 @@ class Batch(Generic[T]):
         if self.others is None:
             self.others = []
         self.others.append(share)
-        share.partition.accounts.track(share.first)
 
     def follows(self, other: Batch[T]) -> bool:
         """Whether it goes to the same handler, from one of the same partitions."""
@@ -128,19 +111,47 @@ class Batch(Generic[T]):
             for stuck in registration.lock.stuck
         )
 
-    def settle(self, outcome: Outcome) -> None:
-        """Book how the items ended; only the first call counts."""
+    def settle(self, outcome: Outcome, left: list[T] | None = None) -> None:
+        """Book how they ended, and add them to `left`; only the first call counts."""
         if self.is_settled:
             return
+        registration, count = self.registration, len(self.items)
+        accounts = self.partition.accounts
+        struck: BaseException | None = None
+        if self.others is None:
+            accounts.settle(outcome, self.count, self.first)
+        else:
+            struck = self._settle_shares(outcome)
+        # No call in between.
         self.is_settled = True
-        registration = self.registration
+        if left is not None:
+            left += self.items
         if registration is not None:
             registration.settled += 1
-            registration.items += len(self.items)
-        self.partition.accounts.settle(outcome, self.count, self.first)
-        if self.others is not None:
-            for share in self.others:
-                share.partition.accounts.settle(outcome, share.count, share.first)
+            registration.items += count
+        if accounts.watchers is not None or accounts.lets_go or self.others is not None:
+            self.tell()
+        if struck is not None:
+            raise struck
+
+    def _settle_shares(self, outcome: Outcome) -> BaseException | None:
+        """Book all or none; returns what was raised in the middle of it."""
+        shares = self.shares
+        shares.reverse()
+        count = len(shares)
+        try:
+            settle(shares, outcome)
+        except BaseException as error:
+            if len(shares) == count:
+                raise
+            settle(shares, outcome)
+            return error
+        return None
+
+    def tell(self) -> None:
+        """Tell who waits for its being settled; to be done again if that raises."""
+        for share in self.shares:
+            share.partition.accounts.tell_watchers()
 
     def charge(self, seconds: float) -> None:
         """Book the time that the handler took to the partitions, by their items."""
@@ -150,14 +161,14 @@ class Batch(Generic[T]):
         for share in self.shares:
             share.partition.accounts.charge(seconds * share.count / len(self.items))
 
-    def pause_partitions(self) -> None:
+    def pause_partitions(self, holder: object = None) -> None:
         """Keep further items of these partitions back until `resume_partitions`."""
         for share in self.shares:
-            pause(share.partition)
+            pause(share.partition, holder or self)
 
-    def resume_partitions(self) -> None:
+    def resume_partitions(self, holder: object = None) -> None:
         for share in self.shares:
-            resume(share.partition)
+            resume(share.partition, holder or self)
 
     def pieces(self, most: int | None) -> list[Batch[T]]:
         """Return batches of at most `most` items, in order, in place of this one."""
@@ -179,9 +190,7 @@ class Batch(Generic[T]):
         if pieces != [self]:
             for piece in pieces:
                 piece.attempts, piece.give_up_at = self.attempts, self.give_up_at
-                piece.due, piece.is_deferred = self.due, True
-                piece.pause_partitions()
-            self.resume_partitions()
+                piece.due = self.due
         return pieces
 
     def cut(self, places: Sequence[int]) -> list[Batch[T]]:
@@ -191,13 +200,7 @@ class Batch(Generic[T]):
         chunks = [
             self.items[start:end] for start, end in zip(starts, ends, strict=True)
         ]
-        pieces = [self._piece(chunk, _cut(shares, len(chunk))) for chunk in chunks]
-        for share in self.shares:
-            share.partition.accounts.untrack(share.first)
-        self.is_settled = True
-        if self.registration is not None:
-            self.registration.taken -= 1
-        return pieces
+        return [self._piece(chunk, cut(shares, len(chunk))) for chunk in chunks]
 
     def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
         first, *others = shares
@@ -208,25 +211,14 @@ class Batch(Generic[T]):
         return piece
 
 
-def _cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
-    """Take the shares of the first `n` items off the front of `shares`."""
-    front = []
-    while n:
-        share = shares.popleft()
-        count = min(share.count, n)
-        if count < share.count:
-            rest = Share(share.partition, share.count - count, share.first)
-            shares.appendleft(rest)
-        front.append(Share(share.partition, count, share.first))
-        n -= count
-    return front
-
-
 _NO_INDEXES: dict[type, int] = {}
 
 
 class Grouping(Generic[T]):
-    """The batches of a cycle, in the order in which their first items were taken."""
+    """The batches of a cycle, in the order in which their first items were taken.
+
+    It changes nothing else, so what is cut short can be done again, after `forget`.
+    """
 
     __slots__ = ("_apart", "_batches", "_handlers", "_placement")
 
@@ -240,6 +232,11 @@ class Grouping(Generic[T]):
         self._batches: dict[Registration | None, Batch[T]] = {}
         # What there was no memory for to put it into the batch of its handler.
         self._apart: list[Batch[T]] | None = None
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._batches.clear()
+        self._apart = None
 
     def add(self, partition: Partition[T], items: list[T]) -> None:
         """Add what was taken from a partition; order within it is kept."""
@@ -257,22 +254,30 @@ class Grouping(Generic[T]):
                 batches[registration] = Batch(registration, own, partition, first)
             else:
                 self._extend(batch, own, partition, first)
+        if firsts:
+            partition.accounts.sort(
+                {
+                    firsts[type(own[0])] + partition.taken_from: len(own)
+                    for own in lists.values()
+                }
+            )
 
     def take_from(
         self, partition: Partition[T], most: int | None, undelivered: list[Batch[T]]
     ) -> int:
         """Take from the only partition: nearly always all of it is one batch."""
         items = partition.take(most)
+        count = len(items)
         if (batch := self._sole_batch(partition, items)) is not None:
-            undelivered.append(batch)
+            # No call from here on: it is the partition's, or in a batch.
+            undelivered += (batch,)
         else:
-            try:
-                self.add(partition, items)
-            finally:
-                undelivered[:0] = reversed(self.batches(most))
-        if partition.accounts.watchers is not None:
-            partition.accounts.tell_watchers()
-        return len(items)
+            self.forget()
+            self.add(partition, items)
+            undelivered[:0] = reversed(self.batches(most))
+            self._batches, self._apart = {}, None
+        partition.taken = None
+        return count
 
     def _sole_batch(self, partition: Partition[T], items: list[T]) -> Batch[T] | None:
         """Return all that was taken as one batch, if it is seen that it is one."""
@@ -329,6 +334,9 @@ class Grouping(Generic[T]):
 
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
+        if self._handlers.consumer is not None:
+            # It was no type's fault.
+            return {self._handlers.consumer: items}
         try:
             return self._by_identical_type(items)
         except MemoryError as error:
@@ -359,8 +367,6 @@ class Grouping(Generic[T]):
     def batches(self, most: int | None) -> list[Batch[T]]:
         """Give the batches away, those of more than `most` items in pieces."""
         whole = [*self._batches.values(), *(self._apart or ())]
-        self._batches.clear()
-        self._apart = None
         have_own = self._handlers.have_limits
         if most is None and not have_own:
             return whole
@@ -391,9 +397,3 @@ def _first_indexes(items: list[Any]) -> dict[type, int]:
     # Backwards, so that each type's first index is the last one to be set.
     backwards = range(len(items) - 1, -1, -1)
     return dict(zip(map(type, reversed(items)), backwards, strict=True))
-
-
-def fetch(items: Sequence[object]) -> None:
-    """Have what came long ago in the processor's caches, not fetched one by one."""
-    with contextlib.suppress(MemoryError):
-        list(items)

@@ -13,7 +13,7 @@ from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.delivery import InFlight
+from batchqueue_async._engine.draining.in_flight import InFlight
 from batchqueue_async._engine.draining.schedule_and_nap import (
     Gathering,
     Nap,
@@ -107,13 +107,13 @@ class DrainTask(Generic[T]):
         assert task is not None
         self.in_flight.task = task
         self._turn.join()
-        self.in_flight.was_cut_short = bool(self.in_flight.undelivered)
         try:
             while not (self._phase is _FINISHED or self.is_paused):
                 try:
                     # An eager task gets here before those who start it know of it:
                     # handlers that produce, or shut the queue down, come after.
                     await asyncio.sleep(pause)
+                    self.in_flight.recover()
                     await self._run_cycles()
                 except asyncio.CancelledError:
                     if self.in_flight.is_stopped or is_cancelled_for_good():
@@ -121,7 +121,9 @@ class DrainTask(Generic[T]):
                     # What was taken is still known, so draining just goes on.
                     uncancel()
                     pause = 0.0
-                except Exception:  # noqa: BLE001 - a MemoryError, anywhere in a cycle
+                except (KeyboardInterrupt, SystemExit, GeneratorExit):
+                    raise
+                except BaseException:  # noqa: BLE001 - no memory; a signal handler's
                     self._log_going_on()
                     pause = _RECOVERY
         finally:
@@ -348,7 +350,7 @@ class DrainTask(Generic[T]):
     def _end_cycle(self) -> None:
         # A cancelled cycle with batches left is not ended: handoffs wait until the next
         # one has delivered them.
-        if not self.in_flight.undelivered:
+        if not (self.in_flight.undelivered or self.in_flight.taking):
             self.is_in_cycle = False
             if self._cycle_ends is not None:
                 ends, self._cycle_ends = self._cycle_ends, None

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.shares import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -177,6 +178,8 @@ async def _give_up(
     drain_task: int,
 ) -> None:
     count = len(batch)
+    if batch.stage >= TOLD:
+        return
     try:
         if registration.on_error is None:
             parts.repeated_failures.error(
@@ -192,19 +195,36 @@ async def _give_up(
             if (permit := parts.detector.permit) is not None:
                 await permit.regain()
             await _tell_failed(parts, batch, registration, error, drain_task)
-    except asyncio.CancelledError:
-        logger.error(
-            "%s: on_error was cut off at the deadline, for %d items",
-            parts.name,
-            count,
-            exc_info=error,
-            **_fields(parts, batch),
-            hook="on_error",
-        )
+    except BaseException as raised:
+        if isinstance(raised, asyncio.CancelledError):
+            _say_cut_off(parts, batch, error)
+            batch.stage = TOLD
+        if batch.stage >= TOLD:
+            end_failed(parts, batch, error)
+        # Else it is told when the drain task goes on.
         raise
-    finally:
+    end_failed(parts, batch, error)
+
+
+def _say_cut_off(parts: Parts[T], batch: Batch[T], error: BaseException) -> None:
+    logger.error(
+        "%s: on_error was cut off at the deadline, for %d items",
+        parts.name,
+        len(batch),
+        exc_info=error,
+        **_fields(parts, batch),
+        hook="on_error",
+    )
+
+
+def end_failed(parts: Parts[T], batch: Batch[T], error: BaseException | None) -> None:
+    """Book a batch of which somebody was told that it has failed."""
+    if batch.is_settled:
+        return
+    if batch.stage is not NOTED:
         note(parts, "failed", batch.items, error)
-        batch.settle("failed")
+        batch.stage = NOTED
+    batch.settle("failed")
 
 
 async def _tell_failed(
@@ -220,11 +240,16 @@ async def _tell_failed(
         # It gets the list itself, and may change it: what is in it is noted before.
         note(parts, "failed", batch.items, error)
         items, batch.items = batch.items, []
-    detector = parts.detector
+    detector, on_error = parts.detector, registration.on_error
+    assert on_error is not None
+
+    def tell(items: list[T], error: BaseException) -> Any:  # noqa: ANN401 - as on_error
+        batch.stage = TOLD
+        return on_error(items, error)
+
     with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_error"):
-        await _call_on_error(
-            parts, registration.on_error, items, error, registration.timeout
-        )
+        while batch.stage is not TOLD:
+            await _call_on_error(parts, tell, items, error, registration.timeout)
 
 
 async def tell_on_error(parts: Parts[T], items: list[T], error: BaseException) -> None:
@@ -291,11 +316,11 @@ class RetryQueue(Generic[T]):
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
 
-    def add(self, batch: Batch[T]) -> None:
-        if not batch.is_deferred:
-            batch.is_deferred = True
-            batch.pause_partitions()
-        self.batches.append(batch)
+    @staticmethod
+    def hold(batch: Batch[T]) -> None:
+        """Pause the partitions of a batch that is to wait here; again has no effect."""
+        batch.is_deferred = True
+        batch.pause_partitions()
 
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
@@ -303,16 +328,15 @@ class RetryQueue(Generic[T]):
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
-    def take_due(self, now: float) -> list[Batch[T]]:
-        """Take out what may be delivered now; its partitions stay paused."""
+    def due_at(self, now: float) -> tuple[list[Batch[T]], list[Batch[T]]]:
+        """Return what may be delivered now, and what stays."""
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
         for batch in self.batches:
             stays = batch.due > now or batch.is_kept_out(self._drain_task)
             stays = stays or any(map(batch.follows, staying))
             (staying if stays else due).append(batch)
-        self.batches = staying
-        return [piece for each in due for piece in each.as_limited()]
+        return due, staying
 
     def dues(self) -> list[float]:
         """Return when to look again.

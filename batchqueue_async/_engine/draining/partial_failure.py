@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, Share
+from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.shares import PARTED, Share
 from batchqueue_async._engine.partitions.pausing import resume
 
 if TYPE_CHECKING:
@@ -55,22 +56,42 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     items = [former[position] for position in failed]
     parts = _parted(batch.shares, failed)
     first, *others = (rest for _, rest in parts if rest is not None)
+    parts.reverse()
+    shares = [share for share, _ in parts]
+    count = len(former) - len(items)
     # All that takes memory is made. The batch first: what it has no more, it cannot
-    # settle again.
+    # settle again. No call until all of that is changed.
+    batch.stage = PARTED
     batch.items = items
     batch.partition = first.partition
     batch.count, batch.first = first.count, first.first
     batch.others = others or None
     if batch.registration is not None:
-        batch.registration.items += len(former) - len(items)
-    for share, rest in parts:
+        batch.registration.items += count
+    try:
+        _book(batch, parts)
+    except BaseException:
+        # As far as it has not come.
+        _book(batch, parts)
+        raise
+    finally:
+        for share in shares:
+            share.partition.accounts.tell_watchers()
+
+
+def _book(batch: Batch[T], parts: list[tuple[Share[T], Share[T] | None]]) -> None:
+    """Book the shares from the last one on; those that are booked leave the list."""
+    while parts:
+        share, rest = parts[-1]
         accounts = share.partition.accounts
         if rest is None:
+            resume(share.partition, batch)
             accounts.settle("handled", share.count, share.first)
-            if batch.is_deferred:
-                resume(share.partition)
         elif rest.count < share.count:
-            accounts.settle_some(share.count - rest.count, share.first, rest.first)
+            handled = share.count - rest.count
+            accounts.settle_some(handled, rest.count, share.first, rest.first)
+        # No call in between.
+        del parts[-1]
 
 
 def _parted(

@@ -313,7 +313,9 @@ class Nap:
     def end_by(self, when: float) -> None:
         """Let the nap end at `when`, or earlier if that was agreed already."""
         if self._until is not None and self._until <= when:
-            return
+            if self._until > self._clock():
+                return
+            when = self._until  # The timer's callback was struck.
         if when <= self._clock():
             self.wake()
         else:
@@ -327,9 +329,11 @@ class Nap:
         """End the nap now, or else the next one before it begins."""
         if self._sleeper is None:
             self._is_called = True
-        elif not self._sleeper.is_woken:
-            # Before the sleeper gets to run: a turn begins before all that is in it.
-            self._turn.yields()
+        else:
+            if not self._sleeper.is_woken:
+                # Before the sleeper gets to run: a turn begins before what is in it.
+                self._turn.yields()
+            self._sleeper.is_woken = False  # A strike may have hit its callback.
             self._sleeper.wake()
 
     def _timer_fired(self, when: float) -> None:

@@ -23,8 +23,6 @@ class SizedGrouping(Grouping[T]):
 
     def batches(self, most: int | None) -> list[Batch[T]]:
         whole = [*self._batches.values(), *(self._apart or ())]
-        self._batches.clear()
-        self._apart = None
         pieces: list[Batch[T]] = []
         for batch in whole:
             registration = batch.registration

@@ -118,6 +118,11 @@ class HandlerLock:
         return ()
 
     def release(self, mode: Hashable) -> None:
+        self.leave(mode)
+        self.left()
+
+    def leave(self, mode: Hashable) -> object:
+        """Go out, with no call in between; returns whether `left` has to be called."""
         counts = self._by_mode
         if counts is None:
             self._sole = None
@@ -126,6 +131,10 @@ class HandlerLock:
         else:
             del counts[mode]
             self._by_mode = counts or None
+        return self._waiting
+
+    def left(self) -> None:
+        """Somebody has gone out: let those in who come next."""
         if self._waiting:
             self.grant_next()
 
@@ -228,13 +237,14 @@ class HandlerCall:
         self.hook = hook
         # What it is run by, if that is known.
         self.coroutine: Coroutine[Any, Any, object] | None = None
-        self._reset: Token[HandlerCall | None] = innermost.set(self)
         calls = detector.calls
-        calls.inside[self] = False
         self.began = began = calls.clock()
         # Since when it has held the loop; inf while it waits. By the machine's clock:
         # a virtual one stands still meanwhile.
         self.step_began = now = began if calls.clock is monotonic else monotonic()
+        # From here on it can be ended, whatever is raised.
+        calls.inside[self] = False
+        self._reset: Token[HandlerCall | None] = innermost.set(self)
         if now > calls.thread.due:
             calls.thread.look(now)
 
@@ -316,20 +326,25 @@ class HandlerCall:
             except RuntimeError:
                 continue
 
+    def is_of(self, drain_task: int) -> bool:
+        """Whether the drain task waits for its end."""
+        return self.drain_task == drain_task and not self.is_over
+
     def end(self) -> None:
-        self.is_over = True
         if monotonic() - self.step_began > HELD_UP:
             self._took_long()
-        self.detector.calls.inside.pop(self, None)
+        # Both at once, with no call in between.
+        self.is_over = True
+        if self in (inside := self.detector.calls.inside):
+            del inside[self]
         if self.drain_task is None:
             # Of a drain task the next nap sees to it.
             self.detector.calls.rest()
         # By hand: `contextlib.suppress` costs more than all the rest here.
         try:  # noqa: SIM105
             innermost.reset(self._reset)
-        except ValueError:
-            # A coroutine that is thrown away is closed in a strange context.
-            pass
+        except (ValueError, RuntimeError, AttributeError):
+            pass  # Closed in a strange context, thrown away; or ended after a strike.
 
     def __enter__(self) -> Self:
         return self
@@ -349,6 +364,9 @@ class BackgroundCall(HandlerCall):
     @property
     def permit(self) -> None:
         return None
+
+    def is_of(self, _: int) -> bool:
+        return False
 
 
 innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(

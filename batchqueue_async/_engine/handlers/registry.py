@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterator,
+)
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
@@ -14,6 +19,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerLock,
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
+from batchqueue_async._engine.handlers.let_go import SLACK, InFlight, LetGo, is_at_work
 from batchqueue_async._engine.handlers.meter import Meter
 from batchqueue_async._engine.handlers.on_open import Opening
 from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
@@ -56,7 +62,6 @@ class Registration:
         "retry",
         "settings",
         "settled",
-        "taken",
         "ticks",
         "timeout",
         "weight",
@@ -98,8 +103,8 @@ class Registration:
         self.on_flush = _hook(handler, "on_flush")
         self.on_close = _hook(handler, "on_close")
         self.next_idle = 0.0
-        # Batches taken for it, those settled, the items of these; items tried again.
-        self.taken = self.settled = self.items = self.retried = 0
+        # Batches settled, the items of these; items tried again.
+        self.settled = self.items = self.retried = 0
         self.settings = settings
         # What its batches have at most: as declared, or as found by trying so far.
         self.limit = settings.new_limit()
@@ -136,11 +141,6 @@ class Registration:
             consume = getattr(self.handler, "consume", self.handler)
             self.consume = self.opening.before(cast("Consume", consume))
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing of it is taken, and nobody is inside."""
-        return self.taken == self.settled and self.lock.is_free
-
     def stats(self, inside_for: float) -> HandlerStats:
         measured = (None, None, None) if self.meter is None else self.meter.read()
         sizes, seconds, cuts = measured
@@ -167,10 +167,6 @@ def _hook(handler: object, name: str) -> Hook | None:
     return cast("Hook", hook) if callable(hook) else None
 
 
-# So many handlers that are out of use are remembered, however few are in use.
-_SLACK = 16
-
-
 class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
@@ -187,6 +183,7 @@ class HandlerRegistry:
         "have_hooks",
         "have_limits",
         "have_on_close",
+        "in_flight",
         "most_taken",
         "resolved",
         "retired",
@@ -212,8 +209,10 @@ class HandlerRegistry:
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
-        # Replaced or removed while they had batches: their locks are in use.
-        self._let_go: list[Registration] | None = None
+        # Replaced or removed, maybe while they had batches: their locks are in use.
+        self._let_go = LetGo()
+        # Whose batches are taken and not settled.
+        self.in_flight: InFlight = tuple
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
@@ -332,15 +331,14 @@ class HandlerRegistry:
             self.has_retired = True
             if gone.on_close is not None:
                 self.retired = (*self.retired, gone)
-            elif not gone.is_at_rest:
-                self._let_go = self._let_go or []
-                self._let_go.append(gone)
+            else:
+                self._let_go.add(gone, self.in_flight)
         self._tidy_locks()
 
     def _tidy_locks(self) -> None:
-        in_use = len(self._by_type) + len(self.retired) + len(self._let_go or ())
+        in_use = len(self._by_type) + len(self.retired) + len(self._let_go.known)
         # Amortised: half of them can be forgotten.
-        if len(self._locked) > 2 * in_use + _SLACK:
+        if len(self._locked) > 2 * in_use + SLACK:
             self._forget_locks()
 
     def _forget_locks(self) -> None:
@@ -349,7 +347,7 @@ class HandlerRegistry:
         A retired one may come back before its `on_close`, and one with a batch before
         that is settled: then it must find its lock.
         """
-        in_use = (*self._by_type.values(), *self.retired, *(self._let_go or ()))
+        in_use = (*self._by_type.values(), *self.retired, *(self._let_go.known))
         locks = {id(each.lock) for each in in_use}
         self._locked = {
             key: each for key, each in self._locked.items() if id(each.lock) in locks
@@ -357,17 +355,18 @@ class HandlerRegistry:
 
     def take_retired(self) -> list[Registration]:
         """Take those that got their last batch, and that no other type uses."""
-        if self._let_go:
-            at_work = [each for each in self._let_go if not each.is_at_rest]
-            self._let_go = at_work or None
+        in_flight = {*self.in_flight()}
+        if self._let_go.known:
+            self._let_go.forget_at_rest(in_flight)
             self._tidy_locks()
-        self.has_retired = bool(self._let_go or self.retired)
+        self.has_retired = bool(self._let_go.known or self.retired)
         if not self.retired:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
-        done = [each for each in self.retired if each.is_at_rest]
-        self.retired = tuple(each for each in self.retired if not each.is_at_rest)
-        self.has_retired = bool(self._let_go or self.retired)
+        at_work = [each for each in self.retired if is_at_work(each, in_flight)]
+        done = [each for each in self.retired if each not in at_work]
+        self.retired = tuple(at_work)
+        self.has_retired = bool(self._let_go.known or self.retired)
         self._tidy_locks()
         in_use = {id(each.handler) for each in (*self.retired, *self)}
         distinct = {id(each.handler): each for each in done}

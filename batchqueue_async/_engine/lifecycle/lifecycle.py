@@ -7,7 +7,6 @@ Invariant: whatever ends it, what is left unhandled is in `leftovers` until a ca
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,6 +22,7 @@ from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,
+    close_partitions,
     open_to_threads,
     require_own_loop,
 )
@@ -71,8 +71,7 @@ class Lifecycle(Generic[T]):
         self.on_closed: Callable[[], None] | None = None
         self._closing: Shutdown[T] | None = None
         self._task: asyncio.Task[None] | None = None
-        # Calls of `shutdown` that wait: one of them gets the list.
-        self._callers = 0
+        self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
         # What an end has left, for which somebody may still come.
         self.leftovers: list[T] = []
         self._tells_leftovers = False
@@ -124,7 +123,7 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         if parts.state is State.NEW:
             parts.state = State.CLOSED
-            _close_partitions(parts)
+            close_partitions(parts)
         if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001
             require_own_loop(parts)
         if parts.loop is None or parts.state is State.INHERITED:
@@ -133,16 +132,20 @@ class Lifecycle(Generic[T]):
         if handler_call(parts.detector) is not None:
             return []
         self._callers += 1
+        is_there = False
         try:
             await self._wait_for_end()
-        except BaseException:
+            is_there = True
+        finally:
             self._callers -= 1
-            self._say_unfetched()
+            if not is_there:
+                self._say_unfetched()
+        left, self.leftovers = self.leftovers, []
+        try:
+            self._tell_manager()
+        except BaseException:
+            self.leftovers = left  # For the next call.
             raise
-        self._callers -= 1
-        left = self.leftovers.copy()
-        self.leftovers.clear()
-        self._tell_manager()
         return left
 
     def shorten_deadline(self, timeout: float) -> None:
@@ -161,15 +164,17 @@ class Lifecycle(Generic[T]):
         with Shielded():
             self._tells_leftovers = True
             left = await self.shutdown(timeout)
+            # No call in between. It had ended before, and nobody had come for the list.
+            self.leftovers += left
             if left:
-                # It had ended before, and nobody had come for the list.
-                self._keep_leftovers(left)
+                self._registry().keep_unfetched(self)
                 await self._tell_leftovers()
                 self._tell_manager()
 
     def give_back(self, left: list[T]) -> None:
         """Take leftovers again: who got them from `shutdown` has no use for them."""
-        self._keep_leftovers(left)
+        self.leftovers += left
+        self._registry().keep_unfetched(self)
         self._say_unfetched()
         self._tell_manager()
 
@@ -196,10 +201,10 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         if parts.state is State.RUNNING:
             parts.state = State.LOST
-        _close_partitions(parts)
+        close_partitions(parts)
         closing = self._closing = self._closing or parts.tasks.closing()
         closing.end_now()
-        self.leftovers += await closing.run()
+        await closing.run(self.leftovers)
         await self._release()
         return len(self.leftovers)
 
@@ -209,11 +214,11 @@ class Lifecycle(Generic[T]):
         if parts.loop is not None and parts.state is not State.CLOSED:
             is_shut_down = parts.state is State.CLOSING
             parts.state = State.CLOSED if is_shut_down else State.LOST
-            _close_partitions(parts)
+            close_partitions(parts)
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Nobody can wake who flushes.
             parts.tasks.end_after_loop()
-            self.leftovers += parts.tasks.take_leftovers()
+            parts.tasks.take_leftovers(self.leftovers)
             _tell_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
@@ -255,9 +260,9 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         closing = self._closing = self._closing or parts.tasks.closing()
         task = self._task
-        if parts.state not in ENDED and (task is None or task.cancelled()):
+        if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
-            _close_partitions(parts)
+            close_partitions(parts)
             # First: an eager task may come to its end inside of `create_task`.
             parts.tasks.drain()
             body = self._run(closing)
@@ -309,11 +314,14 @@ class Lifecycle(Generic[T]):
                 await wait.until(task)
             if task.cancelled() and not (goes_on or self._tells_leftovers):
                 raise asyncio.CancelledError
+            error = None if task.cancelled() or not task.done() else task.exception()
+            if error and not isinstance(error, (KeyboardInterrupt, SystemExit)):
+                break  # Ctrl-C is for who ran the loop: that runs again.
         if task is not None and not task.cancelled():
             task.result()
 
     async def _run(self, closing: Shutdown[T]) -> None:
-        self.leftovers += await closing.run()
+        await closing.run(self.leftovers)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -337,10 +345,6 @@ class Lifecycle(Generic[T]):
     def _registry(self) -> LoopRegistry:
         assert self.parts.loop is not None
         return LoopRegistry.of(self.parts.loop)
-
-    def _keep_leftovers(self, left: list[T]) -> None:
-        self.leftovers += left
-        self._registry().keep_unfetched(self)
 
     async def _tell_leftovers(self) -> None:
         told = (
@@ -383,12 +387,9 @@ class Lifecycle(Generic[T]):
             LoopRegistry.of(parts.loop).forget(self)
 
 
-def _close_partitions(parts: Parts[Any]) -> None:
-    """Let nobody in any more, and wake who waits for room."""
-    for partition in parts.partitions:
-        # Who waits on a loop that has ended cannot be woken any more.
-        with contextlib.suppress(RuntimeError):
-            partition.close()
+def _is_cut_short(task: asyncio.Task[None]) -> bool:
+    """Whether it was cancelled, or a signal handler has raised in the middle of it."""
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def _tell_counts(parts: Parts[Any]) -> None:

@@ -56,6 +56,8 @@ class Rebalancer(Generic[T]):
         """Do a round each interval, until cancelled."""
         loop, interval = asyncio.get_running_loop(), self._rebalancing.interval
         due = loop.time()
+        # Of a run that a signal handler has cut short.
+        self.stop()
         while True:
             # What a handoff takes does not shift the rounds after it.
             due = max(due + interval, loop.time())
@@ -68,6 +70,13 @@ class Rebalancer(Generic[T]):
                 if is_cancelled_for_good():
                     raise
                 uncancel()
+            except (KeyboardInterrupt, SystemExit, GeneratorExit):
+                self.stop()
+                raise
+            except BaseException:  # noqa: BLE001 - no memory; a signal handler's
+                self.stop()
+                says, name = "%s: rebalancing goes on", self._parts.name
+                logger.exception(says, name, queue=name)
 
     def stop(self) -> None:
         """Call the handoffs that are under way off: their old owners go on."""
@@ -258,12 +267,14 @@ class Handoffs(Generic[T]):
             self._parts.ownership.grant(index, move.new)
         else:
             self._parts.ownership.restore(index)
-        self._under_way.remove(move)
         move.partition.notify()
+        self._under_way.remove(move)
 
     def call_off(self) -> None:
         """End the handoffs that are under way: their old owners go on."""
-        for move in self._under_way:
+        while self._under_way:
+            move = self._under_way[-1]
             self._parts.ownership.restore(move.partition.index)
             move.partition.notify()
-        self._under_way = []
+            # Last: what is cut short is done again.
+            del self._under_way[-1]

@@ -49,6 +49,7 @@ class QueueTasks(Generic[T]):
             DrainTask(index, parts) for index in range(parts.ownership.drain_tasks)
         ]
         parts.ownership.bind([each.nap for each in self.drain_tasks])
+        parts.handlers.in_flight = self._in_flight
         for drain_task in self.drain_tasks:
             self._run(drain_task)
         is_adaptive = parts.ownership.active is not None
@@ -95,7 +96,10 @@ class QueueTasks(Generic[T]):
                 self._run(drain_task)
         if self.rebalancer is not None and self.rebalancing is not None:
             is_running = all(each.is_running for each in self.drain_tasks)
-            if self.rebalancing.cancelled() and is_running:
+            has_ended = self.rebalancing.done() and _has_been_cut_short(
+                self.rebalancing
+            )
+            if has_ended and is_running:
                 self._rebalance(self.rebalancer)
 
     def pause(self) -> None:
@@ -125,22 +129,31 @@ class QueueTasks(Generic[T]):
         """Return what ends them, by a deadline."""
         return Shutdown(self._parts)
 
-    def take_leftovers(self) -> list[T]:
-        """Take out what was not handled; it ends as returned."""
-        left: list[T] = []
+    def take_leftovers(self, left: list[T]) -> None:
+        """Move to `left` what was not handled; it ends as returned.
+
+        May be called again where it was cut short: what is there is in `left`.
+        """
+        before = len(left)
         for drain_task in self.drain_tasks:
+            drain_task.in_flight.sort_again()
             for batch in drain_task.in_flight.unsettled():
-                left.extend(batch.items)
-                batch.settle("returned")
+                batch.settle("returned", left)
                 # Its drain task, or a handler that goes on, may keep it for long.
                 batch.items = []
         for partition in self._parts.partitions:
             if partition.line.unaware:
                 withdraw_all(partition)
-            left.extend(partition.take_rest())
-        if left:
-            self._parts.failures.add("returned", left)
-        return left
+            partition.take_rest(left)
+        if len(left) > before:
+            self._parts.failures.add("returned", left[before:])
+
+    def _in_flight(self) -> list[Registration | None]:
+        return [
+            batch.registration
+            for drain_task in self.drain_tasks
+            for batch in drain_task.in_flight.unsettled()
+        ]
 
     async def ended(self) -> None:
         """Wait for the task that no drain task waits for."""
@@ -194,23 +207,27 @@ class Shutdown(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.Future[None] = self._loop.create_future()
         self._timers: list[asyncio.TimerHandle] = []
+        self._ends_at: float | None = None
         # The `on_close` that runs.
         self._calling: tuple[Registration, asyncio.Task[None]] | None = None
 
     def end_within(self, timeout: float | None) -> None:
         """Set a deadline; of several, the earliest counts."""
         if timeout is not None and not self._deadline.done():
+            ends_at = self._loop.time() + timeout
+            known = ends_at if self._ends_at is None else self._ends_at
+            self._ends_at = min(known, ends_at)
             self._timers.append(self._loop.call_later(timeout, self.end_now))
 
     def end_now(self) -> None:
         if not self._deadline.done():
             self._deadline.set_result(None)
 
-    async def run(self) -> list[T]:
+    async def run(self, left: list[T]) -> None:
         """Drain until done or until the deadline; goes on where it was cancelled.
 
-        Returns:
-            What was not handled: what was in flight first, then what waited.
+        Args:
+            left: Gets what was not handled: what was in flight first, then what waited.
         """
         hooks = self._parts.hooks
         await self._drain()
@@ -227,7 +244,7 @@ class Shutdown(Generic[T]):
             timer.cancel()
         if (calls := self._parts.detector.calls).inside or calls.timer is not None:
             calls.stop()
-        return self._parts.tasks.take_leftovers()
+        self._parts.tasks.take_leftovers(left)
 
     async def _drain(self) -> None:
         tasks = self._parts.tasks
@@ -242,9 +259,17 @@ class Shutdown(Generic[T]):
         """Wait for the tasks; False if the deadline came first."""
         pending = {task for task in tasks if not task.done()}
         while pending and not self._deadline.done():
+            left = None
+            if self._ends_at is not None:
+                left = max(0.0, self._ends_at - self._loop.time())
             await asyncio.wait(
-                {*pending, self._deadline}, return_when=asyncio.FIRST_COMPLETED
+                {*pending, self._deadline},
+                timeout=left,
+                return_when=asyncio.FIRST_COMPLETED,
             )
+            if self._ends_at is not None and self._loop.time() >= self._ends_at:
+                # A signal handler may have cut the timer's callback short.
+                self.end_now()
             pending = {task for task in pending if not task.done()}
         return not pending
 

@@ -34,21 +34,24 @@ async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
 
     If that is cancelled before `on_error` was called, they are still there.
     """
-    items = _taken(left)
-    if not items:
+    if not left:
         return
-    logger.error(message, **_fields(parts, items))
-    if parts.config.on_error is None:
-        return
-    begun: list[None] = []
+    items, begun = left.copy(), list[None]()
+    telling: asyncio.Task[None] | None = None
 
     async def call() -> None:
         begun.append(None)
         with HandlerCall(parts.detector, None, None, EXCLUSIVE, None, "on_error"):
             await tell_on_error(parts, items, BatchQueueError(message))
 
-    telling = asyncio.create_task(call())
+    # No call in between: they are there, or told of.
+    del left[:]
     try:
+        logger.error(message, **_fields(parts, items))
+        if parts.config.on_error is None:
+            begun.append(None)
+            return
+        telling = asyncio.create_task(call())
         _, late = await asyncio.wait({telling}, timeout=_LEFTOVER_TIME)
         if late:
             logger.error(
@@ -62,7 +65,8 @@ async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
         if not begun:
             # Somebody cancelled one of both tasks. Cancelled before its first step, the
             # other one never takes it.
-            telling.cancel()
+            if telling is not None:
+                telling.cancel()
             left[:0] = items
 
 

@@ -1,12 +1,12 @@
 """What became of a partition's items, in numbers, and who waits for which number.
 
 Invariant (promise A1): every accepted item is counted exactly once, as waiting, in
-flight, or one of the five outcomes.
+flight, or one of the five outcomes. A signal handler may raise after any call: so
+`take`, `settle` and `settle_some` make none, and are done or have not begun.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from typing import Literal, Protocol
 
@@ -17,11 +17,17 @@ class Watcher(Protocol):
     """Somebody who waits until all items up to a position are settled."""
 
     def reached(self) -> None:
-        """Called once: all items up to the position are settled."""
+        """Told that all items up to the position are settled, and then forgotten.
+
+        No call may follow what counts it: it is told again if it has raised.
+        """
 
 
 class Accounts:
     """Running totals of one partition; `waiting` is the length of its buffer."""
+
+    lets_go = False
+    """Whether `tell_watchers` has to be called whenever something is settled."""
 
     __slots__ = (
         "_unsettled",
@@ -52,8 +58,9 @@ class Accounts:
         self.busy = 0.0
         # Items that have left the buffer, in order: the position of its first item.
         self.taken_out = 0
-        # First positions of what was taken and is not settled, in ascending order.
-        self._unsettled: list[int] = []
+        # How many items of the last take are not settled, by the position of the first
+        # of them, ascending: of all together, or of each handler if somebody watches.
+        self._unsettled: dict[int, int] = {}
         # The position of each, lowest first: what is accepted never becomes less. None
         # where nobody watches: one object less to look at. Not a plain dict, whose
         # first entry is the longer to find the more were taken out before it.
@@ -63,48 +70,55 @@ class Accounts:
     def is_watched(self) -> bool:
         return self.watchers is not None
 
-    def take(self, count: int) -> None:
-        """Items left the buffer for their handlers."""
-        self.taken_out += count
+    def take(self, count: int) -> int:
+        """Items leave the buffer for their handlers; those before them are settled.
+
+        Returns:
+            The position of the first one.
+        """
+        first = self.taken_out
+        self._unsettled = {first: count} if count else {}
+        self.taken_out = first + count
         self.in_flight += count
+        return first
 
-    def track(self, first: int) -> None:
-        """Items from position `first` on are on their way, as one share of a batch."""
-        unsettled = self._unsettled
-        if unsettled and first < unsettled[-1]:
-            insort(unsettled, first)
-        else:
-            unsettled.append(first)
-
-    def untrack(self, first: int) -> None:
-        """The share is settled, or others stand for it now."""
-        del self._unsettled[bisect_left(self._unsettled, first)]
+    def sort(self, counts: dict[int, int]) -> None:
+        """What was taken goes apart: so many items, the first of which is there."""
+        self._unsettled = counts
 
     def settle(self, outcome: Outcome, count: int, first: int) -> None:
-        """A share of a batch, items that were in flight, has ended."""
+        """A share of a batch, items that were in flight, has ended.
+
+        Who watches, or waits for room, is to be told by `tell_watchers`.
+        """
+        unsettled = self._unsettled
+        if first not in unsettled:
+            # In a forked child, where nothing is in flight: it is the parent's.
+            return
+        if unsettled[first] == count:
+            del unsettled[first]
+        else:
+            unsettled[first] -= count
         self.in_flight -= count
         if outcome == "handled":
             self.handled += count
+        elif outcome == "failed":
+            self.failed += count
+        elif outcome == "unhandled":
+            self.unhandled += count
         else:
-            setattr(self, outcome, getattr(self, outcome) + count)
-        unsettled = self._unsettled
-        # The oldest one is settled first, unless it is retried.
-        del unsettled[0 if unsettled[0] == first else bisect_left(unsettled, first)]
-        if self.watchers is not None:
-            self.tell_watchers()
+            self.returned += count
 
-    def settle_some(self, handled: int, first: int, rest: int) -> None:
-        """Of a share some items were handled; the others are from `rest` on."""
+    def settle_some(self, handled: int, left: int, first: int, rest: int) -> None:
+        """Of a share some items were handled; so many are left, from `rest` on."""
+        counts = self._unsettled.copy()
+        counts[first] -= handled + left
+        counts[rest] = counts.get(rest, 0) + left
+        counts = {each: counts[each] for each in sorted(counts) if counts[each]}
+        # No call from here on.
+        self._unsettled = counts
         self.in_flight -= handled
         self.handled += handled
-        unsettled = self._unsettled
-        place = bisect_left(unsettled, first)
-        # In place, so that no lack of memory can strike halfway.
-        while place + 1 < len(unsettled) and unsettled[place + 1] < rest:
-            unsettled[place] = unsettled[place + 1]
-            place += 1
-        unsettled[place] = rest
-        self.tell_watchers()
 
     def take_back(self, position: int) -> None:
         """The item there is to count as never accepted; those behind it move up."""
@@ -154,11 +168,15 @@ class Accounts:
         if watchers is None:
             return
         settled = self._settled_to()
-        while watchers and next(iter(watchers.values())) <= settled:
-            watcher, _ = watchers.popitem(last=False)
+        while watchers:
+            watcher, position = next(iter(watchers.items()))
+            if position > settled:
+                break
             watcher.reached()
+            # No call in between: he has counted it, and is told once.
+            del watchers[watcher]
         if not watchers:
             self.watchers = None
 
     def _settled_to(self) -> int:
-        return self._unsettled[0] if self._unsettled else self.taken_out
+        return next(iter(self._unsettled), self.taken_out)

@@ -89,12 +89,19 @@ class Announcer(Generic[T]):
             pass
 
     def _deliver_news(self) -> None:
-        with self.guard:
-            # First: what a signal handler posts from here on calls once more.
-            self._is_posted = False
-            news, self._news = self._news, []
-        for partition in dict.fromkeys(news):
-            partition.notify()
+        try:
+            with self.guard:
+                # First: what a signal handler posts from here on calls once more.
+                self._is_posted = False
+                news = self._news.copy()
+            for partition in dict.fromkeys(news):
+                partition.notify()
+            with self.guard:
+                del self._news[: len(news)]
+        except BaseException:
+            # A signal handler's: who was not told yet is told in the next turn.
+            self.loop.call_soon(self._deliver_news)
+            raise
 
 
 def _need_stack(frames: int) -> None:

@@ -92,11 +92,17 @@ class DeficitRoundRobin(Generic[F]):
                     self._run_round(shares)
             else:
                 self._fill(most, shares)
-        finally:
-            # They have their items until these are taken.
-            for flow in shares:
-                self.add(flow)
+            self._put_back(shares)
+        except BaseException:
+            # Out of the ring nobody holds them, nor what they have.
+            self._put_back(shares)
+            raise
         return shares
+
+    def _put_back(self, shares: dict[F, int]) -> None:
+        # They have their items until these are taken.
+        for flow in shares:
+            self.add(flow)
 
     def _run_round(self, shares: dict[F, int]) -> None:
         for flow in self.flows():

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TypeVar
 
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.removal import cut_off
 
 T = TypeVar("T")
 
@@ -73,8 +74,11 @@ class RollingPartition(Partition[T]):
         items = self._rolling
         if most is None or len(items) <= most:
             self._forget(len(items))
-            # What a `__del__` or a signal handler puts in from here on stays there.
-            self._rolling = self.items = deque()
+            rest: deque[T] = deque()
+            # No call until all is changed. What a `__del__` or a signal handler puts in
+            # from here on stays there.
+            self._rolling = self.items = rest
+            self.taken, self.taken_from = items, -1
             return list(items)
         self._forget(most)
-        return [items.popleft() for _ in range(most)]
+        return cut_off(self, items, most)

@@ -189,8 +189,9 @@ class FairPartition(Partition[T]):
         with self.guard:
             return self.accounts.watch_all(watcher, live(self._buffers))
 
-    def take_rest(self) -> list[T]:
-        return [item for each in live(self._buffers) for item in each.take_rest()]
+    def take_rest(self, left: list[T]) -> None:
+        for each in live(self._buffers):
+            each.take_rest(left)
 
     def open(self) -> None:
         """Have all buffers go by what this partition goes by."""

@@ -24,24 +24,37 @@ class KeyAccounts(Accounts):
         super().__init__()
         self._home = home
 
-    def take(self, count: int) -> None:
-        super().take(count)
-        self._home.take(count)
+    # In each of these one call, and nothing of its own is done before that.
+
+    def take(self, count: int) -> int:
+        first = super().take(count)
+        home = self._home
+        home.taken_out += count
+        home.in_flight += count
+        return first
 
     def settle(self, outcome: Outcome, count: int, first: int) -> None:
+        super().settle(outcome, count, first)
         home = self._home
         home.in_flight -= count
-        setattr(home, outcome, getattr(home, outcome) + count)
-        super().settle(outcome, count, first)
+        if outcome == "handled":
+            home.handled += count
+        elif outcome == "failed":
+            home.failed += count
+        elif outcome == "unhandled":
+            home.unhandled += count
+        else:
+            home.returned += count
 
-    def settle_some(self, handled: int, first: int, rest: int) -> None:
+    def settle_some(self, handled: int, left: int, first: int, rest: int) -> None:
+        super().settle_some(handled, left, first, rest)
         self._home.in_flight -= handled
         self._home.handled += handled
-        super().settle_some(handled, first, rest)
 
     def return_waiting(self, count: int) -> None:
         super().return_waiting(count)
-        self._home.return_waiting(count)
+        self._home.taken_out += count
+        self._home.returned += count
 
     def charge(self, seconds: float) -> None:
         self._home.charge(seconds)
@@ -79,7 +92,12 @@ class AllReached:
         self.missing = 0
 
     def reached(self) -> None:
+        accounts, watcher = self._accounts, self._watcher
+        if self.missing == 1 and accounts.is_watched_by(watcher):
+            watcher.reached()
+            # No call from here on: it is told once.
+            watchers = accounts.watchers
+            assert watchers is not None
+            del watchers[watcher]
+            accounts.watchers = watchers or None
         self.missing -= 1
-        if not self.missing and self._accounts.is_watched_by(self._watcher):
-            self._accounts.unwatch(self._watcher)
-            self._watcher.reached()

@@ -19,6 +19,7 @@ from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPar
 from batchqueue_async._engine.partitions.key_accounts import KeyAccounts
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.removal import cut_off
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
@@ -81,11 +82,10 @@ class KeyBuffer(Partition[T]):
         allotted, self.allotted = self.allotted, 0
         return super().take(allotted if most is None else min(allotted, most))
 
-    def take_rest(self) -> list[T]:
-        left = super().take_rest()
+    def take_rest(self, left: list[T]) -> None:
+        super().take_rest(left)
         with self.guard:
             self.home.note(self)
-        return left
 
     def reject(self, count: int, *, closed: bool = False) -> None:
         self.home.reject(count, closed=closed or self.is_closed)
@@ -110,12 +110,15 @@ class KeyBuffer(Partition[T]):
     def _remove(self, most: int | None) -> list[T]:
         items = self.items
         if most is None or len(items) <= most:
-            self.items = []
-            return items if isinstance(items, list) else list(items)
+            taken = items if isinstance(items, list) else [*items]
+            # No call from here on.
+            self.items, self.taken, self.taken_from = [], taken, -1
+            return taken
         if isinstance(items, deque):
-            return [items.popleft() for _ in range(most)]
+            return cut_off(self, items, most)
         taken = items[:most]
         del items[:most]
+        self.taken, self.taken_from = taken, -1
         return taken
 
     def _set_limits(self) -> None:

@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
@@ -25,6 +26,7 @@ from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
+from batchqueue_async._engine.partitions.removal import return_taken
 from batchqueue_async._engine.partitions.wait_for_room import place_singles
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
@@ -60,6 +62,7 @@ class Partition(ProducersQueue[T]):
         "line",
         "owner",
         "pausing",
+        "taken",
         "taken_from",
         "took_one_type",
         "uniform_prefix",
@@ -92,6 +95,8 @@ class Partition(ProducersQueue[T]):
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
+        # What that has removed, until it is in batches; at -1 until it is booked.
+        self.taken: list[T] | deque[T] | None = None
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
@@ -104,16 +109,6 @@ class Partition(ProducersQueue[T]):
     def accepted(self) -> int:
         """Items accepted so far: the position that the next one gets."""
         return self.accounts.taken_out + len(self.items)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether an item gets in now, without a line."""
-        return not (
-            self.is_closed
-            or self.is_changing
-            or self.line.head
-            or len(self.items) >= self.full_at
-        )
 
     def is_due(self, coming: int = 0) -> bool:
         """Whether it is full (then, at least), waited for, watched, or closing."""
@@ -224,7 +219,7 @@ class Partition(ProducersQueue[T]):
             self.line.join(waiter)
             # There may be room: its chunk may have waited for another partition first.
             if len(self.items) + self.line.reserved < self._maxsize:
-                self._serve_line()
+                self.serve_line()
 
     def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T]) -> int:
         """Accept what of its chunk the waiter has slots for; 0 before its turn."""
@@ -235,7 +230,7 @@ class Partition(ProducersQueue[T]):
                 self._append(chunk[start : start + count])
                 self.line.filled(waiter, count)
                 if (head := self.line.head) is not None and head.hands_over:
-                    self._serve_line()
+                    self.serve_line()
                 self._set_limits()
             return count
 
@@ -245,21 +240,21 @@ class Partition(ProducersQueue[T]):
         if waiter.wants:
             with self.guard:
                 self.line.leave(waiter)
-                self._serve_line()
+                self.serve_line()
 
     def take(self, most: int | None) -> list[T]:
         """Remove up to `most` of the oldest items; they are in flight from now on."""
         with self.guard:
             if most is not None and len(self.items) > most:
                 self.ages.sample(self)
-            self.taken_from, known = self.accounts.taken_out, self.uniform_prefix
+            known = self.uniform_prefix
             taken = self._remove(most)
             self.took_one_type = known >= len(taken)
-            self.accounts.take(len(taken))
+            self.taken_from = self.accounts.take(len(taken))
             if self.has_fast_path and not self.items:
                 self.limit = self.guarded_limit = 0
             else:
-                self._serve_line()
+                self.serve_line()
         return taken
 
     def take_back(self, position: int) -> None:
@@ -268,15 +263,16 @@ class Partition(ProducersQueue[T]):
         del self.items[index]
         self.uniform_prefix -= index < self.uniform_prefix
         self.accounts.take_back(position)
-        self._serve_line()
+        self.serve_line()
 
-    def take_rest(self) -> list[T]:
-        """Take every waiting item out, unhandled: the deadline has come."""
+    def take_rest(self, left: list[T]) -> None:
+        """Move every waiting item to `left`, unhandled: the deadline has come."""
         with self.guard:
-            left = self._remove(None)
-            self.accounts.return_waiting(len(left))
+            # First what an earlier call has removed, if that was cut short.
+            return_taken(self, left)
+            self._remove(None)
+            return_taken(self, left)
         self.accounts.tell_watchers()
-        return left
 
     def reject(self, count: int, *, closed: bool = False) -> None:
         """Count refusals that were returned; `closed` if the queue takes none more."""
@@ -349,18 +345,22 @@ class Partition(ProducersQueue[T]):
             self.uniform_prefix = max(0, self.uniform_prefix - going)
 
     def _remove(self, most: int | None) -> list[T]:
+        """Move items to `taken`, in one step that nothing cuts in two."""
         items = self.items
         assert isinstance(items, list)
         if most is None or len(items) <= most:
             self.uniform_prefix = min(self.uniform_prefix, 0)
-            self.items = []
+            # No call from here on.
+            self.items, self.taken, self.taken_from = [], items, -1
             return items
         self._forget(most)
         taken = items[:most]
         del items[:most]
+        self.taken, self.taken_from = taken, -1
         return taken
 
-    def _serve_line(self) -> None:
+    def serve_line(self) -> None:
+        """Let producers in who wait, as far as there is room for them."""
         if self.line.head and not self.is_closed:
             self.is_changing = True
             try:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class Pause:
     """On while anybody keeps it on; there is none where nobody does."""
 
-    __slots__ = ("count", "waiting")
+    __slots__ = ("holders", "waiting")
 
     def __init__(self) -> None:
-        # How many keep it on.
-        self.count = 0
+        # Who keeps it on.
+        self.holders: dict[object, None] = {}
         # Who waits for its end.
         self.waiting: tuple[asyncio.Future[None], ...] = ()
 
@@ -34,25 +34,25 @@ class Pause:
     def ended(self) -> asyncio.Future[None]:
         """Return a future that is done when it is off."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.count:
+        if self.holders:
             self.waiting = (*self.waiting, ended)
         else:
             ended.set_result(None)
         return ended
 
 
-def pause(partition: Partition[Any]) -> None:
-    """Keep its items back until `resume`, called as often."""
+def pause(partition: Partition[Any], holder: object) -> None:
+    """Keep its items back until `resume` for the same holder; again has no effect."""
     pausing = partition.pausing or Pause()
-    pausing.count += 1
+    pausing.holders[holder] = None
     partition.pausing = pausing
 
 
-def resume(partition: Partition[Any]) -> None:
-    """Undo one `pause`."""
+def resume(partition: Partition[Any], holder: object) -> None:
+    """Undo a holder's `pause`; again, or without one, it has no effect."""
     if (pausing := partition.pausing) is None:
         return
-    pausing.count -= 1
-    if not pausing.count:
+    pausing.holders.pop(holder, None)
+    if not pausing.holders:
         partition.pausing = None
         pausing.tell()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from batchqueue_async._engine.partitions.wait_for_room import Tally, put_in_turn
+from batchqueue_async._engine.partitions.waiting_line import WaitingLine
 from batchqueue_async._policies.errors import BatchQueueError
 
 T = TypeVar("T")
@@ -29,14 +30,22 @@ class ProducersQueue(asyncio.Queue[T]):
 
     items: list[T] | deque[T]
     index: int
+    line: WaitingLine
+    full_at: int
+    is_changing: bool
     is_closed: bool
     # How many came in, where that is counted by itself: in an `AuditedPartition`.
     entered: int | None = None
 
     @property
-    @abstractmethod
     def has_room(self) -> bool:
         """Whether an item gets in now, without a line."""
+        return not (
+            self.is_closed
+            or self.is_changing
+            or self.line.head
+            or len(self.items) >= self.full_at
+        )
 
     @abstractmethod
     def notify(self, coming: int = 0) -> None:

@@ -35,7 +35,6 @@ class Room:
 
     __slots__ = (
         "_is_short_known",
-        "_largest",
         "_line",
         "_partitions",
         "_places",
@@ -44,6 +43,7 @@ class Room:
         "in_hands",
         "is_changing",
         "is_short",
+        "largest",
         "lookers",
         "measure",
         "most_taken",
@@ -75,7 +75,7 @@ class Room:
         self.reserved: Exact = 0
         # Taken and not settled, and the largest item since nothing was.
         self.in_hands: Exact = 0
-        self._largest: Exact = 0
+        self.largest: Exact = 0
         # Of all partitions together, as each of them has it.
         self.is_changing = False
         # Arrivals are numbered. The line has the first of each partition that lacks
@@ -107,7 +107,7 @@ class Room:
         """What handlers hold above the one batch that takes no room."""
         if self.in_hands <= self._uncounted:
             return 0
-        return max(0, self.in_hands - max(self._uncounted, self._largest))
+        return max(0, self.in_hands - max(self._uncounted, self.largest))
 
     @property
     def first(self) -> SizedPartition[Any] | None:
@@ -172,21 +172,9 @@ class Room:
         """Whether an item would fit if so much left that waits now."""
         return self.used - without + size <= self.capacity
 
-    def taken(self, sizes: Sequence[Exact]) -> Exact:
-        """Items that waited are in the hands of handlers; returns their size."""
-        total = sum(sizes)
+    def took(self) -> None:
+        """A partition is taken from."""
         self.is_short = self._is_short_known = False
-        # Both at once: what waits becomes surplus at most.
-        self._largest = max(self._largest, max(sizes, default=0))
-        self.in_hands += total
-        self.waiting -= total
-        return total
-
-    def settled(self, total: Exact) -> None:
-        """Handlers have let go of so much."""
-        self.in_hands -= total
-        if not self.in_hands:
-            self._largest = 0
 
     def serve(self) -> None:
         """Something has changed: serve who waits, as far as the room goes."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice, repeat
+from operator import delitem
 from typing import Any, TypeVar, cast
 
-from batchqueue_async._engine.partitions.accounts import Accounts, Outcome
+from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.measured_items import Measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.removal import NEVER
 from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_line import SizedLine
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -107,10 +110,6 @@ class SizedPartition(Partition[T]):
                 super().leave_line(waiter)
                 self.room.serve()
 
-    def serve_line(self) -> None:
-        """Let its producers in, as far as slots and room go."""
-        self._serve_line()
-
     def take(self, most: int | None) -> list[T]:
         with self.guard:
             taken = super().take(self._in_one_take(most))
@@ -119,17 +118,20 @@ class SizedPartition(Partition[T]):
         self.room.end_linger()
         return taken
 
-    def take_rest(self) -> list[T]:
-        left = super().take_rest()
+    def take_rest(self, left: list[T]) -> None:
+        super().take_rest(left)
         self.let_go()
-        return left
 
     def let_go(self) -> None:
         """All that was taken is settled."""
         with self.guard:
-            total, self._in_hands = self._in_hands, 0
-            self.room.settled(total)
-            self.room.serve()
+            room = self.room
+            room.in_hands -= self._in_hands
+            # No call in between.
+            self._in_hands = 0
+            if not room.in_hands:
+                room.largest = 0
+            room.serve()
 
     def abandon(self) -> None:
         super().abandon()
@@ -186,15 +188,29 @@ class SizedPartition(Partition[T]):
     def _remove(self, most: int | None) -> list[T]:
         # What a `__del__` or a signal handler put in here would have its size taken.
         self.is_changing = True
+        room = self.room
         try:
-            items = super()._remove(most)
-            sizes = [self.sizes.popleft() for _ in items]
-            size = self.room.taken(sizes)
+            waiting = len(self.items)
+            count = waiting if most is None else min(most, waiting)
+            taken = Measured(islice(self.items, count), islice(self.sizes, count))
+            size, largest = sum(taken.sizes), max(taken.sizes, default=0)
+            largest = max(largest, room.largest)
+            removals: Iterator[object]
+            removals = map(delitem, repeat(self.sizes, count), repeat(0))
+            room.took()
+            super()._remove(most)
+            # No call from here on; see `removal`.
+            _ = NEVER in removals
+            self.taken = taken
+            # Both at once: what waits becomes surplus at most.
             self.waiting_size -= size
+            room.waiting -= size
             self._in_hands += size
+            room.in_hands += size
+            room.largest = largest
         finally:
             self.is_changing = False
-        return Measured(items, sizes)
+        return taken
 
     def _set_limits(self) -> None:
         self.has_fast_path = False
@@ -241,13 +257,15 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
 class SizedAccounts(Accounts):
     """Tells its partition when all that was taken from it is settled."""
 
+    lets_go = True
+
     __slots__ = ("_partition",)
 
     def __init__(self, partition: SizedPartition[Any]) -> None:
         super().__init__()
         self._partition = partition
 
-    def settle(self, outcome: Outcome, count: int, first: int) -> None:
-        super().settle(outcome, count, first)
+    def tell_watchers(self) -> None:
         if not self.in_flight:
             self._partition.let_go()
+        super().tell_watchers()

@@ -173,7 +173,7 @@ class ServedWaiter(LoopWaiter):
         if line.unaware is None:
             # No call in between, after which a signal handler might raise: the
             # partition is paused if, and only if, somebody is unaware.
-            pausing.count += 1
+            pausing.holders[line] = None
             partition.pausing = pausing
             line.unaware = {self: position}
         elif len(line.unaware) < MOST_UNAWARE:
@@ -257,7 +257,7 @@ def _place_served(partition: Partition[Any], room: int) -> int:
     # No call from here on, after which a signal handler might raise: the partition is
     # paused if, and only if, somebody is unaware.
     items += coming
-    pausing.count += 1
+    pausing.holders[line] = None
     partition.pausing, line.unaware = pausing, unaware
     if waiter is not None:
         waiter.ahead = head.ahead
@@ -312,11 +312,11 @@ def _all_are_aware(partition: Partition[Any]) -> None:
     # Its owner may have looked meanwhile, and sleep since. Not after the rest, in which
     # no call is: whatever strikes here finds the waiter unaware, or all of it done.
     partition.notify()
-    pausing = partition.pausing
-    partition.line.unaware = None
+    pausing, line = partition.pausing, partition.line
+    line.unaware = None
     if pausing is not None:
-        pausing.count -= 1
-        if not pausing.count:
+        del pausing.holders[line]
+        if not pausing.holders:
             partition.pausing = None
             if pausing.waiting:
                 pausing.tell()

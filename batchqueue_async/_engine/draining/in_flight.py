@@ -1,0 +1,324 @@
+"""Gives what drain tasks have taken to its handlers; until it is settled it is here.
+
+Invariants:
+* What was taken is here until it is settled, so nothing is lost when the drain task is
+  cancelled, and a restarted one goes on with it.
+* No batch is delivered while one that was taken before it, for the same handler and
+  from one of the same partitions, waits for its retry or has a handler at work that
+  cannot be stopped (promises B1 and B3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from batchqueue_async._engine.draining.batch import Batch, grouping_of
+from batchqueue_async._engine.draining.delivery import leave
+from batchqueue_async._engine.draining.failed_batch import (
+    RetryQueue,
+    end_failed,
+    error_of_cut_off,
+    fail,
+    report_retry,
+)
+from batchqueue_async._engine.draining.partial_failure import settle_handled
+from batchqueue_async._engine.draining.shares import (
+    INSIDE,
+    PARTED,
+    TOLD,
+    WAITING,
+)
+from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
+from batchqueue_async._engine.partitions.removal import taken_again
+from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
+from batchqueue_async._policies.answers import PartialFailure
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.queue_parts import Parts
+    from batchqueue_async._engine.runtime.loop_time import LoopTurn
+
+T = TypeVar("T")
+
+# What waits in more partitions than these does not stay in the processor's caches.
+MANY = 64
+
+
+class InFlight(Generic[T]):
+    """Takes from partitions, and delivers what it took, oldest first."""
+
+    __slots__ = (
+        "_buffers_to_take",
+        "_delivery",
+        "_drain_task",
+        "_error",
+        "_grouping",
+        "_is_measured",
+        "_is_plain",
+        "_parts",
+        "_settled",
+        "_turn",
+        "is_stopped",
+        "retries",
+        "taking",
+        "task",
+        "undelivered",
+        "was_cut_short",
+    )
+
+    task: asyncio.Task[Any]
+    """In which it is delivered now: the drain task's, which may be run again."""
+
+    def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
+        self._parts = parts
+        self._delivery = parts.delivery
+        self._grouping = grouping_of(parts)
+        self._drain_task = drain_task
+        self._turn = turn
+        # Where keys share partitions, these are taken from buffer by buffer.
+        self._buffers_to_take = parts.placement.buffers_to_take
+        # Whether anybody asks why batches are cut.
+        self._is_measured = parts.config.measure_handlers
+        # Whether a take need not ask what few queues have.
+        self._is_plain = not (self._buffers_to_take or self._is_measured or parts.room)
+        # To be delivered now: in a cycle, or first if one was cut short. The next one
+        # last: a stack takes a tenth of a deque's memory.
+        self.undelivered: list[Batch[T]] = []
+        # Of these the last take is not in batches yet, as far as there was one.
+        self.taking: Sequence[Partition[T]] = ()
+        # What the handler of the batch in hands has raised.
+        self._error: BaseException | None = None
+        # Deferred batches that have ended, and whose partitions are still paused.
+        self._settled: list[Batch[T]] = []
+        self.retries: RetryQueue[T] = RetryQueue(drain_task)
+        # At the deadline nothing more is delivered: all that is left returns.
+        self.is_stopped = False
+        # Whether a delivery was cancelled for good since, and nobody has looked at the
+        # batch that was in its hands.
+        self.was_cut_short = False
+
+    def registrations(self) -> list[Registration | None]:
+        """Return whose batches are to be delivered now."""
+        return [batch.registration for batch in self.undelivered]
+
+    def unsettled(self) -> Iterator[Batch[T]]:
+        """Return what was taken and has not ended, oldest first."""
+        yield from (
+            batch for batch in reversed(self.undelivered) if not batch.is_settled
+        )
+        yield from (batch for batch in self.retries.batches if not batch.is_settled)
+
+    def take(
+        self,
+        partitions: list[Partition[T]],
+        most: int | None,
+        now: float,
+    ) -> int:
+        """Take what is due: batches to retry first, then from each of the partitions.
+
+        Returns:
+            How many items came out of the partitions.
+        """
+        if len(partitions) == 1 and self._is_plain and not self.retries.batches:
+            partition = partitions[0]
+            self.taking = partitions
+            count = self._grouping.take_from(partition, most, self.undelivered)
+            self.taking = ()
+            # Items may have been displaced on a thread, which must not tell.
+            if partition.accounts.watchers is not None:
+                partition.accounts.tell_watchers()
+            return count
+        if self.retries.batches and not self.undelivered:
+            self._take_retries(now)
+        is_far = len(partitions) > MANY
+        if self._buffers_to_take is not None:
+            partitions = self._buffers_to_take(partitions, most)
+        causes = causes_of(partitions) if self._is_measured else None
+        count, grouping = 0, self._grouping
+        grouping.forget()
+        self.taking = partitions
+        for partition in partitions:
+            items = partition.take(most)
+            count += len(items)
+            if is_far:
+                fetch(items)
+            grouping.add(partition, items)
+        batches = grouping.batches(most)
+        self._have_taken(partitions, batches)
+        if causes is not None:
+            note_cuts(batches, causes)
+        return count
+
+    def _take_retries(self, now: float) -> None:
+        """Have what may be tried again delivered; as small as its handler takes now."""
+        due, staying = self.retries.due_at(now)
+        pieces, cut = [], []
+        for batch in due:
+            parts = batch.as_limited()
+            pieces += parts
+            if parts != [batch]:
+                cut.append(batch)
+        pieces.reverse()
+        # No call from here on: each is here or there.
+        self.undelivered[:0] = pieces
+        self.retries.batches = staying
+        self._settled += cut
+
+    def _have_taken(
+        self, partitions: Sequence[Partition[T]], batches: list[Batch[T]]
+    ) -> None:
+        """What was taken is in these batches from now on."""
+        # Whatever is there comes first.
+        self.undelivered[:0] = reversed(batches)
+        # No call in between.
+        self.taking = ()
+        self._grouping.forget()
+        for partition in partitions:
+            partition.taken = None
+            # Items may have been displaced on a thread, which must not tell.
+            if partition.accounts.watchers is not None:
+                partition.accounts.tell_watchers()
+
+    def recover(self) -> None:
+        """Go on after whatever has cut the drain task short, at any point.
+
+        A signal handler may raise after each call. So what was taken is at each moment
+        in one place: in the partition's `taken`, in `undelivered`, or among the
+        retries. Here it is sorted again, where it was being sorted, and the handler is
+        left, where it was not.
+        """
+        self.sort_again()
+        if self.undelivered:
+            self._leave_handler(self.undelivered[-1])
+        else:
+            self._resume_partitions()
+        self.was_cut_short = bool(self.undelivered)
+
+    def sort_again(self) -> None:
+        """Have in batches what was taken and is not in one."""
+        if self.taking:
+            grouping, most = self._grouping, self._parts.handlers.most_taken
+            grouping.forget()
+            for partition in self.taking:
+                if items := taken_again(partition):
+                    grouping.add(partition, items)
+            self._have_taken(self.taking, grouping.batches(most))
+
+    def _leave_handler(self, batch: Batch[T]) -> None:
+        for call in list(self._parts.detector.calls.inside):
+            if call.is_of(self._drain_task):
+                call.end()
+        if batch.stage is INSIDE and batch.registration is not None:
+            leave(batch, batch.registration)
+
+    @coroutine
+    def deliver(self) -> Generator[Any, None, None]:
+        """Have all that was taken handled, or deferred, or failed for good."""
+        try:
+            if self.was_cut_short:
+                yield from self._resume()
+            while self.undelivered and not self.is_stopped:
+                batch = self.undelivered[-1]
+                registration = batch.registration
+                if registration is None:
+                    self._delivery.settle_unhandled(batch)
+                    error = None
+                elif (
+                    self.retries.batches or registration.lock.stuck
+                ) and self._is_deferred(batch):
+                    continue
+                else:
+                    error = yield from self._delivery.deliver(
+                        batch, registration, self._drain_task
+                    )
+                if error is None:
+                    # No call in between.
+                    if batch.is_deferred:
+                        self._settled += (batch,)
+                    del self.undelivered[-1]
+                else:
+                    self._error = error
+                    yield from self._fail(batch, error)
+                # An error that is kept may keep this frame, as that of its callers.
+                del batch, error
+                if self.task.cancelling():
+                    # By a handler, of the task it ran in.
+                    yield from absorb_cancellation()
+                # After the last one the cycle's end sees to it.
+                if self.undelivered and self._turn.is_over():
+                    yield from self._turn.next()
+        finally:
+            # Not before its halves are through: a handoff would let items overtake.
+            if self._settled:
+                self._resume_partitions()
+
+    def _is_deferred(self, batch: Batch[T]) -> bool:
+        """Whether it must not be delivered now; then it is among the retries."""
+        if not self.retries.defer_if_blocked(batch):
+            return False
+        self._defer(batch)
+        return True
+
+    def _defer(self, batch: Batch[T]) -> None:
+        """Have the batch at hand wait among the retries."""
+        self.retries.hold(batch)
+        # No call from here on: it is here or there.
+        batch.stage = WAITING
+        self._error = None
+        self.retries.batches += (batch,)
+        del self.undelivered[-1]
+
+    async def _resume(self) -> None:
+        """Decide on the batch whose delivery was cut short with the drain task."""
+        self.was_cut_short = False
+        batch = self.undelivered[-1]
+        if batch.stage >= TOLD:
+            end_failed(self._parts, batch, self._error)
+        if batch.is_settled:
+            # In its `on_error`, or in the moment after its handler had returned.
+            batch.tell()
+            self._replace(batch, [])
+        elif batch.stage and (error := self._error or error_of_cut_off(batch)):
+            await self._fail(batch, error)
+
+    async def _fail(self, batch: Batch[T], error: BaseException | None) -> None:
+        if isinstance(error, PartialFailure) and batch.stage is not PARTED:
+            error = settle_handled(batch, error)
+        if self.task.cancelling():
+            await absorb_cancellation()
+        rest: list[Batch[T]] = []
+        if error is not None:
+            rest = await fail(self._parts, batch, error, self._drain_task)
+        if error is not None and rest and rest[0] is batch:
+            self._defer(batch)
+            await report_retry(self._parts, batch, error, self._drain_task)
+            return
+        rest.reverse()
+        self._replace(batch, rest)
+
+    def _replace(self, batch: Batch[T], rest: list[Batch[T]]) -> None:
+        """Have these delivered instead of the batch at hand; the last one first."""
+        # No call from here on.
+        if batch.is_deferred:
+            self._settled += (batch,)
+        self.undelivered[-1:] = rest
+        self._error = None
+
+    def _resume_partitions(self) -> None:
+        """Let items behind deferred batches that have ended go on."""
+        while self._settled:
+            batch = self._settled[-1]
+            batch.is_deferred = False
+            batch.resume_partitions()
+            del self._settled[-1]
+
+
+def fetch(items: Sequence[object]) -> None:
+    """Have what came long ago in the processor's caches, not fetched one by one."""
+    with contextlib.suppress(MemoryError):
+        list(items)

@@ -1,0 +1,128 @@
+"""A1, B3, D2: wherever a signal handler raises in a drain task, nothing is lost.
+
+Nor where it does so while items are given back at the end. What was struck goes on when
+the loop runs again, as in a notebook.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.struck_queue import (
+    KINDS,
+    OUTCOMES,
+    STRIKES,
+    Kind,
+    Outcome,
+    Part,
+    StruckQueue,
+    fill,
+    flush,
+    is_in_callback,
+    is_in_drain_task,
+    is_not_producing,
+    shut_down,
+)
+
+MOST_POINTS = 20_000
+# It may strike between a coroutine's being made and being awaited, as in any program.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+# Called by asyncio's own C code, which forgets a task whose future raises there.
+OUT_OF_REACH = "Asleep.add_done_callback"
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Neither log lines nor finalizers of other queues in between."""
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    logging.disable(logging.NOTSET)
+
+
+def sweep(  # noqa: PLR0913, PLR0917 - what is struck, where, and how
+    kind: Kind,
+    outcome: Outcome,
+    strike: type[BaseException],
+    points: range,
+    part: Part = fill,
+    counts: Callable[[], bool] = is_in_drain_task,
+) -> int:
+    """Strike at these points, as far as there are so many; returns how many."""
+    struck = 0
+    for at in points:
+        queue = StruckQueue(kind, outcome, strike)
+        point = queue.run(at, counts=counts, part=part, out_of_reach=OUT_OF_REACH)
+        if not point.has_acted:
+            break
+        struck += 1
+    assert struck < MOST_POINTS, "it never came to an end"
+    return struck
+
+
+def name(case: Kind | Outcome | type[BaseException] | Callable[..., object]) -> str:
+    """Return what a case is called in test names."""
+    return case.name if isinstance(case, Kind | Outcome) else case.__name__
+
+
+def sampled(place: int, number: int) -> range:
+    """Return one point; of the others the thorough test has all."""
+    at = (17 * place + 29 * number) % 60
+    return range(at, at + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_each_item_ends_in_one_class_wherever_a_drain_task_is_struck(
+    kind: Kind,
+) -> None:
+    place = KINDS.index(kind)
+    struck = 0
+    for number, outcome in enumerate(OUTCOMES):
+        strike = STRIKES[(place + number) % len(STRIKES)]
+        struck += sweep(kind, outcome, strike, sampled(place, number))
+    assert struck > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strike", STRIKES, ids=name)
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=name)
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_so_it_does_at_every_point(
+    kind: Kind, outcome: Outcome, strike: type[BaseException]
+) -> None:
+    assert sweep(kind, outcome, strike, range(MOST_POINTS)) > 20
+
+
+def test_a_struck_callback_is_made_up_for_by_what_comes_next() -> None:
+    plain, outcome = KINDS[0], OUTCOMES[-3]
+    points = range(MOST_POINTS)
+    assert sweep(plain, outcome, KeyboardInterrupt, points, counts=is_in_callback) > 10
+
+
+@pytest.mark.parametrize("part", [flush, shut_down], ids=name)
+def test_a_flush_and_an_end_that_are_struck_lose_nothing(part: Part) -> None:
+    struck = 0
+    for place, kind in enumerate(KINDS):
+        points = sampled(place, 7)
+        outcome = OUTCOMES[place % len(OUTCOMES)]
+        strike = STRIKES[place % len(STRIKES)]
+        struck += sweep(kind, outcome, strike, points, part, is_not_producing)
+    assert struck > 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [flush, shut_down], ids=name)
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=name)
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+def test_so_they_do_at_every_point(kind: Kind, outcome: Outcome, part: Part) -> None:
+    points = range(MOST_POINTS)
+    sweep(kind, outcome, KeyboardInterrupt, points, part, is_not_producing)
