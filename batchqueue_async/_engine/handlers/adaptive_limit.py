@@ -26,7 +26,7 @@ pauses cost counts as part of the price, and the slope says where to go.
 
 from __future__ import annotations
 
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
@@ -37,8 +37,11 @@ START: Final = 32
 """The first limit."""
 PRICE: Final = 1 / 32
 """What a batch twice as large has to bring at least: 2 % more items per second."""
-CALLS: Final = 5
-"""Calls of one size that are looked at together; their median counts."""
+CALLS: Final = 6
+"""Calls of one size that are looked at together; their median counts.
+
+With an even number, what takes long each second time, or third, is in both trials.
+"""
 SPREAD: Final = sqrt(2)
 """The sizes that are tried are the limit divided by this, and times this."""
 GAIN: Final = 4.0
@@ -73,20 +76,24 @@ class AdaptiveLimit:
         "_ceiling_for",
         "_changes",
         "_debt",
-        "_first_rate",
         "_flips",
         "_in_a_row",
         "_is_backed_off",
         "_lift",
         "_limit",
         "_most",
+        "_owed",
+        "_passed",
         "_patience",
+        "_rates",
         "_reason",
         "_rest",
         "_rest_for",
         "_seconds",
         "_slope",
         "_trial",
+        "_undo",
+        "_upper_first",
         "_usual",
         "size",
     )
@@ -102,7 +109,10 @@ class AdaptiveLimit:
         self._changes: dict[LimitReason, int] = {}
         # Which of the two sizes is tried, 0 or 1; None at rest.
         self._trial: int | None = None
-        self._first_rate = 0.0
+        # What is known of both: items per second, as logarithms.
+        self._rates: list[float | None] = [None, None]
+        # Each is the first in every second round: a load with a rhythm favours neither.
+        self._upper_first = True
         # Of the calls of this size so far; and seconds that failures have cost.
         self._seconds: list[float] = []
         self._debt = 0.0
@@ -116,6 +126,12 @@ class AdaptiveLimit:
         self._is_backed_off = False
         self._ceiling, self._ceiling_for = most, 0
         self._patience, self._lift = SHORTEST_CEILING, _ABOVE
+        # Seconds of calls until a refusal has cost as little as its price says.
+        self._owed = inf
+        # The largest batch that was taken since one was not.
+        self._passed = 0
+        # What there was before a failure that may not have been for a batch's size.
+        self._undo: tuple[float, int, LimitReason] | None = None
         self._begin_round()
 
     @property
@@ -151,15 +167,23 @@ class AdaptiveLimit:
             self._debt += seconds + pause_asked_for(error)
             self._in_a_row += 1
             if size <= self.size and (self._in_a_row > 1 or not self._is_backed_off):
+                self._owed = pause_asked_for(error) / PRICE or inf
                 self._fall_back(size, trouble)
             return
         self._in_a_row = 0
+        self._owed -= seconds
+        self._passed = max(self._passed, size)
+        if self._undo is not None:
+            self._limit, self._before, self._reason = self._undo
+            self._undo = None
+            self._settle(0)
+            return
         if size != self.size:
             # It was cut by something else, or before the limit changed.
             return
         if self._trial is None:
             self._rest -= 1
-            if self._rest <= 0:
+            if self._rest <= 0 or (self._owed <= 0 and self._ceiling < self._most):
                 self._begin_round()
             return
         self._seconds.append(seconds)
@@ -167,36 +191,49 @@ class AdaptiveLimit:
             self._end_trial()
 
     def _begin_round(self) -> None:
-        self._try(0)
+        self._upper_first = not self._upper_first
+        self._rates = [None, None]
+        self._try(int(self._upper_first))
 
     def _try(self, trial: int) -> None:
         """Let calls have the lower (0) or the upper (1) of both sizes."""
         self._trial = trial
         self._seconds, self._debt = [], 0.0
-        below = max(1, round(self._limit / SPREAD))
-        above = min(self._highest, max(below + 1, round(self._limit * SPREAD)))
-        self.size = above if trial else min(below, above)
+        self.size = self._above if trial else min(self._below, self._above)
+
+    @property
+    def _below(self) -> int:
+        return max(1, round(self._limit / SPREAD))
+
+    @property
+    def _above(self) -> int:
+        return min(self._highest, max(self._below + 1, round(self._limit * SPREAD)))
 
     @property
     def _highest(self) -> int:
         return min(self._most, self._ceiling)
 
     def _end_trial(self) -> None:
-        taken = sorted(self._seconds)[CALLS // 2] + self._debt / len(self._seconds)
-        rate = log(self.size / taken)
-        if self._trial == 0:
-            self._first_rate, lower = rate, self.size
-            self._try(1)
-            if self.size > lower:
+        assert self._trial is not None
+        in_order = sorted(self._seconds)
+        median = sum(in_order[CALLS // 2 - 1 : CALLS // 2 + 1]) / 2
+        taken, size = median + self._debt / CALLS, self.size
+        self._rates[self._trial] = rate = log(size / taken)
+        other = 1 - self._trial
+        if (other_rate := self._rates[other]) is None:
+            self._try(other)
+            if self.size != size:
                 return
             # There is no choice: one size is all that is allowed.
-            self._trial = 1
-        self._end_round(rate)
+            self._end_round(rate, rate, 0.0)
+        elif other:
+            self._end_round(rate, other_rate, log(self._above / size))
+        else:
+            self._end_round(other_rate, rate, log(size / self._below))
 
-    def _end_round(self, rate: float) -> None:
-        below = max(1, round(self._limit / SPREAD))
-        doublings = log(self.size / below) / log(2) if self.size > below else 0.0
-        seconds = exp(-(rate + self._first_rate) / 2)
+    def _end_round(self, lower: float, upper: float, distance: float) -> None:
+        """Go where both rates lead; the sizes are so far apart, as a logarithm."""
+        seconds = exp(-(lower + upper) / 2)
         usual, self._usual = self._usual, seconds
         if usual is not None and seconds > SLOWER * usual and self._rest_for:
             self._change(self._limit * max(0.5, usual / seconds), "slower")
@@ -207,11 +244,10 @@ class AdaptiveLimit:
             self._usual = usual * 0.8 + seconds * 0.2
         self._is_backed_off = self._is_backed_off and self._debt > 0
         self._lift_ceiling()
-        if not doublings:
+        if not distance:
             self._settle(LONGEST_REST if self._most == self._ceiling else 0)
             return
-        slope = (rate - self._first_rate) / (log(2) * doublings) - PRICE
-        self._climb(slope)
+        self._climb((upper - lower) / distance - PRICE)
 
     def _climb(self, slope: float) -> None:
         if slope * self._slope < 0:
@@ -238,14 +274,23 @@ class AdaptiveLimit:
         self.size = max(1, min(self._highest, round(self._limit)))
 
     def _fall_back(self, size: int, why: LimitReason) -> None:
-        if self._in_a_row == 1:
-            self._patience = min(2 * self._patience, LONGEST_CEILING)
+        """Halve it at once, since what failed may be tried again with that."""
         self._is_backed_off = True
-        self._ceiling = max(1, int(_BELOW * size))
-        self._ceiling_for, self._lift = self._patience, _ABOVE
+        # Where one as large was taken meanwhile, it was not for its size, unless the
+        # next one fails, too.
+        is_for_its_size = size > self._passed
+        self._undo = None
+        if is_for_its_size:
+            if self._in_a_row == 1:
+                self._patience = min(2 * self._patience, LONGEST_CEILING)
+            self._ceiling = max(1, int(_BELOW * size))
+            self._ceiling_for, self._lift = self._patience, _ABOVE
+            self._usual = None
+            self._flips, self._slope = 0, 0.0
+        else:
+            self._undo = self._limit, self._before, self._reason
+        self._passed = 0
         self._change(size / 2, why)
-        self._usual = None
-        self._flips, self._slope = 0, 0.0
         debt = self._debt
         self._settle(0)
         self._debt = debt
@@ -255,7 +300,7 @@ class AdaptiveLimit:
         if self._ceiling >= self._most:
             return
         self._ceiling_for -= 1
-        if self._ceiling_for <= 0:
+        if self._ceiling_for <= 0 or self._owed <= 0:
             self._ceiling = min(self._most, 1 + int(self._lift * self._ceiling))
             self._lift *= self._lift
             if self._ceiling == self._most:

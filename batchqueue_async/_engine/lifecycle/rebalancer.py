@@ -74,10 +74,13 @@ class Rebalancer(Generic[T]):
         self._handoffs.call_off()
 
     async def _round(self) -> None:
-        loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
-        self._parts.loads.reset()
         if self.demand is not None:
             self.demand.end_round()
+            if self.demand.is_undisturbed:
+                # Loads add up meanwhile, too.
+                return
+        loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
+        self._parts.loads.reset()
         plan = self._plan(loads, owners)
         self.rounds += 1
         moves = [
@@ -91,7 +94,9 @@ class Rebalancer(Generic[T]):
         self._conclude(loads, owners)
         if self.demand is not None:
             # What a handoff takes says nothing of how many drain tasks there are.
-            is_as_planned = self._owners_now(loads) == plan
+            now = self._owners_now(loads)
+            are_at_work = len(set(now)) == min(self._count(), len(now))
+            is_as_planned = now == plan and are_at_work
             self.demand.begin_round(is_as_planned=is_as_planned)
 
     async def _undo_if_worse(
@@ -153,6 +158,10 @@ class Rebalancer(Generic[T]):
                 owner if owner < count else index % count
                 for index, owner in enumerate(owners)
             ]
+            if not any(loads) and len(set(owners)) < min(count, len(owners)):
+                # A cycle may outlast a round, in which nothing is taken then: one that
+                # owns nothing would stay idle for want of loads to share out.
+                loads = [1.0] * len(loads)
         try:
             plan = balancer.assign(tuple(loads), tuple(owners), count)
             if plan is None:
