@@ -54,6 +54,8 @@ LONGEST_REST: Final = 64
 SHORTEST_CEILING: Final = 2
 LONGEST_CEILING: Final = 64
 """Rounds of two trials for which the limit stays below what has failed."""
+PAID_BACK: Final = 128
+"""At most for calls of so many times the pause that was asked for, however few."""
 
 _STEADY: Final = 0.1
 # Where a ceiling is, by what failed; and how much higher the next one is.
@@ -126,11 +128,11 @@ class AdaptiveLimit:
         self._is_backed_off = False
         self._ceiling, self._ceiling_for = most, 0
         self._patience, self._lift = SHORTEST_CEILING, _ABOVE
-        # Seconds of calls until a refusal has cost as little as its price says.
+        # Seconds of calls before what was refused may be tried again in any case.
         self._owed = inf
         # The largest batch that was taken since one was not.
         self._passed = 0
-        # What there was before a failure that may not have been for a batch's size.
+        # What it is after a failure if the next call is none: it, before, and why.
         self._undo: tuple[float, int, LimitReason] | None = None
         self._begin_round()
 
@@ -167,7 +169,7 @@ class AdaptiveLimit:
             self._debt += seconds + pause_asked_for(error)
             self._in_a_row += 1
             if size <= self.size and (self._in_a_row > 1 or not self._is_backed_off):
-                self._owed = pause_asked_for(error) / PRICE or inf
+                self._owed = PAID_BACK * pause_asked_for(error) or inf
                 self._fall_back(size, trouble)
             return
         self._in_a_row = 0
@@ -261,6 +263,9 @@ class AdaptiveLimit:
         self._change(before * 2**step, "faster" if step > 0 else "no_gain")
         is_steady = abs(log(self._limit / before)) < _STEADY
         rest = max(2 * CALLS, 2 * self._rest_for)
+        if step > 0 and self._ceiling < self._most:
+            # It would go on, and may not: there is nothing to try until it may.
+            rest = LONGEST_REST
         self._settle(min(LONGEST_REST, rest) if is_steady else 0)
 
     def _settle(self, calls: int) -> None:
@@ -275,25 +280,27 @@ class AdaptiveLimit:
 
     def _fall_back(self, size: int, why: LimitReason) -> None:
         """Halve it at once, since what failed may be tried again with that."""
-        self._is_backed_off = True
-        # Where one as large was taken meanwhile, it was not for its size, unless the
-        # next one fails, too.
-        is_for_its_size = size > self._passed
-        self._undo = None
-        if is_for_its_size:
-            if self._in_a_row == 1:
-                self._patience = min(2 * self._patience, LONGEST_CEILING)
-            self._ceiling = max(1, int(_BELOW * size))
-            self._ceiling_for, self._lift = self._patience, _ABOVE
-            self._usual = None
-            self._flips, self._slope = 0, 0.0
+        limit, passed = self._limit, self._passed
+        self._is_backed_off, self._passed = True, 0
+        if size > passed:
+            self._undo = (min(limit, passed), self.limit, why) if passed else None
+            self._stay_below(size)
         else:
-            self._undo = self._limit, self._before, self._reason
-        self._passed = 0
+            # One as large was taken meanwhile, so it may not have been for its size.
+            self._undo = limit, self._before, self._reason
         self._change(size / 2, why)
         debt = self._debt
         self._settle(0)
         self._debt = debt
+
+    def _stay_below(self, size: int) -> None:
+        """For a while, and longer if that has not failed at once before."""
+        if self._in_a_row == 1:
+            self._patience = min(2 * self._patience, LONGEST_CEILING)
+        self._ceiling = max(1, int(_BELOW * size))
+        self._ceiling_for, self._lift = self._patience, _ABOVE
+        self._usual = None
+        self._flips, self._slope = 0, 0.0
 
     def _lift_ceiling(self) -> None:
         """Let it grow again beyond what has failed: a little first, then quickly."""
