@@ -6,7 +6,8 @@ again. Each fixed setting, and the one that is found, have such a server for the
 all at the same time: whatever else the machine does, it does to all of them. Calls take
 so long that the machine is idle most of the time. There is always something to send.
 Ratios are of the best fixed setting in the same state of the server. Takes four
-minutes; a sketch: --quick. With --virtual the same pace is kept in virtual time, without HTTP.
+minutes; a sketch: --quick. With --virtual the same pace is kept in virtual time, and
+without HTTP.
 """
 
 import argparse

@@ -290,6 +290,8 @@ class AdaptiveLimit:
             self._undo = limit, self._before, self._reason
         self._change(size / 2, why)
         debt = self._debt
+        # The lower of both sizes comes next.
+        self._upper_first = True
         self._settle(0)
         self._debt = debt
 

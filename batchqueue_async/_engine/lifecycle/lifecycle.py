@@ -315,6 +315,8 @@ class Lifecycle(Generic[T]):
 
     async def _run(self, closing: Shutdown[T]) -> None:
         self.leftovers += await closing.run()
+        # Before it is told that they are left: they had been tried again until then.
+        _tell_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
