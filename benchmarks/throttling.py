@@ -49,7 +49,7 @@ SIZE_LIMITS: Limits = {"items": 200}
 COUNT_PACE: Limits = {"slower": 5}
 COUNT_LIMITS: Limits = {"calls": 4}
 STATES = ("as it is", "throttling", "as it was")
-LEARNING = 24.0
+LEARNING_SIZE, LEARNING_COUNT = 24.0, 32.0
 """Seconds before it is measured, each time that the server has changed."""
 WINDOWS, SECONDS = 5, 2.4
 """What is found goes on trying meanwhile: so that this is in it."""
@@ -185,6 +185,7 @@ class Comparison:
     fixed: dict[str, Config]
     name: str
     found: Config
+    learning: float
     pace: Limits
     limits: Limits
     told: Told
@@ -195,7 +196,9 @@ class Comparison:
             each: Contender(next(clients), config)
             for each, config in (self.fixed | {self.name: self.found}).items()
         }
-        learning, windows = (LEARNING / 6, 1) if quick else (LEARNING, WINDOWS)
+        learning, windows = self.learning, WINDOWS
+        if quick:
+            learning, windows = learning / 6, 1
         for each in every.values():
             await each.start()
         for limits in ({}, self.limits, {}):
@@ -263,6 +266,7 @@ SIZES_COMPARED = Comparison(
     {f"{size}": of_size(size) for size in SIZES},
     '"auto"',
     of_size("auto"),
+    LEARNING_SIZE,
     SIZE_PACE,
     SIZE_LIMITS,
     size_told,
@@ -272,6 +276,7 @@ COUNTS_COMPARED = Comparison(
     {f"{count}": of_count(DrainTaskPolicy.fixed(count)) for count in COUNTS},
     f"adaptive(1, {MOST})",
     of_count(DrainTaskPolicy.adaptive(1, MOST)),
+    LEARNING_COUNT,
     COUNT_PACE,
     COUNT_LIMITS,
     count_told,
