@@ -315,7 +315,6 @@ class Lifecycle(Generic[T]):
 
     async def _run(self, closing: Shutdown[T]) -> None:
         self.leftovers += await closing.run()
-        # Before it is told that they are left: they had been tried again until then.
         _tell_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
@@ -395,8 +394,7 @@ def _close_partitions(parts: Parts[Any]) -> None:
 
 
 def _tell_counts(parts: Parts[Any]) -> None:
-    """Log what was counted, and is not in the log yet."""
-    if parts.repeated_failures.owed_at < math.inf:
-        parts.repeated_failures.tell(math.inf)
+    """Log what was counted and is not in the log yet, before what is left is told."""
+    parts.repeated_failures.tell(math.inf)
     if parts.drops is not None:
         parts.drops.look(math.inf)
