@@ -46,10 +46,10 @@ COUNTS = (2, 4, 8, 16)
 MOST = 24
 SIZE_PACE: Limits = {"slower": 2}
 SIZE_LIMITS: Limits = {"items": 200}
-COUNT_PACE: Limits = {"slower": 5}
+COUNT_PACE: Limits = {"slower": 4}
 COUNT_LIMITS: Limits = {"calls": 4}
 STATES = ("as it is", "throttling", "as it was")
-LEARNING_SIZE, LEARNING_COUNT = 24.0, 32.0
+LEARNING_SIZE, LEARNING_COUNT = 24.0, 36.0
 """Seconds before it is measured, each time that the server has changed."""
 WINDOWS, SECONDS = 5, 2.4
 """What is found goes on trying meanwhile: so that this is in it."""

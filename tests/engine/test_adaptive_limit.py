@@ -208,7 +208,7 @@ def test_failures_at_random_do_not_make_batches_tiny(
         is_lost = rng.random() < part
         limit.called(limit.size, cost(limit.size), error if is_lost else None)
         reached.append(limit.limit / cost(limit.limit))
-    assert sum(reached[1_000:]) / len(reached[1_000:]) > 0.85 * best_fixed(cost)
+    assert sum(reached[1_000:]) / len(reached[1_000:]) > 0.8 * best_fixed(cost)
 
 
 def test_one_failure_halves_it_until_the_next_call() -> None:

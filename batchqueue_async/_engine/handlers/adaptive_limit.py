@@ -78,6 +78,7 @@ class AdaptiveLimit:
         "_ceiling_for",
         "_changes",
         "_debt",
+        "_first_rate",
         "_flips",
         "_in_a_row",
         "_is_backed_off",
@@ -87,7 +88,6 @@ class AdaptiveLimit:
         "_owed",
         "_passed",
         "_patience",
-        "_rates",
         "_reason",
         "_rest",
         "_rest_for",
@@ -95,7 +95,6 @@ class AdaptiveLimit:
         "_slope",
         "_trial",
         "_undo",
-        "_upper_first",
         "_usual",
         "size",
     )
@@ -111,10 +110,7 @@ class AdaptiveLimit:
         self._changes: dict[LimitReason, int] = {}
         # Which of the two sizes is tried, 0 or 1; None at rest.
         self._trial: int | None = None
-        # What is known of both: items per second, as logarithms.
-        self._rates: list[float | None] = [None, None]
-        # Each is the first in every second round: a load with a rhythm favours neither.
-        self._upper_first = True
+        self._first_rate = 0.0
         # Of the calls of this size so far; and seconds that failures have cost.
         self._seconds: list[float] = []
         self._debt = 0.0
@@ -189,13 +185,12 @@ class AdaptiveLimit:
                 self._begin_round()
             return
         self._seconds.append(seconds)
-        if len(self._seconds) >= CALLS:
+        # An odd number in a round: it meets a rhythm of calls elsewhere each time.
+        if len(self._seconds) >= CALLS + (self._trial == 0):
             self._end_trial()
 
     def _begin_round(self) -> None:
-        self._upper_first = not self._upper_first
-        self._rates = [None, None]
-        self._try(int(self._upper_first))
+        self._try(0)
 
     def _try(self, trial: int) -> None:
         """Let calls have the lower (0) or the upper (1) of both sizes."""
@@ -216,26 +211,21 @@ class AdaptiveLimit:
         return min(self._most, self._ceiling)
 
     def _end_trial(self) -> None:
-        assert self._trial is not None
-        in_order = sorted(self._seconds)
+        in_order, size = sorted(self._seconds[-CALLS:]), self.size
         median = sum(in_order[CALLS // 2 - 1 : CALLS // 2 + 1]) / 2
-        taken, size = median + self._debt / CALLS, self.size
-        self._rates[self._trial] = rate = log(size / taken)
-        other = 1 - self._trial
-        if (other_rate := self._rates[other]) is None:
-            self._try(other)
-            if self.size != size:
+        rate = log(size / (median + self._debt / CALLS))
+        if self._trial == 0:
+            self._first_rate = rate
+            self._try(1)
+            if self.size > size:
                 return
             # There is no choice: one size is all that is allowed.
-            self._end_round(rate, rate, 0.0)
-        elif other:
-            self._end_round(rate, other_rate, log(self._above / size))
-        else:
-            self._end_round(other_rate, rate, log(size / self._below))
+            self._trial = 1
+        self._end_round(rate)
 
-    def _end_round(self, lower: float, upper: float, distance: float) -> None:
-        """Go where both rates lead; the sizes are so far apart, as a logarithm."""
-        seconds = exp(-(lower + upper) / 2)
+    def _end_round(self, rate: float) -> None:
+        distance = log(self.size / min(self._below, self.size))
+        seconds = exp(-(rate + self._first_rate) / 2)
         usual, self._usual = self._usual, seconds
         if usual is not None and seconds > SLOWER * usual and self._rest_for:
             self._change(self._limit * max(0.5, usual / seconds), "slower")
@@ -249,7 +239,7 @@ class AdaptiveLimit:
         if not distance:
             self._settle(LONGEST_REST if self._most == self._ceiling else 0)
             return
-        self._climb((upper - lower) / distance - PRICE)
+        self._climb((rate - self._first_rate) / distance - PRICE)
 
     def _climb(self, slope: float) -> None:
         if slope * self._slope < 0:
@@ -290,8 +280,6 @@ class AdaptiveLimit:
             self._undo = limit, self._before, self._reason
         self._change(size / 2, why)
         debt = self._debt
-        # The lower of both sizes comes next.
-        self._upper_first = True
         self._settle(0)
         self._debt = debt
 
