@@ -88,6 +88,11 @@ class AdaptiveCount:
         # How many there were when items stopped coming.
         self._before_idle = 0
 
+    @property
+    def tries_more(self) -> bool:
+        """Whether more are at work than before, to see whether they help."""
+        return self._tried_from is not None and self.count > self._tried_from[0]
+
     def stats(self) -> DrainTaskLimit:
         """Return how many there are to be, and why."""
         changes = self._changes
@@ -324,8 +329,9 @@ class Demand:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether a round goes on in which everything is where it was planned to be."""
-        return self._goes_on and self._counts
+        """Whether a round goes on for more calls, with everything where it is to be."""
+        is_refused = self._parts.delivery.longest_pause > 0
+        return self._goes_on and self._counts and not is_refused
 
     def _handled_now(self) -> int:
         handled = attrgetter("accounts.handled")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -82,6 +83,10 @@ class Rebalancer(Generic[T]):
         loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
         self._parts.loads.reset()
         plan = self._plan(loads, owners)
+        tries_more = self.demand is not None and self.demand.count.tries_more
+        if tries_more and not any(loads):
+            # Calls may outlast a round: nothing was taken in it, so there are no loads.
+            plan = _with_all_at_work(plan, self._count())
         self.rounds += 1
         moves = [
             Move(self._parts.partitions[index], old, new)
@@ -94,9 +99,7 @@ class Rebalancer(Generic[T]):
         self._conclude(loads, owners)
         if self.demand is not None:
             # What a handoff takes says nothing of how many drain tasks there are.
-            now = self._owners_now(loads)
-            are_at_work = len(set(now)) == min(self._count(), len(now))
-            is_as_planned = now == plan and are_at_work
+            is_as_planned = self._owners_now(loads) == plan
             self.demand.begin_round(is_as_planned=is_as_planned)
 
     async def _undo_if_worse(
@@ -158,10 +161,6 @@ class Rebalancer(Generic[T]):
                 owner if owner < count else index % count
                 for index, owner in enumerate(owners)
             ]
-            if not any(loads) and len(set(owners)) < min(count, len(owners)):
-                # A cycle may outlast a round, in which nothing is taken then: one that
-                # owns nothing would stay idle for want of loads to share out.
-                loads = [1.0] * len(loads)
         try:
             plan = balancer.assign(tuple(loads), tuple(owners), count)
             if plan is None:
@@ -184,6 +183,21 @@ class Rebalancer(Generic[T]):
             says, name = "%s: ignored a plan of %s: %s", self._parts.name
             logger.error(says, name, shown(balancer), wrong, queue=name)
         return planned
+
+
+def _with_all_at_work(plan: Sequence[int], drain_tasks: int) -> list[int]:
+    """Give who owns nothing as many partitions as the others have, of who has most."""
+    result = list(plan)
+    owned = Counter(result)
+    for idle in set(range(drain_tasks)) - owned.keys():
+        while True:
+            richest, most = owned.most_common(1)[0]
+            if most <= owned[idle] + 1:
+                break
+            result[len(result) - 1 - result[::-1].index(richest)] = idle
+            owned[richest] -= 1
+            owned[idle] += 1
+    return result
 
 
 def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
