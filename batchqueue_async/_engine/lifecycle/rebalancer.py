@@ -84,8 +84,9 @@ class Rebalancer(Generic[T]):
         self._parts.loads.reset()
         plan = self._plan(loads, owners)
         tries_more = self.demand is not None and self.demand.count.tries_more
-        if tries_more and not any(loads):
-            # Calls may outlast a round: nothing was taken in it, so there are no loads.
+        if tries_more and sum(map(bool, loads)) < self._count():
+            # Calls may outlast a round: hardly anything was taken in it, so there are no
+            # loads to share out.
             plan = _with_all_at_work(plan, self._count())
         self.rounds += 1
         moves = [
