@@ -93,7 +93,7 @@ async def test_two_queues_share_what_a_server_takes(
         after = [each.stats().handled for each in (first, other)]
         rates = [(b - a) / 20.0 for a, b in zip(before, after, strict=True)]
         most = 8 * ITEMS / SECONDS
-        assert sum(rates) > 0.9 * most
+        assert sum(rates) > 0.85 * most
         assert min(rates) > 0.15 * most
         for each in (first, other):
             check_accounts(each)

@@ -85,8 +85,8 @@ class Rebalancer(Generic[T]):
         plan = self._plan(loads, owners)
         tries_more = self.demand is not None and self.demand.count.tries_more
         if tries_more and sum(map(bool, loads)) < self._count():
-            # Calls may outlast a round: hardly anything was taken in it, so there are no
-            # loads to share out.
+            # Calls may outlast a round: hardly anything was taken in it, so there is
+            # no load to share out.
             plan = _with_all_at_work(plan, self._count())
         self.rounds += 1
         moves = [
