@@ -1,11 +1,13 @@
 """What is found by trying, where a server throttles: python -m benchmarks.throttling.
 
 A real HTTP server in a process of its own takes calls at its pace, gets slower beyond
-it, and then refuses what is too much, with 429 and `Retry-After`. Each fixed setting,
-and the one that is found, get the same: the server as it is, then one that throttles;
-in turns, with always something to send. Ratios are of the best fixed setting in the
-same state of the server. Takes four minutes; a sketch: --quick. With --virtual the same
-pace is kept in virtual time, without HTTP: exact, whatever else the machine does.
+it, and then refuses what is too much, with 429 and `Retry-After`; then it takes all
+again. Each fixed setting, and the one that is found, have such a server for themselves,
+all at the same time: whatever else the machine does, it does to all of them. Calls take
+so long that the machine is idle most of the time. There is always something to send.
+Ratios are of the best fixed setting in the same state of the server. Takes four
+minutes; a sketch: --quick. With --virtual the same pace is kept in virtual time, and
+without HTTP.
 """
 
 import argparse
@@ -13,8 +15,9 @@ import asyncio
 import logging
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Literal, Protocol
 
 import aiohttp
@@ -35,19 +38,21 @@ from benchmarks.throttling_service import PAUSE, Pace, running_service
 
 Limits = dict[str, int]
 Config = Callable[["Client"], BatchQueueConfig[float]]
+Told = Callable[[BatchQueueStats], str]
 
 BUFFER = 4_000
 SIZES = (100, 200, 400, 800)
 COUNTS = (2, 4, 8, 16)
 MOST = 24
+SIZE_PACE: Limits = {"slower": 2}
 SIZE_LIMITS: Limits = {"items": 200}
-CALL_LIMITS: Limits = {"calls": 4}
-SECONDS = 1.2
-LEARNING_SIZE, LEARNING_COUNT = 18.0, 20.0
-"""Seconds for what is to be found, each time that the server has changed."""
-SECONDS_FOUND = 4.0
-"""What is found goes on trying: so that this is in it."""
-TURNS = 2
+COUNT_PACE: Limits = {"slower": 4}
+COUNT_LIMITS: Limits = {"calls": 4}
+STATES = ("as it is", "throttling", "as it was")
+LEARNING_SIZE, LEARNING_COUNT = 24.0, 36.0
+"""Seconds before it is measured, each time that the server has changed."""
+WINDOWS, SECONDS = 5, 2.4
+"""What is found goes on trying meanwhile: so that this is in it."""
 
 
 class Client(Protocol):
@@ -135,41 +140,41 @@ async def rate(queue: BatchQueue[float], seconds: float) -> float:
     return (queue.stats().handled - before) / (clock() - began)
 
 
-class Found:
-    """What came of one setting: per state of the server, turn by turn."""
+class Contender:
+    """One setting with a server for itself, and what it came to: state by state."""
 
-    STATES = ("as it is", "throttling")
-
-    def __init__(self) -> None:
-        self.rates: dict[str, list[float]] = {state: [] for state in self.STATES}
+    def __init__(self, client: Client, config: Config) -> None:
+        self._client = client
+        self._queue = BatchQueue("throttled", config(client))
+        self._feeding: asyncio.Task[None] | None = None
+        self.rates: list[float] = []
         self.refused: list[float] = []
         self.says: list[str] = []
 
+    async def start(self) -> None:
+        """Begin to send."""
+        await self._queue.start()
+        self._feeding = asyncio.create_task(keep_full(self._queue))
+
     async def measure(
-        self,
-        client: Client,
-        config: Config,
-        limits: Limits,
-        learning: float,
-        told: Callable[[BatchQueueStats], str],
+        self, limits: Limits, learning: float, windows: int, told: Told | None
     ) -> None:
-        """Add a turn."""
-        says = []
-        async with BatchQueue("throttled", config(client)) as queue:
-            feeding = asyncio.create_task(keep_full(queue))
-            for state, now in zip(self.STATES, ({}, limits), strict=True):
-                await client.limit(now)
-                if learning:
-                    await asyncio.sleep(learning)
-                    await client.limit(now)
-                seconds = SECONDS_FOUND if learning else SECONDS
-                self.rates[state].append(await rate(queue, seconds))
-                if now:
-                    self.refused.append(await client.limit(now) / seconds)
-                says.append(told(queue.stats()))
-            await queue.shutdown(0.0)
-            await feeding
-        self.says = says
+        """Add a state of its server: the median of some windows."""
+        await self._client.limit(limits)
+        await asyncio.sleep(learning)
+        await self._client.limit(limits)
+        rates = [await rate(self._queue, SECONDS) for _ in range(windows)]
+        refused = await self._client.limit(limits)
+        self.rates.append(statistics.median(rates))
+        self.refused.append(refused / (windows * SECONDS))
+        if told is not None:
+            self.says.append(told(self._queue.stats()))
+
+    async def end(self) -> None:
+        """Leave what waits."""
+        await self._queue.shutdown(0.0)
+        if self._feeding is not None:
+            await self._feeding
 
 
 @dataclass(frozen=True)
@@ -181,44 +186,55 @@ class Comparison:
     name: str
     found: Config
     learning: float
+    pace: Limits
     limits: Limits
-    told: Callable[[BatchQueueStats], str]
+    told: Told
 
-    async def run(self, client: Client, turns: int) -> Table:
-        """Measure them in turns."""
-        every = {each: Found() for each in (*self.fixed, self.name)}
-        for _ in range(turns):
-            for each, way in self.fixed.items():
-                await every[each].measure(client, way, self.limits, 0.0, lambda _: "")
-            trying = every[self.name]
-            await trying.measure(
-                client, self.found, self.limits, self.learning, self.told
-            )
-        return _table(self.key, every, self.name, turns)
+    async def run(self, clients: Iterator[Client], *, quick: bool) -> Table:
+        """Measure them side by side."""
+        every = {
+            each: Contender(next(clients), config)
+            for each, config in (self.fixed | {self.name: self.found}).items()
+        }
+        learning, windows = self.learning, WINDOWS
+        if quick:
+            learning, windows = learning / 6, 1
+        for each in every.values():
+            await each.start()
+        for limits in ({}, self.limits, {}):
+            measuring = [
+                each.measure(
+                    self.pace | limits,
+                    learning,
+                    windows,
+                    self.told if name == self.name else None,
+                )
+                for name, each in every.items()
+            ]
+            await asyncio.gather(*measuring)
+        for each in every.values():
+            await each.end()
+        return _table(self.key, every, self.name, windows)
 
 
-def _table(key: str, every: dict[str, Found], name: str, turns: int) -> Table:
-    states = Found.STATES
+def _table(key: str, every: dict[str, Contender], name: str, windows: int) -> Table:
     columns = [Column(key)]
-    for state in states:
+    for state in STATES:
         columns += [Column(state, "count"), Column("of best", "percent")]
     columns.append(Column("429 a second", "count"))
-    table = Table(key, f"items/s of an HTTP server; medians of {turns} turns", columns)
-    medians = {
-        each: [statistics.median(found.rates[state]) for state in states]
-        for each, found in every.items()
-    }
+    title = f"items/s of an HTTP server; medians of {windows} times {SECONDS} s"
+    table = Table(key, title, columns)
     best = [
-        max(rates[at] for each, rates in medians.items() if each != name)
-        for at in range(len(states))
+        max(found.rates[at] for each, found in every.items() if each != name)
+        for at in range(len(STATES))
     ]
-    for each, rates in medians.items():
+    for each, found in every.items():
         values: list[float] = []
-        for value, most in zip(rates, best, strict=True):
+        for value, most in zip(found.rates, best, strict=True):
             values += [value, value / most]
-        table.add(each, *values, statistics.median(every[each].refused))
+        table.add(each, *values, found.refused[1])
     table.notes += [
-        f"{state}: {says}" for state, says in zip(states, every[name].says, strict=True)
+        f"{state}: {says}" for state, says in zip(STATES, every[name].says, strict=True)
     ]
     return table
 
@@ -251,6 +267,7 @@ SIZES_COMPARED = Comparison(
     '"auto"',
     of_size("auto"),
     LEARNING_SIZE,
+    SIZE_PACE,
     SIZE_LIMITS,
     size_told,
 )
@@ -260,35 +277,39 @@ COUNTS_COMPARED = Comparison(
     f"adaptive(1, {MOST})",
     of_count(DrainTaskPolicy.adaptive(1, MOST)),
     LEARNING_COUNT,
-    CALL_LIMITS,
+    COUNT_PACE,
+    COUNT_LIMITS,
     count_told,
 )
 
 
-async def compare(client: Client, *, quick: bool) -> None:
+async def compare(clients: Iterator[Client], *, quick: bool) -> None:
     """Print both tables."""
-    turns = 1 if quick else TURNS
-    show(await SIZES_COMPARED.run(client, turns))
-    show(await COUNTS_COMPARED.run(client, turns))
+    show(await SIZES_COMPARED.run(clients, quick=quick))
+    show(await COUNTS_COMPARED.run(clients, quick=quick))
 
 
 async def run(*, quick: bool) -> None:
     """Do so with a server."""
+    connections = aiohttp.TCPConnector(limit=0)
     with running_service() as url:
-        async with aiohttp.ClientSession() as session:
-            await compare(OverHttp(session, url), quick=quick)
+        async with aiohttp.ClientSession(connector=connections) as session:
+            clients = (OverHttp(session, f"{url}{number}") for number in count())
+            await compare(clients, quick=quick)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Compare what is fixed with what is found."""
     parser = argparse.ArgumentParser(prog="throttling", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one turn")
+    parser.add_argument(
+        "--quick", action="store_true", help="learns a sixth of the time"
+    )
     parser.add_argument("--virtual", action="store_true", help="in virtual time")
     options = parser.parse_args(arguments)
     # Retries, and what the end of a turn cuts off, would hide the tables.
     logging.getLogger("batchqueue_async").setLevel(logging.CRITICAL)
     if options.virtual:
-        run_virtual(compare(WithoutHttp(), quick=options.quick))
+        run_virtual(compare((WithoutHttp() for _ in count()), quick=options.quick))
     else:
         asyncio.run(run(quick=options.quick))
 

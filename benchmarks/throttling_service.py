@@ -1,14 +1,16 @@
 """An HTTP service for `benchmarks.throttling`: it has its pace, and says 429 beyond it.
 
-Run as a program of its own it prints its port, and ends with its standard input. A call
-takes 20 ms, and 50 us for each item, of which 400 fit at a time: those above take four
-times as long. Eight calls run side by side at that pace; with twice as many each takes
-four times as long. What `PUT /` says is refused: larger calls, or more of them.
+Run as a program of its own it prints its port, and ends with its standard input. Each
+path is a server of its own. A call takes 20 ms, and 50 us for each item, of which 400
+fit at a time: those above take four times as long. Eight calls run side by side at that
+pace; with twice as many each takes four times as long. What a `PUT` says is refused:
+larger calls, or more of them; and how many times as long all of it takes.
 """
 
 import asyncio
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -16,7 +18,7 @@ from aiohttp import web
 
 CALL, ITEM = 0.02, 5e-5
 COMFORTABLE_SIZE, COMFORTABLE_CALLS = 400, 8
-PAUSE = 0.05
+PAUSE = 0.1
 
 
 class Pace:
@@ -26,6 +28,7 @@ class Pace:
         self._most_items = self._most_calls = sys.maxsize
         self._calls = 0
         self._refused = 0
+        self._slower = 1
 
     async def take(self, items: int) -> bool:
         """Take a moment, or refuse."""
@@ -43,36 +46,39 @@ class Pace:
         """Set what is refused from now on; returns how many calls were up to now."""
         self._most_items = limits.get("items", sys.maxsize)
         self._most_calls = limits.get("calls", sys.maxsize)
+        self._slower = limits.get("slower", 1)
         refused, self._refused = self._refused, 0
         return refused
 
     def _seconds(self, items: int) -> float:
         seconds = CALL + ITEM * items + 3 * ITEM * max(0, items - COMFORTABLE_SIZE)
-        return seconds * max(1.0, self._calls / COMFORTABLE_CALLS) ** 2
+        crowd = max(1.0, self._calls / COMFORTABLE_CALLS) ** 2
+        return self._slower * seconds * crowd
 
 
 class Service:
-    """The same over HTTP."""
+    """The same over HTTP: one for each path."""
 
     def __init__(self) -> None:
-        self._pace = Pace()
+        self._paces: defaultdict[str, Pace] = defaultdict(Pace)
 
     async def take(self, request: web.Request) -> web.Response:
         """Answer a call."""
-        if await self._pace.take(int(request.query["items"])):
+        if await self._paces[request.path].take(int(request.query["items"])):
             return web.Response(status=204)
         return web.Response(status=429, headers={"Retry-After": str(PAUSE)})
 
     async def limit(self, request: web.Request) -> web.Response:
         """Set the limits."""
-        return web.json_response(self._pace.limit(await request.json()))
+        limits = await request.json()
+        return web.json_response(self._paces[request.path].limit(limits))
 
 
 async def serve() -> None:
     """Serve until standard input ends."""
     application, service = web.Application(), Service()
-    application.router.add_post("/", service.take)
-    application.router.add_put("/", service.limit)
+    application.router.add_post("/{server}", service.take)
+    application.router.add_put("/{server}", service.limit)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

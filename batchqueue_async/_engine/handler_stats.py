@@ -79,8 +79,13 @@ class BatchLimit(Value):
     def __str__(self) -> str:
         return (
             f"batches have about {self.max_batch} items, {self.before} before: "
-            f"{_why(self, self.reason, _OF_SIZES)}"
+            f"{self.why}{_times(self, self.reason)}"
         )
+
+    @property
+    def why(self) -> str:
+        """The reason for the last change, in words."""
+        return _OF_SIZES[self.reason]
 
 
 CountReason: TypeAlias = Literal["start", "faster", "no_gain", "idle", "throttled"]
@@ -113,18 +118,26 @@ class DrainTaskLimit(Value):
         tasks = "drain task works" if self.drain_tasks == 1 else "drain tasks work"
         return (
             f"{self.drain_tasks} {tasks}, {self.before} did before: "
-            f"{_why(self, self.reason, _OF_COUNTS)}"
+            f"{self.why}{_times(self, self.reason)}"
         )
 
+    @property
+    def why(self) -> str:
+        """The reason for the last change, in words."""
+        return _OF_COUNTS[self.reason]
 
-_OF_SIZES = {
+
+_NOTHING_CHANGED = "nothing has been changed yet"
+_OF_SIZES: dict[LimitReason, str] = {
+    "start": _NOTHING_CHANGED,
     "faster": "larger ones brought more items per second",
     "no_gain": "smaller ones brought nearly as many items per second",
     "slower": "calls took twice as long for each item",
     "throttled": "the handler was asked to wait",
     "failed": "the handler failed",
 }
-_OF_COUNTS = {
+_OF_COUNTS: dict[CountReason, str] = {
+    "start": _NOTHING_CHANGED,
     "faster": "more of them handled more items per second",
     "no_gain": "fewer of them handled nearly as many items per second",
     "idle": "they were idle for half of the time",
@@ -132,14 +145,12 @@ _OF_COUNTS = {
 }
 
 
-def _why(limit: BatchLimit | DrainTaskLimit, reason: str, says: dict[str, str]) -> str:
-    """Return what a reason means, and how often it was one."""
+def _times(limit: BatchLimit | DrainTaskLimit, reason: str) -> str:
+    """Return how often that was a reason."""
     if reason == "start":
-        return "nothing has been changed yet"
+        return ""
     times = getattr(limit, reason)
-    return (
-        f"{says[reason]} (changed {times} {'time' if times == 1 else 'times'} for that)"
-    )
+    return f" (changed {times} {'time' if times == 1 else 'times'} for that)"
 
 
 @frozen(kw_only=True)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from .drain_tasks import DrainTaskPolicy, Fixed
+from .drain_tasks import DrainTaskPolicy, Fixed, SharedDrainTasks
 from .handler_checks import HOOKS
+from .handler_options import AUTO
 from .selectors import KeySelector
 from .warning import warn
 
@@ -35,9 +36,12 @@ def warn_of_concurrency(
 ) -> None:
     """Warn where a handler may be called more often at once than a queue ever does."""
     drain_tasks, partitions = config.drain_tasks, config.partitions
-    if not isinstance(drain_tasks, Fixed):
+    if isinstance(drain_tasks, SharedDrainTasks):
         return
-    most, of = drain_tasks.n, "drain task"
+    if drain_tasks.least is None and not isinstance(drain_tasks, Fixed):
+        # That depends on the machine.
+        return
+    most, of = drain_tasks.resolve(), "drain task"
     if not partitions.grows and (count := partitions.resolve(most, 0)) < most:
         most, of = count, "partition"
     if concurrency > most:
@@ -68,6 +72,12 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
     selector, is_alone = config.selector, _has_one_partition(config)
     if is_alone and isinstance(selector, KeySelector):
         yield f"selector={selector!r}", "with one partition: there is no choice"
+    policy = config.drain_tasks
+    if is_alone and not isinstance(policy, SharedDrainTasks) and policy.least:
+        why = "with one partition: there is nothing to give to a second drain task"
+        yield f"drain_tasks={policy!r}", why
+    if config.max_batch == AUTO and config.buffer_size == 1:
+        yield f"max_batch={AUTO!r}", "with buffer_size=1: there is no choice"
     if config.rebalancing is not None and config.drain_tasks == _ONE_DRAIN_TASK:
         yield "rebalancing", "with one drain task: there is no other one"
 

@@ -83,8 +83,8 @@ def run(chosen: argparse.Namespace) -> int:
     waiting = None if chosen.memory is None else chosen.memory // chosen.item_bytes
     level = Level(p99=chosen.p99, may_lose=chosen.may_lose, waiting=waiting)
     times = _recorded(chosen.load) if chosen.load else None
-    if chosen.load:
-        chosen.seconds = times[-1] if times else 0.0
+    if times is not None:
+        chosen.seconds = times[-1]
     elif chosen.seconds is None:
         chosen.seconds = max(60.0, 3 * chosen.outage)
     cost = _cost(chosen)
@@ -243,18 +243,41 @@ def _as_code(best: Trial) -> str:
 
 def _recorded(path: Path) -> list[float]:
     rule = "--load must name a file with seconds, or an ISO time, per line"
-    rows = _rows(path, 1, rule, _moment)
-    times = sorted(row[0] for row in rows)
-    first = times[0] if times else 0.0
-    return [at - first for at in times]
+    clock = _Clock()
+    times = sorted(row[0] for row in _rows(path, 1, rule, clock.read))
+    if not times:
+        msg = f"{rule}: {path} is empty"
+        raise BatchQueueError(msg)
+    return [at - times[0] for at in times]
 
 
-def _moment(text: str) -> float:
-    """Return seconds, from whatever start, of a number or an ISO 8601 time."""
+class _Clock:
+    """Reads times of one kind: where they differ, their distance is not known."""
+
+    def __init__(self) -> None:
+        self._first: tuple[str, str] | None = None
+
+    def read(self, text: str) -> float:
+        """Return seconds, from whatever start, of a number or an ISO 8601 time."""
+        kind, seconds = _moment(text)
+        first_kind, first = self._first = self._first or (kind, text)
+        if kind != first_kind:
+            msg = f"all of one kind, got {first!r} ({first_kind}) and {text!r} ({kind})"
+            raise ValueError(msg)
+        return seconds
+
+
+def _moment(text: str) -> tuple[str, float]:
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        return datetime.fromisoformat(text.strip()).timestamp()
+        moment = datetime.fromisoformat(text.strip())
+        zone = "without" if moment.tzinfo is None else "with"
+        return f"a time {zone} its zone", moment.timestamp()
+    if not isfinite(seconds):
+        msg = f"a finite number, got {text!r}"
+        raise ValueError(msg)
+    return "seconds", seconds
 
 
 def _rows(

@@ -194,7 +194,7 @@ def _is_blocked(reading: Reading) -> bool:
 
 def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
     stats = reading.stats
-    last = stats.last_round
+    last, active = stats.last_round, stats.drain_task_limit
     return {
         "name": stats.name,
         "state": _STATES.get(reading.state, reading.state.value),
@@ -208,6 +208,8 @@ def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
             for each in stats.partitions
         ],
         "drain_tasks": [_drain_task(each) for each in stats.drain_tasks],
+        "drain_task_limit": active
+        and {"drain_tasks": active.drain_tasks, "why": active.why},
         "handlers": [_handler(each) for each in stats.handlers],
         "handler_count": reading.overview.handler_count,
         "last_round": last and f"round {last.number} of rebalancing: {_moves(last)}",
@@ -248,7 +250,8 @@ def _handler(stats: HandlerStats) -> Sample:
         "batches": stats.batches,
         "items": stats.items,
         "retried": stats.retried,
-        "limit": limit and {"max_batch": limit.max_batch, "reason": limit.reason},
+        "limit": limit
+        and {"max_batch": limit.max_batch, "reason": limit.reason, "why": limit.why},
         "mean_seconds": None if stats.seconds is None else stats.seconds.mean,
         "cuts": cuts
         and {

@@ -150,13 +150,16 @@ class OpenView:
     def _serve(self, connection: socket.socket) -> None:
         # Who does not read is no reason to keep a thread.
         connection.settimeout(5.0)
-        with connection, contextlib.suppress(OSError):
-            while not self._closed.is_set():
-                _send(connection, self._feed.sample())
-                self._closed.wait(self._feed.interval)
-            if self._last is not None:
-                _send(connection, self._last)
-        self._viewed.discard(connection)
+        try:
+            with connection, contextlib.suppress(OSError):
+                while not self._closed.is_set():
+                    _send(connection, self._feed.sample())
+                    self._closed.wait(self._feed.interval)
+                if self._last is not None:
+                    _send(connection, self._last)
+        finally:
+            # Also if a target raised: `close` would look after him for ever.
+            self._viewed.discard(connection)
 
 
 def _send(connection: socket.socket, sample: Sample) -> None:
@@ -220,10 +223,13 @@ class SocketFeed:
         return list(self._history)
 
     def _read(self) -> None:
-        for sample in self._samples:
-            self._latest = sample
-            self._history.append(main_figures(sample))
-        self._latest = self._latest | {"ended": True}
+        try:
+            for sample in self._samples:
+                self._latest = sample
+                self._history.append(main_figures(sample))
+        finally:
+            # A connection may also break, or bring what is no sample.
+            self._latest = self._latest | {"ended": True}
 
 
 def _bind_privately(listener: socket.socket, path: Path) -> None:

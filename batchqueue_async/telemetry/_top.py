@@ -18,6 +18,8 @@ from rich.text import Text
 from batchqueue_async.telemetry._feed import Sample, fullest
 
 MOST_ROWS: Final = 20
+MOST_LIMITS: Final = 3
+"""Handlers of which it is told why their batches are as large as they are."""
 _FULL, _HIGH = 0.9, 0.6
 _LOSSES: Final = ("refused", "dropped", "failed", "retried")
 _KEY_OF: Final = {"refused": "rejected"}
@@ -141,7 +143,8 @@ def _details(queue: Any, rows: int) -> RenderableType:  # noqa: ANN401 - JSON
         partitions.add_row(str(index), moving, f"{waiting:,}", bar)
     drain_tasks = _drain_tasks(queue, max(1, rows // 2 - 1))
     # Both tables have a heading.
-    left = rows - drain_tasks.row_count - 1 - bool(queue["last_round"])
+    left = rows - drain_tasks.row_count - 1 - len(_told_of_drain_tasks(queue))
+    left -= len(_told_of_limits(queue))
     grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(ratio=5)
     grid.add_column(ratio=6)
@@ -162,10 +165,33 @@ def _drain_tasks(queue: Any, rows: int) -> Table:  # noqa: ANN401 - JSON
             f"{each['cycles']:,}",
             _bar(each["load"] / most, style="cyan"),
         )
-    if queue["last_round"]:
-        says = queue["last_round"].replace(" of rebalancing", "")
-        says = says.replace(" partitions moved", " moved")
-        table.caption = Text(says, overflow="ellipsis", no_wrap=True)
+    return _captioned(table, _told_of_drain_tasks(queue))
+
+
+def _told_of_drain_tasks(queue: Any) -> list[str]:  # noqa: ANN401 - JSON
+    says = []
+    if active := queue.get("drain_task_limit"):
+        says.append(f"{active['drain_tasks']} at work: {active['why']}")
+    if last := queue["last_round"]:
+        last = last.replace(" of rebalancing", "")
+        says.append(last.replace(" partitions moved", " moved"))
+    return says
+
+
+def _told_of_limits(queue: Any) -> list[str]:  # noqa: ANN401 - JSON
+    """Return why limits that were found are what they are, of the busiest handlers."""
+    found = [each for each in queue["handlers"] if each.get("limit")]
+    is_alone = len(queue["handlers"]) == 1
+    return [
+        f"{'limit' if is_alone else each['name']}: {each['limit']['why']}"
+        for each in found[:MOST_LIMITS]
+    ]
+
+
+def _captioned(table: Table, lines: Sequence[str]) -> Table:
+    if lines:
+        text = "\n".join(lines)
+        table.caption = Text(text, overflow="ellipsis", no_wrap=True)
     return table
 
 
@@ -184,9 +210,9 @@ def _handlers(queue: Any, rows: int) -> RenderableType:  # noqa: ANN401 - JSON
             cells.append(_seconds(each["mean_seconds"]))
         if is_limited:
             limit = each.get("limit")
-            cells.append(f"{limit['max_batch']:,} {limit['reason']}" if limit else "")
+            cells.append(f"{limit['max_batch']:,}" if limit else "")
         table.add_row(Text(each["name"]), *cells)
-    return table
+    return _captioned(table, _told_of_limits(queue))
 
 
 def _events(events: Sequence[Any]) -> RenderableType:

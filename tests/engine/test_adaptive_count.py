@@ -90,6 +90,18 @@ def test_a_throttled_server_gets_half_once_and_then_more_again() -> None:
     assert count.count > before // 2
 
 
+def test_retries_all_the_time_are_the_price_where_fewer_cannot_be() -> None:
+    """One call of a hundred fails, say: there are some in each round."""
+    count = AdaptiveCount(1, 16)
+    for _ in range(60):
+        count.round(up_to(8)(count.count), 1.0, is_throttled=True)
+    counts = []
+    for _ in range(100):
+        counts.append(count.count)
+        count.round(up_to(8)(count.count), 1.0, is_throttled=True)
+    assert sum(map(up_to(8), counts)) / len(counts) > 0.9 * up_to(8)(8)
+
+
 @given(
     least=st.integers(1, 20),
     more=st.integers(0, 50),

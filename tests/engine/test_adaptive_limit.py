@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from batchqueue_async import PartialFailure, RetryAfter
 from batchqueue_async._engine.handlers.adaptive_limit import (
+    PAID_BACK,
     SPREAD,
     START,
     AdaptiveLimit,
@@ -193,6 +194,62 @@ def test_a_server_that_gets_slower_gets_less_at_first() -> None:
     # Where larger batches are worth as much as before, it is found out again.
     run(limit, costs(0.02, 1e-3), 2_000)
     assert limit.limit > 0.6 * before
+
+
+@pytest.mark.parametrize("error", [OSError(), RetryAfter(0.01)], ids=["error", "429"])
+@pytest.mark.parametrize("part", [0.005, 0.02, 0.05])
+def test_failures_at_random_do_not_make_batches_tiny(
+    part: float, error: Exception
+) -> None:
+    """A network loses some calls, however many items these have."""
+    limit, cost, rng = AdaptiveLimit(MOST), costs(0.002, 1e-5), random.Random(1)
+    reached = []
+    for _ in range(10_000):
+        is_lost = rng.random() < part
+        limit.called(limit.size, cost(limit.size), error if is_lost else None)
+        reached.append(limit.limit / cost(limit.limit))
+    assert sum(reached[1_000:]) / len(reached[1_000:]) > 0.8 * best_fixed(cost)
+
+
+def test_one_failure_halves_it_until_the_next_call() -> None:
+    limit = AdaptiveLimit(MOST)
+    run(limit, costs(0.002, 1e-5), 500)
+    before = limit.stats()
+    limit.called(limit.size, 0.001, OSError())
+    # What is tried again is cut to that.
+    assert limit.size < 0.6 * before.max_batch
+    assert limit.stats().reason == "failed"
+    limit.called(limit.size, 0.001, None)
+    after = limit.stats()
+    assert (after.max_batch, after.reason) == (before.max_batch, before.reason)
+    assert after.failed == 1
+
+
+@pytest.mark.parametrize("times", [(1, 10), (1, 1.5), (10, 1), (1, 1, 10), (1, 5, 5)])
+def test_calls_that_take_longer_now_and_then_do_not_lead_it_astray(
+    times: tuple[float, ...],
+) -> None:
+    """Each second flush of a database syncs its files, say."""
+    limit, cost = AdaptiveLimit(MOST), costs(0.002, 1e-5)
+    for call in range(2_000):
+        taken = cost(limit.size) * times[call % len(times)]
+        limit.called(limit.size, taken, None)
+    assert limit.limit / cost(limit.limit) > 0.9 * best_fixed(cost)
+
+
+def test_a_server_that_throttles_again_and_again_is_used_again_each_time() -> None:
+    limit, cost, pause = AdaptiveLimit(MOST), costs(0.02, 1e-4), 0.1
+    for _ in range(6):
+        for most in (100, MOST):
+            seconds = 0.0
+            while seconds < 2 * PAID_BACK * pause:
+                size = limit.size
+                refused = size > most
+                seconds += pause if refused else cost(size)
+                limit.called(size, cost(size), RetryAfter(pause) if refused else None)
+                assert not refused or most == 100
+            allowed = min(most / cost(most), best_fixed(cost))
+            assert limit.limit / cost(limit.limit) > 0.85 * allowed
 
 
 def test_a_partial_failure_says_nothing_of_the_size() -> None:

@@ -69,6 +69,22 @@ NO_EFFECT: list[tuple[str, dict[str, Any]]] = [
     ),
     ("rebalancing has no effect with one drain task", {"rebalancing": rebalancing}),
     (
+        "drain_tasks=DrainTaskPolicy.adaptive(1, 8) has no effect with one partition",
+        {"drain_tasks": DrainTaskPolicy.adaptive(1, 8)},
+    ),
+    (
+        "max_batch='auto' has no effect with buffer_size=1: there is no choice",
+        {"max_batch": "auto", "buffer_size": 1},
+    ),
+    (
+        "concurrency=9 of in_thread(returns_nothing) has no effect beyond 4",
+        {
+            "consumer": in_thread(returns_nothing, concurrency=9),
+            "drain_tasks": DrainTaskPolicy.adaptive(1, 4),
+            "partitions": PartitionPolicy.fixed(8),
+        },
+    ),
+    (
         "rebalancing has no effect with one drain task",
         {"rebalancing": rebalancing, "partitions": four},
     ),

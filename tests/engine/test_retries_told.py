@@ -222,3 +222,24 @@ class TestCount:
             await turns()
             assert queue.stats().retried == 4
             assert queue.stats().handlers[0].retried == 4
+
+
+@virtual
+async def test_how_often_it_was_tried_again_is_told_before_what_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(_: list[int]) -> None:
+        raise OSError
+
+    config = BatchQueueConfig[int](
+        consumer=fail,
+        retry=Retry(attempts=1_000, wait_initial=0.01, wait_max=0.01),
+        shutdown_timeout=0.5,
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(1)
+    lines = [each.getMessage() for each in caplog.records]
+    counted = [place for place, line in enumerate(lines) if "more times in" in line]
+    (left,) = [place for place, line in enumerate(lines) if "were left at" in line]
+    assert counted
+    assert max(counted) < left

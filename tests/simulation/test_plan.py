@@ -85,10 +85,35 @@ def test_a_recorded_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     recorded.write_text("".join(times))
     assert main(arguments) == 0
     assert capsys.readouterr().out == as_numbers
-    recorded.write_text("yesterday\n")
-    assert main(arguments) == 1
-    says = "--load must name a file with seconds, or an ISO time, per line"
-    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content, says",
+    [
+        ("yesterday\n", "Invalid isoformat string: 'yesterday'"),
+        ("", "load.csv is empty"),
+        ("\n\n", "load.csv is empty"),
+        ("1\nnan\n", "a finite number, got 'nan'"),
+        (
+            "1\n2026-11-22T23:00:00\n",
+            "got '1' (seconds) and '2026-11-22T23:00:00' (a time without its zone)",
+        ),
+        (
+            "2026-11-22T23:00:00+00:00\n2026-11-22T23:00:01\n",
+            "all of one kind, got '2026-11-22T23:00:00+00:00' (a time with its zone)",
+        ),
+    ],
+    ids=["no time", "empty", "empty lines", "not finite", "mixed", "zones"],
+)
+def test_a_load_that_says_nothing_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, says: str
+) -> None:
+    recorded = tmp_path / "load.csv"
+    recorded.write_text(content)
+    assert main(["plan", "--load", str(recorded), "--call", "0.01"]) == 1
+    told = capsys.readouterr().err
+    assert "--load must name a file with seconds, or an ISO time, per line: " in told
+    assert says in told
 
 
 def test_a_burst_may_take_its_time(capsys: pytest.CaptureFixture[str]) -> None:

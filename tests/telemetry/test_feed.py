@@ -173,7 +173,11 @@ async def test_limits_that_were_found_are_shown_and_told(clock: Clock) -> None:
     async with BatchQueue("q", config) as queue:
         feed = Feed(queue)
         (shown,) = feed.sample()["queues"]
-        assert shown["handlers"][0]["limit"] == {"max_batch": 32, "reason": "start"}
+        assert shown["handlers"][0]["limit"] == {
+            "max_batch": 32,
+            "reason": "start",
+            "why": "nothing has been changed yet",
+        }
         refuses = True
         queue.produce_nowait(1)
         await asyncio.sleep(1.0)
@@ -181,6 +185,7 @@ async def test_limits_that_were_found_are_shown_and_told(clock: Clock) -> None:
         sample = feed.sample()
         (shown,) = sample["queues"]
         assert shown["handlers"][0]["limit"]["reason"] == "throttled"
+        assert shown["handlers"][0]["limit"]["why"] == "the handler was asked to wait"
         assert any("throttled" in each["text"] for each in sample["events"])
 
 

@@ -1,5 +1,6 @@
 """`open_view` and `batchqueue top`: this user's processes may look, and nobody else."""
 
+import json
 import os
 import socket
 import stat
@@ -13,9 +14,13 @@ import pytest
 from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
 from batchqueue_async._command import main
 from batchqueue_async.telemetry import open_view
-from batchqueue_async.telemetry._socket import SocketFeed, read_view
+from batchqueue_async.telemetry._feed import Feed, Sample
+from batchqueue_async.telemetry._socket import OpenView, SocketFeed, read_view
 
 pytestmark = pytest.mark.real_time
+
+PATIENCE = 60.0
+"""Seconds, far longer than it takes."""
 
 
 @pytest.fixture
@@ -105,6 +110,39 @@ def test_a_page_that_is_loaded_again_keeps_its_curves(path: Path) -> None:
             assert feed.history()[0]["queues"][0]["name"] == "orders"
         while "ended" not in feed.sample():
             threading.Event().wait(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_viewer_whose_sample_cannot_be_sent_is_forgotten(path: Path) -> None:
+    class Sink(Feed):
+        def sample(self, *, now: bool = False) -> Sample:
+            return super().sample(now=now) | {"not JSON": object()}
+
+    with LoopThread() as loop_thread:
+        view = OpenView(Sink(loop_thread), path)
+        with view, pytest.raises(BatchQueueError, match="shows nothing"):
+            next(read_view(path))
+        assert not view._viewed
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_page_is_told_of_an_end_that_is_an_error(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                sample = {"time": 1.0, "queues": []}
+                connection.sendall(json.dumps(sample).encode() + b"\nno sample\n")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with SocketFeed(path) as feed:
+            feed._reading.join(PATIENCE)
+            assert feed.sample() == {"time": 1.0, "queues": [], "ended": True}
+        serving.join()
 
 
 def test_no_more_than_eight_look_at_once(path: Path) -> None:

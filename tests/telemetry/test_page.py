@@ -18,6 +18,7 @@ from batchqueue_async import (
     PartitionPolicy,
     Rebalancing,
     WhenFull,
+    round_robin,
 )
 from batchqueue_async.telemetry import open_view, web_view
 from batchqueue_async.telemetry._feed import Feed, Sample
@@ -196,6 +197,23 @@ async def test_two_queues_of_one_name_have_a_curve_each() -> None:
             await page.keyboard.press("ArrowDown")
             assert (await accepted.inner_text()).startswith("1,234")
             assert await page.locator("tr[aria-current=true]").count() == 1
+
+
+async def test_why_limits_are_what_they_are_is_told() -> None:
+    config = BatchQueueConfig[int](
+        consumer=lambda _: None,
+        max_batch="auto",
+        drain_tasks=DrainTaskPolicy.adaptive(1, 8),
+        partitions=PartitionPolicy.fixed(16),
+        selector=round_robin,
+    )
+    async with BatchQueue("found", config) as queue:
+        await queue.produce(1)
+        async with served(queue) as url, browsed(url) as page:
+            why = "nothing has been changed yet"
+            limit = page.locator("#handlers td", has_text=f"32: {why}")
+            await limit.wait_for()
+            await page.locator("#round", has_text=f"1 at work: {why}").wait_for()
 
 
 async def test_an_end_is_told_and_the_curves_end_with_it(tmp_path: Path) -> None:

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    BatchQueueManager,
+    DrainTaskPolicy,
+    PartitionPolicy,
+    round_robin,
+)
 from batchqueue_async.telemetry._feed import Feed, Sample
 from batchqueue_async.telemetry._top import Picture, show
 
@@ -33,6 +40,37 @@ async def busy_sample() -> Sample:
 async def test_long_names_can_be_read_in_eighty_columns() -> None:
     text = "\n".join(drawn(await busy_sample()))
     assert [name for name in LONG if name not in text] == []
+
+
+async def adaptive_sample() -> Sample:
+    """A queue that finds both by trying."""
+    config = BatchQueueConfig[int](
+        consumer=lambda _: None,
+        max_batch="auto",
+        drain_tasks=DrainTaskPolicy.adaptive(1, 8),
+        partitions=PartitionPolicy.fixed(16),
+        selector=round_robin,
+    )
+    async with BatchQueue("found", config) as queue:
+        await queue.produce_many(range(100))
+        return Feed(queue).sample()
+
+
+async def test_why_limits_are_what_they_are_is_told() -> None:
+    sample = await adaptive_sample()
+    (queue,) = sample["queues"]
+    queue["drain_task_limit"]["why"] = "items had to be tried again"
+    queue["handlers"][0]["limit"]["why"] = "the handler was asked to wait"
+    for width, height in ((80, 24), (120, 50)):
+        lines = drawn(sample, width, height, fits=True)
+        text = "\n".join(lines)
+        assert "1 at work: items had to be tried again" in text
+        assert "limit: the handler was asked to wait" in text
+        assert len(lines) <= height
+    queue["handlers"] = [queue["handlers"][0] | {"name": name} for name in "abcde"]
+    text = "\n".join(drawn(sample))
+    assert "c: the handler was asked to wait" in text
+    assert "d: the handler" not in text
 
 
 async def test_it_fits_a_small_terminal_with_what_happened() -> None:

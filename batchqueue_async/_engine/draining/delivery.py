@@ -40,14 +40,24 @@ _NOTHING: tuple[BaseException | None, asyncio.Future[Any] | None] = (None, None)
 class Delivery(Generic[T]):
     """The way of a batch from being taken to being settled."""
 
-    __slots__ = ("_is_timed", "_parts", "_unhandled", "longest_pause", "retried")
+    __slots__ = (
+        "_is_timed",
+        "_parts",
+        "_unhandled",
+        "calls",
+        "longest_pause",
+        "retried",
+    )
 
     def __init__(self, parts: Parts[T]) -> None:
         self._parts = parts
         config = parts.config
         # Handlers are timed only where somebody asks what they cost.
         is_timed = parts.loads.in_seconds or config.measure_handlers
+        is_timed = is_timed or parts.ownership.active is not None
         self._is_timed = is_timed or config.max_batch == AUTO
+        # Of handlers that are timed, those that did not raise.
+        self.calls = 0
         # Items that were tried again, each time.
         self.retried = 0
         # Seconds that a handler asked for, since adaptive drain tasks set it to zero.
@@ -105,6 +115,7 @@ class Delivery(Generic[T]):
     ) -> None:
         """Book what a call took, with all who may ask for it."""
         batch.charge(seconds)
+        self.calls += error is None
         if registration.meter is not None:
             registration.meter.called(seconds)
         learn(self._parts, registration, len(batch), seconds, error)

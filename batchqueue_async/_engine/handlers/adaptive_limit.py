@@ -26,7 +26,7 @@ pauses cost counts as part of the price, and the slope says where to go.
 
 from __future__ import annotations
 
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
@@ -37,8 +37,11 @@ START: Final = 32
 """The first limit."""
 PRICE: Final = 1 / 32
 """What a batch twice as large has to bring at least: 2 % more items per second."""
-CALLS: Final = 5
-"""Calls of one size that are looked at together; their median counts."""
+CALLS: Final = 6
+"""Calls of one size that are looked at together; their median counts.
+
+With an even number, what takes long each second time, or third, is in both trials.
+"""
 SPREAD: Final = sqrt(2)
 """The sizes that are tried are the limit divided by this, and times this."""
 GAIN: Final = 4.0
@@ -51,6 +54,8 @@ LONGEST_REST: Final = 64
 SHORTEST_CEILING: Final = 2
 LONGEST_CEILING: Final = 64
 """Rounds of two trials for which the limit stays below what has failed."""
+PAID_BACK: Final = 128
+"""At most for calls of so many times the pause that was asked for, however few."""
 
 _STEADY: Final = 0.1
 # Where a ceiling is, by what failed; and how much higher the next one is.
@@ -80,6 +85,8 @@ class AdaptiveLimit:
         "_lift",
         "_limit",
         "_most",
+        "_owed",
+        "_passed",
         "_patience",
         "_reason",
         "_rest",
@@ -87,6 +94,7 @@ class AdaptiveLimit:
         "_seconds",
         "_slope",
         "_trial",
+        "_undo",
         "_usual",
         "size",
     )
@@ -116,6 +124,12 @@ class AdaptiveLimit:
         self._is_backed_off = False
         self._ceiling, self._ceiling_for = most, 0
         self._patience, self._lift = SHORTEST_CEILING, _ABOVE
+        # Seconds of calls before what was refused may be tried again in any case.
+        self._owed = inf
+        # The largest batch that was taken since one was not.
+        self._passed = 0
+        # What it is after a failure if the next call is none: it, before, and why.
+        self._undo: tuple[float, int, LimitReason] | None = None
         self._begin_round()
 
     @property
@@ -144,19 +158,28 @@ class AdaptiveLimit:
             self._debt += seconds + pause_asked_for(error)
             self._in_a_row += 1
             if size <= self.size and (self._in_a_row > 1 or not self._is_backed_off):
+                self._owed = PAID_BACK * pause_asked_for(error) or inf
                 self._fall_back(size, trouble)
             return
         self._in_a_row = 0
+        self._owed -= seconds
+        self._passed = max(self._passed, size)
+        if self._undo is not None:
+            self._limit, self._before, self._reason = self._undo
+            self._undo = None
+            self._settle(0)
+            return
         if size != self.size:
             # It was cut by something else, or before the limit changed.
             return
         if self._trial is None:
             self._rest -= 1
-            if self._rest <= 0:
+            if self._rest <= 0 or (self._owed <= 0 and self._ceiling < self._most):
                 self._begin_round()
             return
         self._seconds.append(seconds)
-        if len(self._seconds) >= CALLS:
+        # An odd number in a round: it meets a rhythm of calls elsewhere each time.
+        if len(self._seconds) >= CALLS + (self._trial == 0):
             self._end_trial()
 
     def _begin_round(self) -> None:
@@ -166,29 +189,35 @@ class AdaptiveLimit:
         """Let calls have the lower (0) or the upper (1) of both sizes."""
         self._trial = trial
         self._seconds, self._debt = [], 0.0
-        below = max(1, round(self._limit / SPREAD))
-        above = min(self._highest, max(below + 1, round(self._limit * SPREAD)))
-        self.size = above if trial else min(below, above)
+        self.size = self._above if trial else min(self._below, self._above)
+
+    @property
+    def _below(self) -> int:
+        return max(1, round(self._limit / SPREAD))
+
+    @property
+    def _above(self) -> int:
+        return min(self._highest, max(self._below + 1, round(self._limit * SPREAD)))
 
     @property
     def _highest(self) -> int:
         return min(self._most, self._ceiling)
 
     def _end_trial(self) -> None:
-        taken = sorted(self._seconds)[CALLS // 2] + self._debt / len(self._seconds)
-        rate = log(self.size / taken)
+        in_order, size = sorted(self._seconds[-CALLS:]), self.size
+        median = sum(in_order[CALLS // 2 - 1 : CALLS // 2 + 1]) / 2
+        rate = log(size / (median + self._debt / CALLS))
         if self._trial == 0:
-            self._first_rate, lower = rate, self.size
+            self._first_rate = rate
             self._try(1)
-            if self.size > lower:
+            if self.size > size:
                 return
             # There is no choice: one size is all that is allowed.
             self._trial = 1
         self._end_round(rate)
 
     def _end_round(self, rate: float) -> None:
-        below = max(1, round(self._limit / SPREAD))
-        doublings = log(self.size / below) / log(2) if self.size > below else 0.0
+        distance = log(self.size / min(self._below, self.size))
         seconds = exp(-(rate + self._first_rate) / 2)
         usual, self._usual = self._usual, seconds
         if usual is not None and seconds > SLOWER * usual and self._rest_for:
@@ -200,11 +229,10 @@ class AdaptiveLimit:
             self._usual = usual * 0.8 + seconds * 0.2
         self._is_backed_off = self._is_backed_off and self._debt > 0
         self._lift_ceiling()
-        if not doublings:
+        if not distance:
             self._settle(LONGEST_REST if self._most == self._ceiling else 0)
             return
-        slope = (rate - self._first_rate) / (log(2) * doublings) - PRICE
-        self._climb(slope)
+        self._climb((rate - self._first_rate) / distance - PRICE)
 
     def _climb(self, slope: float) -> None:
         if slope * self._slope < 0:
@@ -218,6 +246,9 @@ class AdaptiveLimit:
         self._change(before * 2**step, "faster" if step > 0 else "no_gain")
         is_steady = abs(log(self._limit / before)) < _STEADY
         rest = max(2 * CALLS, 2 * self._rest_for)
+        if step > 0 and self._ceiling < self._most:
+            # It would go on, and may not: there is nothing to try until it may.
+            rest = LONGEST_REST
         self._settle(min(LONGEST_REST, rest) if is_steady else 0)
 
     def _settle(self, calls: int) -> None:
@@ -231,24 +262,35 @@ class AdaptiveLimit:
         self.size = max(1, min(self._highest, round(self._limit)))
 
     def _fall_back(self, size: int, why: LimitReason) -> None:
-        if self._in_a_row == 1:
-            self._patience = min(2 * self._patience, LONGEST_CEILING)
-        self._is_backed_off = True
-        self._ceiling = max(1, int(_BELOW * size))
-        self._ceiling_for, self._lift = self._patience, _ABOVE
+        """Halve it at once, since what failed may be tried again with that."""
+        limit, passed = self._limit, self._passed
+        self._is_backed_off, self._passed = True, 0
+        if size > passed:
+            self._undo = (min(limit, passed), self.limit, why) if passed else None
+            self._stay_below(size)
+        else:
+            # One as large was taken meanwhile, so it may not have been for its size.
+            self._undo = limit, self._before, self._reason
         self._change(size / 2, why)
-        self._usual = None
-        self._flips, self._slope = 0, 0.0
         debt = self._debt
         self._settle(0)
         self._debt = debt
+
+    def _stay_below(self, size: int) -> None:
+        """For a while, and longer if that has not failed at once before."""
+        if self._in_a_row == 1:
+            self._patience = min(2 * self._patience, LONGEST_CEILING)
+        self._ceiling = max(1, int(_BELOW * size))
+        self._ceiling_for, self._lift = self._patience, _ABOVE
+        self._usual = None
+        self._flips, self._slope = 0, 0.0
 
     def _lift_ceiling(self) -> None:
         """Let it grow again beyond what has failed: a little first, then quickly."""
         if self._ceiling >= self._most:
             return
         self._ceiling_for -= 1
-        if self._ceiling_for <= 0:
+        if self._ceiling_for <= 0 or self._owed <= 0:
             self._ceiling = min(self._most, 1 + int(self._lift * self._ceiling))
             self._lift *= self._lift
             if self._ceiling == self._most:

@@ -37,6 +37,8 @@ LONGEST_PAUSE: Final = 16
 """Rounds between tries that were in vain: as late it is seen that a server recovers."""
 PAUSES: Final = 3
 """A round is so many times as long as what a server asked to wait for in it."""
+CALLS: Final = 8
+"""Calls that a round has for each drain task, where these are busy all the time."""
 LONGEST_ROUND: Final = 16
 """Intervals of rebalancing that a round lasts at most, whatever was asked for."""
 SAME: Final = 0.7
@@ -85,6 +87,11 @@ class AdaptiveCount:
         self._known: float | None = None
         # How many there were when items stopped coming.
         self._before_idle = 0
+
+    @property
+    def tries_more(self) -> bool:
+        """Whether more are at work than before, to see whether they help."""
+        return self._tried_from is not None and self.count > self._tried_from[0]
 
     def stats(self) -> DrainTaskLimit:
         changes = self._changes
@@ -142,12 +149,20 @@ class AdaptiveCount:
             self._change(self.count // 2, "throttled")
             # Those that were refused go on for a while as they were.
             self._wait, self._pause = 3, 1
-        elif rate > 0 and self.count > self._least:
+        elif rate > 0:
             # Without an item that was handled nothing would be known.
             self._wait -= 1
             if self._wait <= 0:
-                self._tried_from = self.count, _worth(rate, self.count)
-                self.count = max(self._least, self.count // 2)
+                self._try_fewer(rate)
+
+    def _try_fewer(self, rate: float) -> None:
+        """Refusals went on: fewer may handle as much; else they are the price."""
+        worth = _worth(rate, self.count)
+        if self.count > self._least:
+            self._tried_from = self.count, worth
+            self.count = max(self._least, self.count // 2)
+        else:
+            self._known, self._refused = worth, None
 
     def _refuse(self, before: int) -> None:
         """Take a try back, and halve what lies below it until nothing does."""
@@ -263,6 +278,7 @@ class Demand:
         if self._goes_on:
             self._counts = self._counts and is_as_planned
             return
+        self._calls = self._parts.delivery.calls
         self._counts, self._intervals = is_as_planned, 0
         self._began = asyncio.get_running_loop().time()
         self._handled = self._handled_now()
@@ -275,24 +291,40 @@ class Demand:
         seconds = asyncio.get_running_loop().time() - self._began
         if seconds <= 0:
             return
-        pause = self._parts.delivery.longest_pause
+        pause, use = self._parts.delivery.longest_pause, self._use(seconds)
+        is_throttled = self._parts.delivery.retried > self._retried
         self._intervals += 1
-        is_short = seconds < max(PAUSES * pause, self._settles)
-        self._goes_on = is_short and self._intervals < LONGEST_ROUND
+        self._goes_on = self._is_short(seconds, use, is_throttled=is_throttled)
         if self._goes_on:
             return
         if self._settles:
             self._settles = 0.0
             return
-        is_throttled = self._parts.delivery.retried > self._retried
         # Refused batches keep partitions where they are: fewer are needed all the same.
         if not self._counts and not is_throttled:
             return
         before, rate = self.count.count, (self._handled_now() - self._handled) / seconds
-        self.count.round(rate, self._use(seconds), is_throttled=is_throttled)
+        self.count.round(rate, use, is_throttled=is_throttled)
         self._parts.ownership.active = self.count.count
-        if self._intervals > 1 and self.count.count != before:
+        if is_throttled and self._intervals > 1 and self.count.count != before:
             self._settles = pause
+
+    def _is_short(self, seconds: float, use: float, *, is_throttled: bool) -> bool:
+        """Whether the round has to go on before it tells anything."""
+        pause = self._parts.delivery.longest_pause
+        if seconds < max(PAUSES * pause, self._settles):
+            return self._intervals < LONGEST_ROUND
+        if is_throttled or use <= BUSY or not self._counts:
+            return False
+        # However long they take: with less of them, one more or less is the difference.
+        calls = self._parts.delivery.calls - self._calls
+        return calls < CALLS * self.count.count
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether a round goes on for more calls, with everything where it is to be."""
+        is_refused = self._parts.delivery.longest_pause > 0
+        return self._goes_on and self._counts and not is_refused
 
     def _handled_now(self) -> int:
         handled = attrgetter("accounts.handled")

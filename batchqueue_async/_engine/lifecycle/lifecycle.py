@@ -322,6 +322,7 @@ class Lifecycle(Generic[T]):
 
     async def _run(self, closing: Shutdown[T]) -> None:
         await closing.run(self.leftovers)
+        _tell_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -393,8 +394,7 @@ def _is_cut_short(task: asyncio.Task[None]) -> bool:
 
 
 def _tell_counts(parts: Parts[Any]) -> None:
-    """Log what was counted, and is not in the log yet."""
-    if parts.repeated_failures.owed_at < math.inf:
-        parts.repeated_failures.tell(math.inf)
+    """Log what was counted and is not in the log yet, before what is left is told."""
+    parts.repeated_failures.tell(math.inf)
     if parts.drops is not None:
         parts.drops.look(math.inf)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -83,11 +84,19 @@ class Rebalancer(Generic[T]):
         self._handoffs.call_off()
 
     async def _round(self) -> None:
-        loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
-        self._parts.loads.reset()
         if self.demand is not None:
             self.demand.end_round()
+            if self.demand.is_undisturbed:
+                # Loads add up meanwhile, too.
+                return
+        loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
+        self._parts.loads.reset()
         plan = self._plan(loads, owners)
+        tries_more = self.demand is not None and self.demand.count.tries_more
+        if tries_more and sum(map(bool, loads)) < self._count():
+            # Calls may outlast a round: hardly anything was taken in it, so there is
+            # no load to share out.
+            plan = _with_all_at_work(plan, self._count())
         self.rounds += 1
         moves = [
             Move(self._parts.partitions[index], old, new)
@@ -184,6 +193,21 @@ class Rebalancer(Generic[T]):
             says, name = "%s: ignored a plan of %s: %s", self._parts.name
             logger.error(says, name, shown(balancer), wrong, queue=name)
         return planned
+
+
+def _with_all_at_work(plan: Sequence[int], drain_tasks: int) -> list[int]:
+    """Give who owns nothing as many partitions as the others have, of who has most."""
+    result = list(plan)
+    owned = Counter(result)
+    for idle in set(range(drain_tasks)) - owned.keys():
+        while True:
+            richest, most = owned.most_common(1)[0]
+            if most <= owned[idle] + 1:
+                break
+            result[len(result) - 1 - result[::-1].index(richest)] = idle
+            owned[richest] -= 1
+            owned[idle] += 1
+    return result
 
 
 def _what_is_wrong(plan: object, partitions: int, drain_tasks: int) -> str:
