@@ -1,4 +1,4 @@
-"""Runs the whole suite in parts, three at a time, since much of it waits: `make test`.
+"""Runs the whole suite in parts, five at a time, since much of it waits: `make test`.
 
 Each part is a process with its own Spark session, if it needs one. What takes long is
 left to CI: `THOROUGH=1 make test` does that, too. With arguments it is one process:
@@ -13,7 +13,8 @@ from tests.support.parts import PYTEST, Part, run_all
 from tests.support.thorough import IS_THOROUGH
 
 HERE = Path(__file__).parent
-AT_ONCE = 3
+# With fewer, two processors wait for sleeps and servers, and one for the last part.
+AT_ONCE = 5
 # Elsewhere, too, they want the one session of the tests.
 IN_THE_SESSION = ["test_spark_examples.py", "test_flights_driver_use.py"]
 REST = "all the rest"
@@ -21,14 +22,14 @@ REST = "all the rest"
 PARTS: dict[str, list[str]] = {
     "spark": [
         "spark",
-        "test_java_runtime.py",
         *(f"examples/{name}" for name in IN_THE_SESSION),
     ],
     "examples": ["examples"],
     "bridge": ["bridge"],
     REST: [],
     "engine": ["engine"],
-    "properties": ["properties"],
+    # Its session is its own: it needn't make the longest part longer.
+    "properties": ["properties", "test_java_runtime.py"],
 }
 
 

@@ -14,7 +14,12 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from tests.bridge.background import all_answers, in_background, wait_until
+from tests.bridge.background import (
+    PATIENCE,
+    all_answers,
+    in_background,
+    wait_until,
+)
 from tests.bridge.gated import Gated, partition_of, stall
 from tests.support.oracle import check_accounts, check_settled
 
@@ -175,7 +180,7 @@ def test_a_full_partition_does_not_hold_up_the_others(loop_thread: LoopThread) -
     blocked = in_background(queue.produce, 2)
     wait_until(lambda: queue.stats().partitions[0].waiting == 1)
     assert queue.produce("a", timeout=0)
-    assert other.produce_many(range(10), timeout=1) == 10
+    assert other.produce_many(range(10), timeout=PATIENCE) == 10
     assert not blocked.done()
     gated.gate.set()
     assert blocked.result(10)

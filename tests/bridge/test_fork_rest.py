@@ -46,7 +46,7 @@ def fork():
     is_inside.wait()
     pid = os.fork()
     if not pid:
-        assert taken.acquire(timeout=5), "the lock was inherited"
+        assert taken.acquire(timeout=30), "the lock was inherited"
         taken.release()
         assert process_queue(open_rows).produce(2)
         close_process_queues()

@@ -12,6 +12,7 @@ from batchqueue_async import (
     by_key,
     round_robin,
 )
+from tests.bridge.background import PATIENCE
 
 DEEPEST = 45
 """More frames than one `produce` and its wake-up take."""
@@ -53,8 +54,8 @@ def test_a_selector_that_finds_no_stack_leaves_the_guard_free(
             at_depth(room, lambda: queue.produce(1))
         except RecursionError:
             raised += 1
-        queue.flush(timeout=5.0)
+        queue.flush(timeout=PATIENCE)
         assert queue.produce(2)
-        queue.flush(timeout=5.0)
+        queue.flush(timeout=PATIENCE)
         assert queue.stats().handled == queue.stats().accepted
     assert 5 < raised < DEEPEST

@@ -30,6 +30,7 @@ from tests.engine.planned import (
     register,
 )
 from tests.support.oracle import check_settled
+from tests.support.own_lines import own_lines
 from tests.support.recording_handler import RecordingHandler
 
 Recording = RecordingHandler[Any]
@@ -182,7 +183,7 @@ async def check_ignored(
         async with asyncio.timeout(30):
             await balancer.round(1)
             assert owners(queue) == [0, 1]
-            (record,) = caplog.records
+            (record,) = own_lines(caplog.records)
             assert record.levelno == logging.ERROR
             assert record.name == "batchqueue_async"
             assert record.getMessage().startswith("q: ")

@@ -21,7 +21,10 @@ from tests.bridge.background import until
 
 SHIPPER = Path(__file__).parents[2] / "examples" / "shipper.py"
 
-both_signals = pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+# `test_programs.py` stops both programs with SIGTERM in any run.
+both_signals = pytest.mark.parametrize(
+    "sign", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT]
+)
 
 
 @pytest.mark.real_time

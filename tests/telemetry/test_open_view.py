@@ -226,5 +226,5 @@ def test_a_viewer_who_does_not_read_holds_nobody_up(path: Path) -> None:
             threading.Event().wait(0.5)
             closing = threading.Thread(target=view.close)
             closing.start()
-            closing.join(3.0)
+            closing.join(30.0)
             assert not closing.is_alive()
