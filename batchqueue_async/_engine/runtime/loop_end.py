@@ -264,13 +264,14 @@ class LoopRegistry:
 
     def _warn(self) -> None:
         lost, self._lost = self._lost, []
-        for name, count in lost:
-            warnings.warn(
-                f"the loop of queue {name!r} ended without its shutdown: {count} items "
-                "are left",
-                ResourceWarning,
-                stacklevel=2,
-            )
+        # Where warnings are errors, the first one does not silence the others.
+        with contextlib.ExitStack() as all_of_them:
+            for name, count in reversed(lost):
+                message = (
+                    f"the loop of queue {name!r} ended without its shutdown: {count} "
+                    "items are left"
+                )
+                all_of_them.callback(warnings.warn, message, ResourceWarning, 2)
 
     def _pause(self) -> None:
         for queue in list(self._queues.values()):
@@ -309,5 +310,7 @@ _registries: weakref.WeakSet[LoopRegistry] = weakref.WeakSet()
 
 @atexit.register
 def _end_at_exit() -> None:
-    for registry in list(_registries):
-        registry.end_at_exit()
+    # Where warnings are errors, one loop's does not keep the others from ending.
+    with contextlib.ExitStack() as all_of_them:
+        for registry in list(_registries):
+            all_of_them.callback(registry.end_at_exit)
