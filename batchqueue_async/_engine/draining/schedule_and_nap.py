@@ -227,31 +227,38 @@ class Nap:
         self._until: float | None = None
         self._slept_until = 0.0
         self._is_called = False
-        # Whether anything came since whoever is to nap looked around, if only between
-        # the look and the nap, as from a `__del__` or a signal handler.
+        # Whether anything came since whoever is to nap looked, if only from a `__del__`.
         self.has_news = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False
         # Set where the drain task was cancelled: whoever needs it has it run again.
         self.revive: Callable[[], None] | None = None
 
-    def notify(self, partition: Partition[Any], coming: int) -> None:
+    def notify(
+        self, partition: Partition[Any], coming: int, *, may_run: bool = False
+    ) -> None:
         """Items, or a waiting producer, came or come to one of its partitions.
 
-        Args:
-            partition: Where.
-            coming: How many items will be there in a moment, and are not yet.
+        So many `coming` items are not there yet. In a callback of the loop a drain
+        task that is alone there `may_run` on at once: a lone item takes a turn less.
         """
         if self._sleeper is None:
             self._note_news()
-        elif partition.is_due(coming):
-            self.wake()
-        elif partition.items:
-            now = self._clock()
-            since = self._gathering_since()
-            self.end_by(self._schedule.arrival_ends_nap(partition, since, now))
+            return
+        when = self._end_for(partition, coming)
+        if may_run and not self._turn.is_shared and when <= self._clock():
+            self._sleeper.resume()
         else:
-            self._end_for_arrivals()
+            self.end_by(when)
+
+    def _end_for(self, partition: Partition[Any], coming: int) -> float:
+        """Return when the nap must end for what came, or comes, to a partition."""
+        if partition.is_due(coming):
+            return -math.inf
+        now, since = self._clock(), self._gathering_since()
+        if partition.items:
+            return self._schedule.arrival_ends_nap(partition, since, now)
+        return self._schedule.arrivals_end_nap(since, now)
 
     def expect(self, *, is_due: bool) -> None:
         """Items come now to some of its partitions, which were empty or are due."""
@@ -260,7 +267,8 @@ class Nap:
         elif is_due:
             self.wake()
         else:
-            self._end_for_arrivals()
+            since = self._gathering_since()
+            self.end_by(self._schedule.arrivals_end_nap(since, self._clock()))
 
     def be_revived(self, revive: Callable[[], None] | None) -> None:
         """Have this called by the next one who needs it; None for nobody."""
@@ -272,21 +280,15 @@ class Nap:
         if self.revive is not None:
             self.revive()
 
-    def _end_for_arrivals(self) -> None:
-        since = self._gathering_since()
-        self.end_by(self._schedule.arrivals_end_nap(since, self._clock()))
-
     def _gathering_since(self) -> float:
         # Of a nap its first part is kept, where that makes batches.
         return self._started if self._gathering.pays else -math.inf
 
     @coroutine
     def sleep(self, until: float | None) -> Generator[Any, None, float]:
-        """Sleep; without `until` only `wake` or `end_by` end it.
+        """Sleep, and return the time it is then; None ends by `wake` or `end_by` only.
 
-        Returns:
-            The time it is for the sleeper: never before a moment that it slept for,
-            although the loop may fire a timer a clock tick early.
+        It is never before a moment slept for, although a loop's timer may fire early.
         """
         self._started = self._clock()
         if self._is_called:
@@ -347,8 +349,7 @@ class Nap:
             self._timer = None
 
 
-# Lone items in quick succession after which gathering is tried, and how rare a try may
-# become where it is in vain.
+# Lone items in quick succession before a try; at most so many if tries are in vain.
 _FIRST_TRY = 16
 _RAREST_TRY = 4096
 
@@ -357,8 +358,7 @@ class Gathering:
     """Learns from what cycles delivered whether to let items gather before the next.
 
     Fast producers on threads would get tiny batches if each of their items were taken
-    at once. But a lone item waits in vain: whoever sent it may wait for its being
-    handled before he sends another.
+    at once. But a lone item waits in vain where its sender waits for it before the next.
 
     It pays after a cycle that delivered several items. After lone items it is tried
     where they follow each other more quickly than a shortest nap; each try in vain

@@ -94,8 +94,9 @@ class Announcer(Generic[T]):
                 # First: what a signal handler posts from here on calls once more.
                 self._is_posted = False
                 news = self._news.copy()
-            for partition in dict.fromkeys(news):
-                partition.notify()
+            told = dict.fromkeys(news)
+            for partition in told:
+                partition.notify(may_run=len(told) == 1)
             with self.guard:
                 del self._news[: len(news)]
         except BaseException:

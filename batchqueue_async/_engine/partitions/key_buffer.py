@@ -72,10 +72,10 @@ class KeyBuffer(Partition[T]):
     def is_due(self, coming: int = 0) -> bool:
         return self.home.is_due(coming)
 
-    def notify(self, coming: int = 0) -> None:
+    def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
-        self.home.notify(coming)
+        self.home.notify(coming, may_run=may_run)
 
     def take(self, most: int | None) -> list[T]:
         """Remove what was allotted."""

@@ -123,7 +123,7 @@ class Partition(ProducersQueue[T]):
         """Whether who makes room in `other` makes it here."""
         return other is self
 
-    def notify(self, coming: int = 0) -> None:
+    def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         """Something comes, on the loop: its owner must not sleep through it.
 
         Producers on the loop say so before they accept: whatever strikes them, a drain
@@ -134,7 +134,7 @@ class Partition(ProducersQueue[T]):
         if (owner := self.owner) is not None:
             owner.has_news = True
             if owner.listens:
-                owner.notify(self, coming)
+                owner.notify(self, coming, may_run=may_run)
 
     def append(self, item: T) -> bool:
         """Accept an item if it meets no edge, as the hot paths do, under the guard."""

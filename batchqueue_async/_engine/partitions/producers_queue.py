@@ -48,8 +48,8 @@ class ProducersQueue(asyncio.Queue[T]):
         )
 
     @abstractmethod
-    def notify(self, coming: int = 0) -> None:
-        """So many items come in a moment."""
+    def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
+        """So many items come in a moment, or are there; who handles them may run."""
 
     @abstractmethod
     def offer(self, chunk: Sequence[T]) -> int:

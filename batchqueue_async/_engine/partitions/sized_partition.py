@@ -85,8 +85,8 @@ class SizedPartition(Partition[T]):
         finally:
             self._coming_size = 0
 
-    def notify(self, coming: int = 0) -> None:
-        super().notify(coming)
+    def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
+        super().notify(coming, may_run=may_run)
         self.room.end_linger()
 
     def tell_owner(self) -> None:

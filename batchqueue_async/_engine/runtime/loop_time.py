@@ -36,7 +36,7 @@ SLICE = 50e-6
 
 _TURN = "_batchqueue_async_turn"
 _USE = "_batchqueue_async_thread_use"
-_OFTEN: Final = 0.01
+_OFTEN: Final = 0.03
 """Seconds between two samples: a step's use is known as exactly as that."""
 _SHARE: Final = 0.02
 """Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
@@ -176,6 +176,11 @@ class LoopTurn:
     def leave(self) -> None:
         """A drain task has ended."""
         self._users -= 1
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several drain tasks work on the loop."""
+        return self._users > 1
 
     def is_over(self) -> bool:
         """Whether the caller has to await `next` before it calls another handler."""
