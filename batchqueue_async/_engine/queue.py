@@ -375,7 +375,7 @@ class BatchQueue(Generic[T]):
         return admits(parts)
 
     def _handlers_changed(self, item_type: type) -> None:
-        self._parts.delivery.report_again(item_type)
+        self._parts.delivery.unhandled.forget(item_type)
         self._parts.tasks.wake()
 
     def _require_handler_mode(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from batchqueue_async._engine.draining.delivery import Delivery
+from batchqueue_async._engine.draining.delivery_counts import DeliveryCounts
 from batchqueue_async._engine.draining.lost_items import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
@@ -89,6 +89,6 @@ class Parts(Generic[T]):
         calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
         self.detector = DeadlockDetector(name, self.ownership, calls, self.room)
         self.hooks = Hooks(self)
-        self.delivery = Delivery(self)
+        self.delivery = DeliveryCounts(self)
         self.tasks = QueueTasks(self)
         self.lifecycle = Lifecycle(self)

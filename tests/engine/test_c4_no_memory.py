@@ -15,7 +15,7 @@ from batchqueue_async import (
     Retry,
 )
 from batchqueue_async._engine.draining import batch as grouping
-from batchqueue_async._engine.draining import delivery, in_flight
+from batchqueue_async._engine.draining import delivery
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.partitions import partition
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
@@ -172,7 +172,7 @@ def once(owner: Any, name: str, times: int = 1) -> Iterator[list[int]]:  # noqa:
         (Batch, "pieces", 1),
         (Partition, "_remove", 1),
         (Partition, "_remove", 3),
-        (in_flight, "fetch", 1),
+        (delivery, "fetch", 1),
     ],
 )
 async def test_what_was_taken_is_not_lost_where_memory_ends_while_it_is_sorted(

@@ -250,7 +250,7 @@ async def test_the_owner_is_told_when_all_may_be_taken() -> None:
     first.is_told()
     owner.notify.assert_not_called()
     second.is_cancelled()
-    owner.notify.assert_called_once_with(partition, 0)
+    owner.notify.assert_called_once_with(partition, 0, may_run=False)
     assert partition.items == [3]
 
 
@@ -261,7 +261,7 @@ async def test_the_owner_is_told_of_a_chunk_that_finds_room_at_last() -> None:
     partition.owner = owner
     await put_in_turn(partition, (1, 2), placed, asyncio.get_running_loop())
     assert (partition.items, placed.count) == ([1, 2], 2)
-    owner.notify.assert_called_once_with(partition, 0)
+    owner.notify.assert_called_once_with(partition, 0, may_run=False)
 
 
 async def test_all_who_are_served_at_once_are_run_by_one_callback() -> None:

@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.shares import WAITING, Share, cut, settle
+from batchqueue_async._engine.draining.stages import WAITING
+from batchqueue_async._engine.partitions.accounts import Share, cut, settle
 from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
 

@@ -13,7 +13,7 @@ from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.in_flight import InFlight
+from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.schedule_and_nap import (
     Gathering,
     Nap,
@@ -279,7 +279,7 @@ class DrainTask(Generic[T]):
                     yield from self._turn.next()
                 found = True
                 if called is not None:
-                    called.update(in_flight.registrations())
+                    called.update(each.registration for each in in_flight.undelivered)
                 yield from in_flight.deliver()
             if in_flight.is_stopped:
                 self.cycles += found

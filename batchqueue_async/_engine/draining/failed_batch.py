@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch
-from batchqueue_async._engine.draining.shares import NOTED, TOLD
+from batchqueue_async._engine.draining.stages import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -302,6 +302,22 @@ def note(
             queue=parts.name,
             items=len(items),
         )
+
+
+def end_unhandled(parts: Parts[T], batch: Batch[T]) -> None:
+    """Nobody handles its items: say so, and count them."""
+    if batch.stage is not NOTED:
+        for item_type in parts.delivery.unhandled.news(batch.items):
+            logger.error(
+                "%s: no handler for items of type %s; they count as unhandled",
+                parts.name,
+                item_type.__qualname__,
+                queue=parts.name,
+                item_type=item_type.__qualname__,
+            )
+        note(parts, "unhandled", batch.items)
+        batch.stage = NOTED
+    batch.settle("unhandled")
 
 
 class RetryQueue(Generic[T]):

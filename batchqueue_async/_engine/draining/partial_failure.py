@@ -9,7 +9,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch
-from batchqueue_async._engine.draining.shares import PARTED, Share
+from batchqueue_async._engine.draining.stages import PARTED
+from batchqueue_async._engine.partitions.accounts import Share
 from batchqueue_async._engine.partitions.pausing import resume
 
 if TYPE_CHECKING:

@@ -227,7 +227,7 @@ class Nap:
         self._until: float | None = None
         self._slept_until = 0.0
         self._is_called = False
-        # Whether anything came since whoever is to nap looked, if only from a `__del__`.
+        # Whether anything came since whoever naps looked, if only from a `__del__`.
         self.has_news = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False
@@ -358,7 +358,7 @@ class Gathering:
     """Learns from what cycles delivered whether to let items gather before the next.
 
     Fast producers on threads would get tiny batches if each of their items were taken
-    at once. But a lone item waits in vain where its sender waits for it before the next.
+    at once. But a lone item waits in vain where its sender waits for it first.
 
     It pays after a cycle that delivered several items. After lone items it is tried
     where they follow each other more quickly than a shortest nap; each try in vain

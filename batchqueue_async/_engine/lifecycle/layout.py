@@ -115,7 +115,8 @@ class Layout(Generic[T]):
         self._grow(count)
         parts.handlers.add(registration)
         if registration.limit is not None:
-            parts.delivery.time_calls()
+            # A handler was registered that needs it.
+            parts.delivery.is_timed = True
         if parts.room is not None:
             parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1

@@ -22,7 +22,6 @@ from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,
-    close_partitions,
     open_to_threads,
     require_own_loop,
 )
@@ -123,7 +122,7 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         if parts.state is State.NEW:
             parts.state = State.CLOSED
-            close_partitions(parts)
+            parts.tasks.close_partitions()
         if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001
             require_own_loop(parts)
         if parts.loop is None or parts.state is State.INHERITED:
@@ -201,7 +200,7 @@ class Lifecycle(Generic[T]):
         parts = self.parts
         if parts.state is State.RUNNING:
             parts.state = State.LOST
-        close_partitions(parts)
+        parts.tasks.close_partitions()
         closing = self._closing = self._closing or parts.tasks.closing()
         closing.end_now()
         await closing.run(self.leftovers)
@@ -214,7 +213,7 @@ class Lifecycle(Generic[T]):
         if parts.loop is not None and parts.state is not State.CLOSED:
             is_shut_down = parts.state is State.CLOSING
             parts.state = State.CLOSED if is_shut_down else State.LOST
-            close_partitions(parts)
+            parts.tasks.close_partitions()
             for partition in parts.partitions:
                 partition.accounts.watchers = None  # Nobody can wake who flushes.
             parts.tasks.end_after_loop()
@@ -262,7 +261,7 @@ class Lifecycle(Generic[T]):
         task = self._task
         if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
-            close_partitions(parts)
+            parts.tasks.close_partitions()
             # First: an eager task may come to its end inside of `create_task`.
             parts.tasks.drain()
             body = self._run(closing)
@@ -395,6 +394,7 @@ def _is_cut_short(task: asyncio.Task[None]) -> bool:
 
 def _tell_counts(parts: Parts[Any]) -> None:
     """Log what was counted and is not in the log yet, before what is left is told."""
-    parts.repeated_failures.tell(math.inf)
+    if parts.repeated_failures.owed_at < math.inf:
+        parts.repeated_failures.tell(math.inf)
     if parts.drops is not None:
         parts.drops.look(math.inf)

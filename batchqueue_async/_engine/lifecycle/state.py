@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -71,14 +70,6 @@ def require_own_loop(parts: Parts[Any]) -> None:
             "other threads go through a SyncBatchQueue"
         )
         raise BatchQueueError(msg)
-
-
-def close_partitions(parts: Parts[Any]) -> None:
-    """Let nobody in any more, and wake who waits for room."""
-    for partition in parts.partitions:
-        # Who waits on a loop that has ended cannot be woken any more.
-        with contextlib.suppress(RuntimeError):
-            partition.close()
 
 
 _ways_to_open: list[Callable[[Parts[Any]], None]] = []

@@ -62,6 +62,13 @@ class QueueTasks(Generic[T]):
             self.rebalancer = Rebalancer(parts)
             self._rebalance(self.rebalancer)
 
+    def close_partitions(self) -> None:
+        """Let nobody in any more, and wake who waits for room."""
+        for partition in self._parts.partitions:
+            # Who waits on a loop that has ended cannot be woken any more.
+            with contextlib.suppress(RuntimeError):
+                partition.close()
+
     def expect(self, *, is_due: bool) -> None:
         """Items come to many partitions: let no drain task sleep through them."""
         for drain_task in self.drain_tasks:

@@ -7,8 +7,13 @@ flight, or one of the five outcomes. A signal handler may raise after any call: 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Literal, Protocol
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+
+T = TypeVar("T")
 
 Outcome = Literal["handled", "failed", "dropped", "unhandled", "returned"]
 
@@ -180,3 +185,47 @@ class Accounts:
 
     def _settled_to(self) -> int:
         return next(iter(self._unsettled), self.taken_out)
+
+
+class Share(Generic[T]):
+    """The part of a batch that came from one partition; never changed."""
+
+    __slots__ = ("count", "first", "partition")
+
+    def __init__(self, partition: Partition[T], count: int, first: int) -> None:
+        self.partition = partition
+        self.count = count
+        # No item of it has an earlier position in the partition.
+        self.first = first
+
+
+def settle(shares: list[Share[Any]], outcome: Outcome) -> None:
+    """Book the shares from the last one on; those that are booked leave the list."""
+    while shares:
+        share = shares[-1]
+        share.partition.accounts.settle(outcome, share.count, share.first)
+        # No call in between.
+        del shares[-1]
+
+
+def cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
+    """Take the shares of the first `n` items off the front of `shares`."""
+    front = []
+    while n:
+        share = shares.popleft()
+        count = min(share.count, n)
+        if count < share.count:
+            rest = Share(share.partition, share.count - count, share.first)
+            shares.appendleft(rest)
+        front.append(Share(share.partition, count, share.first))
+        n -= count
+    return front
+
+
+def return_taken(partition: Partition[T], left: list[T]) -> None:
+    """Have what was removed, and is in nobody's hands, end as returned."""
+    if partition.taken is not None and partition.taken_from < 0:
+        partition.accounts.return_waiting(len(partition.taken))
+        # No call in between.
+        left += partition.taken
+        partition.taken, partition.taken_from = None, 0

@@ -1,7 +1,8 @@
-"""Whether items have one type: such a batch needs no sorting."""
+"""A look at many items: have they one type, such that they need no sorting?"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,10 @@ from typing import Any
 # caches. Measured beside a look at the take: a fifth slower with chunks of 100, between
 # 3 % slower and 10 % faster with 250 to 500, up to a tenth faster with 1,000.
 WORTH_A_LOOK = 250
+
+
+# What waits in more partitions than these does not stay in the processor's caches.
+MANY = 64
 
 
 def have_one_type(items: Sequence[object]) -> bool:
@@ -37,3 +42,9 @@ class _Types(map):  # type: ignore[type-arg]  # cannot be subscripted when it ru
     __slots__ = ("__length_hint__",)
 
     __length_hint__: Callable[[], int]
+
+
+def fetch(items: Sequence[object]) -> None:
+    """Have what came long ago in the processor's caches, not fetched one by one."""
+    with contextlib.suppress(MemoryError):
+        list(items)

@@ -50,12 +50,3 @@ def taken_again(partition: Partition[T]) -> list[T]:
     accounts.sort({partition.taken_from: count} if count else {})
     # The list may be a batch already, with other partitions' items behind these.
     return taken[:count] if isinstance(taken, list) else [*islice(taken, count)]
-
-
-def return_taken(partition: Partition[T], left: list[T]) -> None:
-    """Have what was removed, and is in nobody's hands, end as returned."""
-    if partition.taken is not None and partition.taken_from < 0:
-        partition.accounts.return_waiting(len(partition.taken))
-        # No call in between.
-        left += partition.taken
-        partition.taken, partition.taken_from = None, 0

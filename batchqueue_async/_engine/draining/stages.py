@@ -1,0 +1,14 @@
+"""How far a batch has come: for who goes on after a signal handler has raised."""
+
+# Plain numbers, since each batch changes its own several times.
+WAITING = 0
+INSIDE = 1
+"""Its handler was called; its drain task is inside, by the handler's lock."""
+RETURNED = 2
+"""That is over, and it is not decided yet what came of it."""
+PARTED = 3
+"""What was handled of it is booked, and no part of it any more."""
+TOLD = 4
+"""It has failed, and `on_error` or the log was told."""
+NOTED = 5
+"""It is only to be settled."""
