@@ -23,6 +23,8 @@ class MultiProducerSequencer(Sequencer):
 
     __slots__ = ("_early", "_laps", "_mask", "_shift")
 
+    published: int
+
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__(capacity, wait)
         self._mask = capacity - 1
