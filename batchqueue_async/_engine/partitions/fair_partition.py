@@ -160,12 +160,13 @@ class FairPartition(Partition[T]):
             # It is being made.
             return
         with self.guard:
-            if is_over:
-                self._paused.pop(buffer, None)
-                self._oldest = None
-            else:
+            if not is_over:
                 self._paused[buffer] = None
+            self._oldest = None
             self.note(buffer)
+            if is_over:
+                # Last: as long as it is among them, the next call does all of it again.
+                self._paused.pop(buffer, None)
         if is_over:
             # Its owner may have changed since, and be asleep.
             self.notify()

@@ -50,9 +50,10 @@ def pause(partition: Partition[Any], holder: object) -> None:
 
 def resume(partition: Partition[Any], holder: object) -> None:
     """Undo a holder's `pause`; again, or without one, it has no effect."""
-    if (pausing := partition.pausing) is None:
-        return
-    pausing.holders.pop(holder, None)
-    if not pausing.holders:
-        partition.pausing = None
+    if (pausing := partition.pausing) is not None:
+        pausing.holders.pop(holder, None)
+        if pausing.holders:
+            return
         pausing.tell()
+    # Also where it is over: a signal handler may have cut what follows from it short.
+    partition.pausing = None
