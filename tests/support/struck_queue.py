@@ -258,7 +258,7 @@ class StruckQueue:
         *,
         counts: Callable[[], bool] = is_in_drain_task,
         part: "Part | None" = None,
-        out_of_reach: str = "nowhere",
+        out_of_reach: tuple[str, ...] = (),
     ) -> Interruption:
         """Strike at a point of a part; raises AssertionError if anything is lost.
 
@@ -266,7 +266,7 @@ class StruckQueue:
             at: The number of the point.
             counts: Whether what runs now has points.
             part: What the queue is doing meanwhile.
-            out_of_reach: A function in which nothing is promised.
+            out_of_reach: Functions in which nothing is promised.
         """
         # What is cut short in a callback goes on with the next arrival, flush or end.
         self.goes_on_by_itself = counts is is_in_drain_task
@@ -276,11 +276,15 @@ class StruckQueue:
 
         self.drive(self.queue.start())
         self.drive(asyncio.sleep(1.0))
-        with Interruption(at, strike, counts, at_entries=True) as point:
-            self.drive(self.put_before(part or fill))
+        point = Interruption(at, strike, counts, at_entries=True)
         try:
+            with point:
+                self.drive(self.put_before(part or fill))
             if not (point.where or "").startswith(out_of_reach):
                 self.drive(self.check(), limit=2 * LIMIT)
+        except TimeoutError:
+            if not (point.where or "").startswith(out_of_reach):
+                raise
         except BaseException as error:
             error.add_note(f"struck at point {at}, {point.where}")
             raise
