@@ -35,6 +35,7 @@ async def test_the_service_keeps_every_row_that_it_accepted(
     database = tmp_path / "events.db"
     accepted: set[int] = set()
     unanswered: set[int] = set()
+    answers = {202: accepted, 429: set()}  # 429: the disk is slow, the queue is full
     enough = asyncio.Event()
 
     with serving(database) as (url, service):
@@ -49,8 +50,7 @@ async def test_the_service_keeps_every_row_that_it_accepted(
                     except aiohttp.ClientError:
                         unanswered.add(number)
                         return
-                    assert status == 202
-                    accepted.add(number)
+                    answers[status].add(number)
                     if len(accepted) == 500:
                         enough.set()
 
