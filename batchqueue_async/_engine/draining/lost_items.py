@@ -62,8 +62,8 @@ class UnhandledTypes:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        # By identity: a metaclass may refuse to be hashed.
-        self._told: dict[int, ref[type]] = {}
+        # By identity: a metaclass may refuse to be hashed. None until there are some.
+        self._told: dict[int, ref[type]] | None = None
 
     def news(self, items: Iterable[object]) -> list[type]:
         """Return those of the items' types that are to be told of."""
@@ -72,9 +72,12 @@ class UnhandledTypes:
 
     def forget(self, item_type: type) -> None:
         """It has a handler: when it has none again, that is news."""
-        self._told.pop(id(item_type), None)
+        if self._told is not None:
+            self._told.pop(id(item_type), None)
 
     def _is_news(self, item_type: type) -> bool:
+        if self._told is None:
+            self._told = {}
         key, told = id(item_type), self._told
         known = told.get(key)
         if known is not None and known() is item_type:

@@ -14,13 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Hashable,
-    Iterable,
-)
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextvars import ContextVar, Token, copy_context
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -394,6 +388,8 @@ def handler_call(detector: DeadlockDetector) -> HandlerCall | None:
 
 def outside(function: Callable[..., R], *args: object) -> R:
     """Call `function` as if from outside of any handler, else in this context."""
+    if innermost.get() is None:
+        return function(*args)
     context = copy_context()
     context.run(innermost.set, None)
     return context.run(function, *args)
