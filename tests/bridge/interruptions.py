@@ -9,6 +9,7 @@ import dis
 import sys
 import threading
 from collections.abc import Callable
+from inspect import CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
@@ -26,6 +27,9 @@ _CHECKED = frozenset(
 
 # The argument of RESUME after `yield from`; that after `await` is one more.
 _AWAITS = 2
+
+# Run step by step: a task may begin here.
+_STEPPED = CO_COROUTINE | CO_GENERATOR
 
 # None of those that have a name: a debugger, coverage, a profiler.
 _TOOL = 4
@@ -47,6 +51,8 @@ class Interruption:
         at_entries: bool = False,
     ) -> None:
         self.where: str | None = None
+        # The outermost of the package's functions that ran for a task or callback.
+        self.root = ""
         self._left = at
         self._action = action
         self._counts = counts
@@ -110,6 +116,7 @@ class Interruption:
             self._left -= 1
             if self._left < 0:
                 self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+                self.root = _root_of(frame)
                 self._action()
 
 
@@ -155,6 +162,15 @@ def _of_frame(call: Callable[[FrameType], object]) -> Callable[..., None]:
 def _is_ours(code: CodeType) -> bool:
     file = code.co_filename
     return file.startswith(_PACKAGE) and not file.startswith(_LOOP)
+
+
+def _root_of(frame: FrameType) -> str:
+    caller: FrameType | None = frame
+    while caller is not None and not frame.f_code.co_flags & _STEPPED:
+        if _is_ours(caller.f_code):
+            frame = caller
+        caller = caller.f_back
+    return frame.f_code.co_qualname
 
 
 def _looks_at_signals(frame: FrameType) -> bool:

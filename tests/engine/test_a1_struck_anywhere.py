@@ -40,7 +40,7 @@ pytestmark = [
 # Called by asyncio's own C code, which forgets a task whose future raises there; and a
 # timer that is forgotten with what it calls, where nothing comes after it but the end.
 OUT_OF_REACH = ("Asleep.add_done_callback",)
-AT_THE_END = (*OUT_OF_REACH, "Nap._timer_fired")
+AT_THE_END = (*OUT_OF_REACH, "Nap._timer_fired", "Asleep._resume")
 
 
 @pytest.fixture(autouse=True)

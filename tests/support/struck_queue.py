@@ -205,6 +205,11 @@ def is_not_producing() -> bool:
 PRODUCER, USER = "the producer's", "the user's"
 
 
+def is_out_of_reach(point: Interruption, out_of_reach: tuple[str, ...]) -> bool:
+    where = (point.where or "").partition(":")[0]
+    return where in out_of_reach or point.root in out_of_reach
+
+
 class StruckQueue:
     """One queue in virtual time, struck once."""
 
@@ -266,7 +271,8 @@ class StruckQueue:
             at: The number of the point.
             counts: Whether what runs now has points.
             part: What the queue is doing meanwhile.
-            out_of_reach: Functions in which nothing is promised.
+            out_of_reach: Functions in which nothing is promised, and callbacks of
+                the loop: not in what they call either.
         """
         # What is cut short in a callback goes on with the next arrival, flush or end.
         self.goes_on_by_itself = counts is is_in_drain_task
@@ -280,10 +286,10 @@ class StruckQueue:
         try:
             with point:
                 self.drive(self.put_before(part or fill))
-            if not (point.where or "").startswith(out_of_reach):
+            if not is_out_of_reach(point, out_of_reach):
                 self.drive(self.check(), limit=2 * LIMIT)
         except TimeoutError:
-            if not (point.where or "").startswith(out_of_reach):
+            if not is_out_of_reach(point, out_of_reach):
                 raise
         except BaseException as error:
             error.add_note(f"struck at point {at}, {point.where}")
