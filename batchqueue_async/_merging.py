@@ -14,10 +14,10 @@ from typing import Generic, TypeAlias
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.functions import require_sync_function
 from batchqueue_async._policies.items import T
 from batchqueue_async._validation import (
     refuse,
-    require_callable,
     require_int,
     require_positive,
 )
@@ -75,8 +75,8 @@ class Merging(Generic[T]):
         every: float | None = None,
         at_most: int | None = None,
     ) -> None:
-        require_callable("key", key)
-        require_callable("merge", merge)
+        require_sync_function("key", key, 1, "one argument, an item")
+        require_sync_function("merge", merge, 2, "two arguments, both items")
         if not isinstance(then, BatchQueue) and not callable(then):
             refuse("then", "a BatchQueue or callable", then, TypeError)
         if every is not None:

@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
-    require_callable,
     require_instance,
     require_int,
     require_positive,
@@ -20,13 +19,14 @@ from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
 from .fairness import FairSelector, fair_by
+from .functions import require_function, require_sync_function
 from .handler_checks import require_handler
 from .handler_options import HandlerOptions
 from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
 from .partitions import PartitionPolicy
 from .retrying import Retry
-from .selectors import KeySelector, PartitionSelector, by_key, by_type
+from .selectors import KeySelector, PartitionSelector, QueueSelector, by_key, by_type
 from .value import Value, frozen
 
 
@@ -120,13 +120,15 @@ class BatchQueueConfig(Value, Generic[T]):
         self._check_selector()
 
     def _check_selector(self) -> None:
-        require_callable("selector", self.selector)
         selector: object = self.selector
         if selector is by_key:
             refuse("selector", "by_key(function of an item)", selector, TypeError)
         if selector is fair_by:
             rule = "what fair_by returns, as in fair_by(lambda item: item.tenant)"
             refuse("selector", rule, selector, TypeError)
+        if not isinstance(selector, QueueSelector):
+            told = "two arguments, an item and the number of partitions"
+            require_sync_function("selector", selector, 2, told)
         if isinstance(selector, FairSelector) and self.counts_sizes:
             rule = "by_key or another where sizes count, since fair_by shares out items"
             refuse("selector", rule, selector)
@@ -142,7 +144,7 @@ class BatchQueueConfig(Value, Generic[T]):
 
     def _check_batches(self) -> None:
         if self.size_of is not None:
-            require_callable("size_of", self.size_of)
+            require_sync_function("size_of", self.size_of, 1, "one argument, an item")
         if self.buffer_bytes is not None:
             require_positive("buffer_bytes", self.buffer_bytes)
         require_at_least("linger", self.linger, 0)
@@ -165,7 +167,8 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.slow_handler is not None:
             require_positive("slow_handler", self.slow_handler)
         if self.on_retry is not None:
-            require_callable("on_retry", self.on_retry)
+            told = "four arguments: the batch, the error, the attempt, the wait"
+            require_function("on_retry", self.on_retry, 4, told)
         require_instance("measure_handlers", self.measure_handlers, bool, "a bool")
         require_instance("audit", self.audit, bool, "a bool")
         require_timeout("shutdown_timeout", self.shutdown_timeout)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from batchqueue_async._validation import refuse, require_callable, require_int
+from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import shown
 
+from .functions import require_sync_function
 from .selectors import comparable
 from .value import Value, frozen
 
@@ -32,9 +33,9 @@ class FairSelector(Value, Generic[T, K]):
     quantum: int = 100
 
     def __post_init__(self) -> None:
-        require_callable("key", self.key)
+        require_sync_function("key", self.key, 1, "one argument, an item")
         if self.weight is not None:
-            require_callable("weight", self.weight)
+            require_sync_function("weight", self.weight, 1, "one argument, a key")
         require_int("quantum", self.quantum, at_least=1)
 
     def __call__(self, item: T, partitions: int, /) -> int:

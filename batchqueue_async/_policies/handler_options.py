@@ -7,12 +7,12 @@ from typing import Final, Generic, Literal, TypeAlias
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
-    require_callable,
     require_instance,
     require_int,
     require_positive,
 )
 
+from .functions import require_function
 from .handlers import ErrorHandler
 from .items import T
 from .retrying import Retry
@@ -45,7 +45,8 @@ class HandlerOptions(Value, Generic[T]):
         if self.retry is not None:
             require_instance("retry", self.retry, Retry, "a Retry or None")
         if self.on_error is not None:
-            require_callable("on_error", self.on_error)
+            told = "two arguments, the batch and the error"
+            require_function("on_error", self.on_error, 2, told)
         if self.handler_timeout is not None:
             require_positive("handler_timeout", self.handler_timeout)
         if self.max_batch_bytes is not None:

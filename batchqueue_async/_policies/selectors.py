@@ -6,9 +6,9 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
-from batchqueue_async._validation import require_callable
 from batchqueue_async._wording import shown
 
+from .functions import require_sync_function
 from .value import Value, frozen
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class KeySelector(Value, Generic[T]):
     key: Callable[[T], Hashable]
 
     def __post_init__(self) -> None:
-        require_callable("key", self.key)
+        require_sync_function("key", self.key, 1, "one argument, an item")
 
     def __call__(self, item: T, partitions: int, /) -> int:
         return self.index_of(self.key(item), partitions)

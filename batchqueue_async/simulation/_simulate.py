@@ -14,10 +14,10 @@ from typing import Any
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._policies.functions import require_sync_function
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
 from batchqueue_async._validation import (
     require_at_least,
-    require_callable,
     require_instance,
 )
 from batchqueue_async.simulation._result import Simulation
@@ -64,7 +64,7 @@ def simulate(
             seconds.
     """
     require_instance("config", config, BatchQueueConfig, "a BatchQueueConfig")
-    require_callable("handler_cost", handler_cost)
+    require_sync_function("handler_cost", handler_cost, 1, "one argument, a batch")
     run = _Run(config, handler_cost, weights or {})
     if _get_running_loop() is None:
         return _simulated(run, arrivals)

@@ -18,7 +18,7 @@ from batchqueue_async import (
     close_process_queues,
     process_queue,
 )
-from batchqueue_async._validation import require_callable
+from batchqueue_async._policies.functions import require_sync_function
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
         TypeError: If `open_queue` can't be called, or doesn't return a queue.
         Exception: What `open_queue` raises; nothing is kept then.
     """
-    require_callable("open_queue", open_queue)
+    require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
     return kept_queue(_ByPickle(open_queue), _NEW_LOOP_THREAD)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
-from batchqueue_async._validation import require_callable
+from batchqueue_async._policies.functions import require_arguments
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.column_names import matched
@@ -99,7 +99,7 @@ class ForeachBatchSink(Generic[T]):
         require_queue("sync_queue", sync_queue)
         if sink is not None:
             require_sink("sink", sink)
-        require_callable("fetch", fetch)
+        require_arguments("fetch", fetch, 1, "one argument, a frame")
         Deadline(timeout)
         self._sync_queue = sync_queue
         self._to_items = chosen(to_items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from batchqueue_async._validation import require_callable
+from batchqueue_async._policies.functions import require_sync_function
 
 from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask
@@ -70,7 +70,8 @@ def map_partitions_with_queue(
         PySparkException: When the frame is computed: a task failed for good, with what
             it raised in the text.
     """
-    require_callable("open_queue", open_queue)
+    told = "two arguments, a LoopThread and emit"
+    require_sync_function("open_queue", open_queue, 2, told)
     make = chosen(to_items)
     require_frame(df)
     declared = declare(schema, None, "raise", "error")

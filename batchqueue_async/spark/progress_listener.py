@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
-from batchqueue_async._validation import require_callable
+from batchqueue_async._policies.functions import require_sync_function
 
 from .push import require_queue
 from .queries import cause_of
@@ -76,7 +76,8 @@ class QueueProgressListener(StreamingQueryListener):
         super().__init__()
         require_queue("sync_queue", sync_queue)
         if on_record is not None:
-            require_callable("on_record", on_record)
+            told = "one argument, a QueryRecord"
+            require_sync_function("on_record", on_record, 1, told)
         self._sync_queue = sync_queue
         self._on_record = on_record
 

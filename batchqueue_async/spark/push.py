@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
+from batchqueue_async._policies.functions import (
+    require_arguments,
+    require_sync_function,
+)
 from batchqueue_async._validation import (
-    require_callable,
     require_instance,
     require_timeout,
 )
@@ -88,8 +91,9 @@ def push(  # noqa: PLR0913  # by name
     require_queue("sync_queue", sync_queue)
     make = chosen(to_items)
     if on_progress is not None:
-        require_callable("on_progress", on_progress)
-    require_callable("fetch", fetch)
+        told = "one argument, a PushProgress"
+        require_sync_function("on_progress", on_progress, 1, told)
+    require_arguments("fetch", fetch, 1, "one argument, a frame")
     deadline = Deadline(timeout)
     require_batch_frame(df, "ForeachBatchSink")
     return push_batches(fetch(df), sync_queue, make, deadline, on_progress)
@@ -120,7 +124,7 @@ def chosen(to_items: ToItems[T] | None) -> ToItems[T]:
     """Return what makes items: `to_tuples` if nothing else was asked for."""
     if to_items is None:
         return cast("ToItems[T]", to_tuples)
-    require_callable("to_items", to_items)
+    require_arguments("to_items", to_items, 1, "one argument, a record batch")
     return to_items
 
 

@@ -15,7 +15,8 @@ from batchqueue_async import (
     DeliveryError,
     SyncBatchQueue,
 )
-from batchqueue_async._validation import require_callable, require_timeout
+from batchqueue_async._policies.functions import require_sync_function
+from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import reason
 
 from .executor_queue import OpenQueue, executor_queue
@@ -91,7 +92,7 @@ def write_partitions(
         TypeError: An argument is of the wrong kind.
         ValueError: It is a streaming frame, or `timeout` is negative.
     """
-    require_callable("open_queue", open_queue)
+    require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
     make = chosen(to_items)
     require_timeout("timeout", timeout)
     require_batch_frame(df, 'format("batchqueue")')

@@ -88,6 +88,15 @@ def test_a_turn_that_a_batch_has_cut_goes_on_in_the_next() -> None:
     assert abs(seen["b"] - 280) <= 10
 
 
+def test_so_does_a_turn_that_a_batch_without_a_limit_ends() -> None:
+    ring = ring_of([Flow("a", 10**6, 4), Flow("b", 10**6, 1)], quantum=2)
+    seen: Counter[str] = Counter()
+    for _ in range(1000):
+        seen.update(taken(ring, 11))
+        seen.update(taken(ring, None))
+    assert abs(seen["a"] - 4 * seen["b"]) <= 16
+
+
 def test_what_a_flow_does_not_use_does_not_add_up_while_it_is_away() -> None:
     flood, quiet = Flow("flood", 10_000), Flow("quiet", 1)
     ring = ring_of([flood, quiet])

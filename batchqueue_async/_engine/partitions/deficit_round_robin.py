@@ -106,7 +106,8 @@ class DeficitRoundRobin(Generic[F]):
 
     def _run_round(self, shares: dict[F, int]) -> None:
         for flow in self.flows():
-            flow.deficit += self._quantum * flow.weight
+            if flow is not self._in_turn:
+                flow.deficit += self._quantum * flow.weight
             self._serve(flow, len(flow.items), shares)
         if self._active and not shares:
             self._skip_rounds(self._quantum, 1)

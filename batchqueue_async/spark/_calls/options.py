@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from batchqueue_async import Retry
+from batchqueue_async._policies.functions import require_arguments
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
-    require_callable,
     require_instance,
     require_int,
     require_positive,
@@ -58,7 +58,8 @@ class CallOptions:
         if self.open is not None:
             require_open(self.open)
         require_call(self.call, has_client=self.open is not None)
-        require_callable("to_items", self.to_items)
+        told = "one argument, a record batch"
+        require_arguments("to_items", self.to_items, 1, told)
         require_int("max_batch", self.max_batch, at_least=1)
         require_at_least("linger", self.linger, 0)
         require_int("in_flight", self.in_flight, at_least=1, at_most=_MOST_IN_FLIGHT)

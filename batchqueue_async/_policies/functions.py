@@ -1,0 +1,79 @@
+"""What a function that is passed in looks like is checked when it is passed.
+
+Found later, a mistake fails what needs it first, which may be at night.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Final
+
+from batchqueue_async._validation import refuse
+
+_GENERATORS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+
+
+def is_async(call: object) -> bool:
+    """Whether it is a coroutine function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
+    )
+
+
+def require_arguments(field: str, call: object, arguments: int, told: str) -> None:
+    """Refuse what can't be called with so many arguments, which are `told` as such.
+
+    What is written in C, and says nothing of its arguments, is taken at its word.
+    """
+    if not callable(call):
+        refuse(field, "callable", call, TypeError)
+    code, given = _code_of(call, arguments)
+    # Faster than `_binds` by far: there may be thousands of handlers.
+    is_plain = (
+        code is not None and code.co_argcount == given and not code.co_kwonlyargcount
+    )
+    if not is_plain and not _binds(call, arguments):
+        refuse(field, f"callable with {told}", call, TypeError)
+
+
+def require_function(field: str, call: object, arguments: int, told: str) -> None:
+    """Refuse a generator function, too: nobody would run what it returns."""
+    code, _ = _code_of(call, arguments)
+    if code is not None and code.co_flags & _GENERATORS:
+        refuse(field, "no generator function", call, TypeError)
+    require_arguments(field, call, arguments, told)
+
+
+def require_sync_function(field: str, call: object, arguments: int, told: str) -> None:
+    """Refuse an async function, too: what it returns is wanted at once."""
+    require_function(field, call, arguments, told)
+    if is_async(call):
+        refuse(field, "a plain function, not an async one", call, TypeError)
+
+
+def _code_of(call: object, arguments: int) -> tuple[CodeType | None, int]:
+    """Return a function's code, and what that is given of so many arguments."""
+    if isinstance(call, MethodType) and isinstance(call.__func__, FunctionType):
+        return call.__func__.__code__, arguments + 1
+    if isinstance(call, FunctionType):
+        return call.__code__, arguments
+    method = getattr(type(call), "__call__", None)  # noqa: B004 - what, not whether
+    if isinstance(method, FunctionType):
+        return method.__code__, arguments + 1
+    return None, 0
+
+
+def _binds(call: Callable[..., Any], arguments: int) -> bool:
+    try:
+        # What is called counts, not what a decorator has wrapped.
+        signature = inspect.signature(call, follow_wrapped=False)
+    except (TypeError, ValueError):
+        # Of much that is written in C nobody knows it.
+        return True
+    try:
+        signature.bind(*(None,) * arguments)
+    except TypeError:
+        return False
+    return True
