@@ -13,8 +13,8 @@ from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._functions import require_sync_function
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._policies.functions import require_sync_function
 from batchqueue_async._policies.items import T
 from batchqueue_async._validation import (
     refuse,

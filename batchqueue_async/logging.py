@@ -26,7 +26,7 @@ from batchqueue_async import (
     process_queue,
 )
 from batchqueue_async._bridge.loop_thread import outlast_threads
-from batchqueue_async._policies.functions import is_async
+from batchqueue_async._functions import is_async
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (

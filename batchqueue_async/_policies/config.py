@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Literal
 
+from batchqueue_async._functions import require_function, require_sync_function
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
@@ -19,7 +20,6 @@ from .balancing import Rebalancing
 from .buffering import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
 from .fairness import FairSelector, fair_by
-from .functions import require_function, require_sync_function
 from .handler_checks import require_handler
 from .handler_options import HandlerOptions
 from .handlers import ErrorHandler, HandlerLike, RetryHook

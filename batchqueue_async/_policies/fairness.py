@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import shown
 
-from .functions import require_sync_function
 from .selectors import comparable
 from .value import Value, frozen
 

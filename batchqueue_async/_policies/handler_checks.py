@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from batchqueue_async._functions import require_function
 from batchqueue_async._validation import refuse, require_positive
 
-from .functions import require_function
 from .warning import warn
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")

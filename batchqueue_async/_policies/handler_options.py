@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, Literal, TypeAlias
 
+from batchqueue_async._functions import require_function
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
@@ -12,7 +13,6 @@ from batchqueue_async._validation import (
     require_positive,
 )
 
-from .functions import require_function
 from .handlers import ErrorHandler
 from .items import T
 from .retrying import Retry

@@ -6,9 +6,9 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
+from batchqueue_async._functions import require_sync_function
 from batchqueue_async._wording import shown
 
-from .functions import require_sync_function
 from .value import Value, frozen
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.functions import require_sync_function
+from batchqueue_async._functions import require_sync_function
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
 from batchqueue_async._validation import (
     require_at_least,

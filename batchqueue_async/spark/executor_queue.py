@@ -18,7 +18,7 @@ from batchqueue_async import (
     close_process_queues,
     process_queue,
 )
-from batchqueue_async._policies.functions import require_sync_function
+from batchqueue_async._functions import require_sync_function
 
 T = TypeVar("T")
 

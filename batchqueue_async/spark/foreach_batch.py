@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
-from batchqueue_async._policies.functions import require_arguments
+from batchqueue_async._functions import require_arguments
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.column_names import matched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from batchqueue_async._policies.functions import require_sync_function
+from batchqueue_async._functions import require_sync_function
 
 from ._calls.declared import declare
 from ._emitting.task import OpenEmittingQueue, QueueTask

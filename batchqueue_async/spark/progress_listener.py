@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
-from batchqueue_async._policies.functions import require_sync_function
+from batchqueue_async._functions import require_sync_function
 
 from .push import require_queue
 from .queries import cause_of

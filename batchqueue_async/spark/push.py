@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
-from batchqueue_async._policies.functions import (
+from batchqueue_async._functions import (
     require_arguments,
     require_sync_function,
 )

@@ -15,7 +15,7 @@ from batchqueue_async import (
     DeliveryError,
     SyncBatchQueue,
 )
-from batchqueue_async._policies.functions import require_sync_function
+from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import reason
 

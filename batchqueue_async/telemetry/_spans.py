@@ -17,7 +17,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._policies.functions import is_async
+from batchqueue_async._functions import is_async
 from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable

@@ -16,8 +16,8 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 )
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import GRACE, cancel_for_good
+from batchqueue_async._functions import is_async
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._policies.functions import is_async
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from batchqueue_async import Retry
-from batchqueue_async._policies.functions import require_arguments
+from batchqueue_async._functions import require_arguments
 from batchqueue_async._validation import (
     refuse,
     require_at_least,
