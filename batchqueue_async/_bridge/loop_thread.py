@@ -240,12 +240,14 @@ class LoopThread:
         run.call(partial(run.manager.flush, timeout))
 
     def install_draining(
-        self, signals: Iterable[signal.Signals], timeout: float | None
+        self, signals: Iterable[signal.Signals], timeout: Timeout
     ) -> None:
         """Do what `drain_on_signals` promises; call that instead."""
         if threading.current_thread() is not threading.main_thread():
             msg = "signals are handled by the main thread: call it there"
             raise RuntimeError(msg)
+        if timeout is SHUTDOWN_TIMEOUT:
+            timeout = self._shutdown_timeout
         draining = SignalDraining(self._begin_draining, timeout)
         for each in signals:
             signal.signal(each, draining)

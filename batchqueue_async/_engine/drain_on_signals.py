@@ -13,6 +13,7 @@ from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._loop_close import call_at_close
+from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._validation import require_instance, require_timeout
 
 
@@ -21,7 +22,7 @@ class DrainsOnSignals(Protocol):
     """What has a loop on a thread of its own: a `LoopThread`."""
 
     def install_draining(
-        self, signals: Iterable[signal.Signals], timeout: float | None
+        self, signals: Iterable[signal.Signals], timeout: Timeout
     ) -> None:
         """Replace the handlers of these signals, on the main thread."""
 
@@ -29,7 +30,7 @@ class DrainsOnSignals(Protocol):
 def drain_on_signals(
     manager: BatchQueueManager | BatchQueue[Any] | DrainsOnSignals,
     signals: Iterable[signal.Signals] = (signal.SIGTERM,),
-    timeout: float | None = 30.0,
+    timeout: Timeout = SHUTDOWN_TIMEOUT,
 ) -> None:
     """Shut a manager's or a `LoopThread`'s queues, or one queue, down on a signal.
 
@@ -46,14 +47,17 @@ def drain_on_signals(
         manager: Its queues are drained, the last created first; or the queue is.
         signals: Their handlers are replaced; with a `LoopThread` those of the program,
             else those of the running loop.
-        timeout: Seconds for all queues together; None for no deadline.
+        timeout: Seconds for all queues together; None for no deadline. By default the
+            `shutdown_timeout` of what is drained: a manager's, a queue's config's, a
+            `LoopThread`'s.
 
     Raises:
         RuntimeError: Not called on the main thread's loop; with a `LoopThread`, not
             called on the main thread.
         TypeError, ValueError: An argument is wrong.
     """
-    require_timeout("timeout", timeout)
+    if timeout is not SHUTDOWN_TIMEOUT:
+        require_timeout("timeout", timeout)
     kinds = (BatchQueueManager, BatchQueue, DrainsOnSignals)
     rule = "a BatchQueueManager, a BatchQueue or a LoopThread"
     require_instance("manager", manager, kinds, rule)
@@ -68,7 +72,7 @@ def drain_on_signals(
 
 class _Draining:
     def __init__(
-        self, drained: BatchQueueManager | BatchQueue[Any], timeout: float | None
+        self, drained: BatchQueueManager | BatchQueue[Any], timeout: Timeout
     ) -> None:
         self._drained = drained
         self._timeout = timeout

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from batchqueue_async import LoopThread, drain_on_signals
 from tests.bridge.programs import Program, each_python
 from tests.support.thorough import IS_THOROUGH
 
@@ -311,3 +312,17 @@ def test_a_second_signal_ends_the_wait(hold: str) -> None:
         ended = program.end()
     assert (ended.status, ended.output) == (143, "0")
     assert "15 items of 'rows' were left" in ended.log
+
+
+def test_its_deadline_is_the_declared_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    began: list[object] = []
+    with LoopThread(shutdown_timeout=120) as loop_thread:
+        monkeypatch.setattr(loop_thread, "_begin_draining", began.append)
+        drain_on_signals(loop_thread, (signal.SIGUSR1,))
+        try:
+            with pytest.raises(SystemExit):
+                signal.raise_signal(signal.SIGUSR1)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    assert began == [120]

@@ -77,13 +77,16 @@ PROGRAM = textwrap.dedent(
         finally:
             print("finally", flush=True)
 
+    declared = {"shutdown_timeout": float(each) for each in sys.argv[3:]}
+
     async def with_manager():
-        async with BatchQueueManager() as manager:
+        async with BatchQueueManager(**declared) as manager:
             drain_on_signals(manager)
             await work(await manager.create("q", BatchQueueConfig(consumer=slow)))
 
     async def with_queue():
-        async with BatchQueue("q", BatchQueueConfig(consumer=slow)) as queue:
+        config = BatchQueueConfig(consumer=slow, **declared)
+        async with BatchQueue("q", config) as queue:
             drain_on_signals(queue)
             await work(queue)
 
@@ -94,8 +97,10 @@ PROGRAM = textwrap.dedent(
 of_either = pytest.mark.parametrize("what", ["with_manager", "with_queue"])
 
 
-def _run(what: str, seconds: float, signals: int) -> tuple[int, list[str]]:
-    command = [sys.executable, "-c", PROGRAM, str(seconds), what]
+def _run(
+    what: str, seconds: float, signals: int, *shutdown_timeout: str
+) -> tuple[int, list[str]]:
+    command = [sys.executable, "-c", PROGRAM, str(seconds), what, *shutdown_timeout]
     with running(command, stderr=subprocess.DEVNULL) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
@@ -119,6 +124,12 @@ def test_sigterm_drains_and_then_ends_the_program(what: str) -> None:
 @of_either
 def test_a_second_sigterm_ends_the_wait(what: str) -> None:
     code, output = _run(what, 20.0, signals=2)
+    assert (code, output) == (143, ["finally", ""])
+
+
+@of_either
+def test_the_deadline_is_the_declared_one(what: str) -> None:
+    code, output = _run(what, 20.0, 1, "0.1")
     assert (code, output) == (143, ["finally", ""])
 
 
