@@ -28,8 +28,10 @@ class Shielded:
         self._scope: anyio.CancelScope | None = None
 
     def __enter__(self) -> None:
-        # Who steps a coroutine by hand has no task, so there is no scope either.
-        self._task = asyncio.current_task()
+        # Who steps a coroutine by hand, or runs it under Trio, has no task, so there is
+        # no scope of asyncio's either.
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001
+            self._task = asyncio.current_task()
         if self._task is not None and _may_be_scoped():
             self._scope = anyio.CancelScope(shield=True)
             self._scope.__enter__()

@@ -26,6 +26,7 @@ from batchqueue_async import (
     process_queue,
 )
 from batchqueue_async._bridge.loop_thread import outlast_threads
+from batchqueue_async._bridge.real_threads import refuse_greenlets
 from batchqueue_async._functions import is_async
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
@@ -85,6 +86,7 @@ class BatchingHandler(logging.Handler):
 
     Raises:
         TypeError, ValueError: An argument is wrong.
+        BatchQueueError: gevent or eventlet makes greenlets of threads.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting with a default
@@ -111,6 +113,7 @@ class BatchingHandler(logging.Handler):
         self._shutdown_timeout = shutdown_timeout
         self._is_closed = False
         _consumer(target)
+        refuse_greenlets(_THREAD)
         self._start_anew()
         super().__init__()
 

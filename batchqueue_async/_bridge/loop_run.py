@@ -19,6 +19,7 @@ from batchqueue_async._bridge.at_exit import refuse_inherited
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
+from batchqueue_async._bridge.real_threads import refuse_greenlets
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
@@ -91,6 +92,7 @@ class LoopRun:
 
     def start(self) -> None:
         """Start, and wait until the loop runs."""
+        refuse_greenlets(self._name)
         fork_rest.remember(self)
         try:
             self._thread.start()

@@ -85,7 +85,8 @@ class LoopThread:
         """Start the thread; if it runs, do nothing.
 
         Raises:
-            BatchQueueError: It was stopped, or left; or no thread can be started.
+            BatchQueueError: It was stopped, or left; or no thread can be started, also
+                where gevent or eventlet makes greenlets of threads.
         """
         if self._run is not None:
             self._run.refuse_inherited()

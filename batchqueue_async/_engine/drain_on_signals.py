@@ -14,6 +14,7 @@ from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
+from batchqueue_async._running_loop import running_loop
 from batchqueue_async._validation import require_instance, require_timeout
 
 
@@ -64,7 +65,7 @@ def drain_on_signals(
     if not isinstance(manager, BatchQueueManager | BatchQueue):
         manager.install_draining(tuple(signals), timeout)
         return
-    loop = asyncio.get_running_loop()
+    loop = running_loop("drain_on_signals", RuntimeError)
     draining = _Draining(manager, timeout)
     for each in signals:
         loop.add_signal_handler(each, draining.begin, each)

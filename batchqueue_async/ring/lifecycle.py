@@ -11,6 +11,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, Final, TypeAlias
 
 from batchqueue_async._loop_close import call_at_close, forget_at_close
+from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded
 
 from .errors import RingError, RingHalted
@@ -61,10 +62,11 @@ class ConsumerTasks:
 
     def start(self, consumers: Iterable[Consumer]) -> None:
         """Run these consumers, and from now on those that are added."""
+        loop = running_loop("the ring", RingError)
         self.has_started = True
         for consumer in consumers:
             name = f"ring consumer {consumer.handler.name}"
-            task = asyncio.create_task(self._run(consumer), name=name)
+            task = loop.create_task(self._run(consumer), name=name)
             with contextlib.suppress(AttributeError):
                 # If the loop ends first, what that means is logged here.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
@@ -72,7 +74,7 @@ class ConsumerTasks:
             task.add_done_callback(self._ended)
         if self not in _running:
             _running.add(self)
-            call_at_close(asyncio.get_running_loop(), self.end_after_loop)
+            call_at_close(loop, self.end_after_loop)
 
     async def shut_down(
         self, sequences: tuple[Sequence, ...], timeout: float | None

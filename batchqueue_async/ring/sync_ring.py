@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._chunks import chunks
+from batchqueue_async._running_loop import running_loop
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.watchdog import LoopWatchdog
@@ -38,7 +39,7 @@ class ThreadIngress:
     """Where other threads come into a ring; all its `SyncRing`s share it."""
 
     def __init__(self, sequencer: Sequencer) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop("a SyncRing", RingError)
         self._process = os.getpid()
         self._sequencer = sequencer
         self._filled: deque[tuple[int, int, bool]] = deque()

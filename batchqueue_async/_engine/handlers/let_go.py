@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -20,13 +20,14 @@ class LetGo:
     __slots__ = ("_at_work", "known")
 
     def __init__(self) -> None:
-        self.known: list[Registration] = []
+        # Seldom are there any, and never many: an empty tuple takes no memory.
+        self.known: Sequence[Registration] = ()
         # How many of them were at work when somebody looked.
         self._at_work = 0
 
     def add(self, gone: Registration, in_flight: InFlight) -> None:
         """Remember one more; amortised, those that are at rest are forgotten."""
-        self.known.append(gone)
+        self.known = (*self.known, gone)
         if len(self.known) > 2 * self._at_work + SLACK:
             self.forget_at_rest({*in_flight()})
 

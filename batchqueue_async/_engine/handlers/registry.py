@@ -45,6 +45,7 @@ class Registration:
         "is_trusted",
         "item_type",
         "items",
+        "label",
         "limit",
         "lock",
         "max_batch",
@@ -78,6 +79,8 @@ class Registration:
     ) -> None:
         self.handler = handler
         self.item_type = item_type
+        # How logs and stats name it.
+        self.label = _label(handler, item_type)
         self.weight = weight
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
@@ -117,12 +120,6 @@ class Registration:
         self.is_closed = self.is_trusted = False
 
     @property
-    def label(self) -> str:
-        """How logs and stats name it."""
-        name = getattr(self.handler, "__qualname__", type(self.handler).__qualname__)
-        return f"{name} of {self.item_type.__qualname__}" if self.item_type else name
-
-    @property
     def has_hooks(self) -> bool:
         """Whether it wants to be called without a batch while its queue runs."""
         return bool(self.on_idle or self.on_flush or self.ticks)
@@ -159,6 +156,11 @@ class Registration:
             cuts=cuts,
             limit=None if self.limit is None else self.limit.stats(),
         )
+
+
+def _label(handler: object, item_type: type | None) -> str:
+    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    return f"{name} of {item_type.__qualname__}" if item_type else name
 
 
 def _hook(handler: object, name: str) -> Hook | None:

@@ -22,6 +22,7 @@ from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,
+    bind_to_running_loop,
     open_to_threads,
     require_own_loop,
 )
@@ -88,20 +89,19 @@ class Lifecycle(Generic[T]):
         if parts.state is not State.NEW:
             msg = f"queue {parts.name!r} was shut down and cannot be started again"
             raise BatchQueueError(msg)
-        parts.loop = asyncio.get_running_loop()
-        parts.state = State.RUNNING
+        loop = bind_to_running_loop(parts)
         drain_tasks = parts.config.drain_tasks
         if isinstance(drain_tasks, SharedDrainTasks):
             parts.detector.permit = Permit(shared_permits.pool_of(drain_tasks))
             parts.detector.permit.pool.join()
         abandon_after_fork(self)
-        parts.detector.calls.clock = clock_of(parts.loop)
-        parts.detector.calls.thread = ThreadUse.of(parts.loop)
+        parts.detector.calls.clock = clock_of(loop)
+        parts.detector.calls.thread = ThreadUse.of(loop)
         parts.tasks.start()
         parts.layout.terms.open(self._time_here)
         if parts.config.threads:
             open_to_threads(parts)
-        await LoopRegistry.of(parts.loop).register(self)
+        await LoopRegistry.of(loop).register(self)
         parts.handlers.attach(self, parts.detector)
 
     def _time_here(self) -> float | None:

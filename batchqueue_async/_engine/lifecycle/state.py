@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._running_loop import running_loop
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
@@ -38,6 +39,13 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 """Where nothing of a queue runs any more."""
 
 
+def bind_to_running_loop(parts: Parts[Any]) -> asyncio.AbstractEventLoop:
+    """Have the queue belong to the running loop from now on; returns that."""
+    parts.loop = running_loop(f"queue {parts.name!r}", BatchQueueError)
+    parts.state = State.RUNNING
+    return parts.loop
+
+
 def admits(parts: Parts[Any]) -> bool:
     """Whether items may come in now; False once shutdown has begun."""
     if parts.state is State.RUNNING:
@@ -55,7 +63,7 @@ def refuse_fork(parts: Parts[Any]) -> None:
     if parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "
-            "queues of its own"
+            "queues of its own, as process_queue does"
         )
         raise BatchQueueError(msg)
 

@@ -36,13 +36,13 @@ class Loads:
     ) -> None:
         self._partitions = partitions
         self.in_seconds = rebalancing is not None and rebalancing.measure == "seconds"
-        self._bases: list[_Totals] = []
+        self._bases: Sequence[_Totals] = ()
 
     def now(self) -> list[float]:
         """Return the loads since the last `reset`."""
         totals = self._totals()
         # Partitions that are new since then started at zero.
-        bases = self._bases + [_NOTHING] * (len(totals) - len(self._bases))
+        bases = [*self._bases, *[_NOTHING] * (len(totals) - len(self._bases))]
         pairs = zip(totals, bases, strict=True)
         if not self.in_seconds:
             return [float(ever[0] - base[0]) for ever, base in pairs]

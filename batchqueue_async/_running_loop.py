@@ -1,0 +1,22 @@
+"""Refuses to begin where no asyncio loop runs: on a plain thread, or under Trio."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+def running_loop(what: str, error: type[Exception]) -> asyncio.AbstractEventLoop:
+    """Return the running loop.
+
+    Raises:
+        Exception: Of the type `error`, which says what `what` needs.
+    """
+    # Asked in this way since `get_running_loop` only says that there is none.
+    loop = asyncio._get_running_loop()  # noqa: SLF001
+    if loop is None:
+        msg = (
+            f"{what} needs a running asyncio event loop, and here is none: use "
+            "asyncio.run, or, on threads and under Trio, a LoopThread"
+        )
+        raise error(msg)
+    return loop
