@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 
-def running_loop(what: str, error: type[Exception]) -> asyncio.AbstractEventLoop:
+def running_loop(what: str) -> asyncio.AbstractEventLoop:
     """Return the running loop.
 
     Raises:
-        Exception: Of the type `error`, which says what `what` needs.
+        RuntimeError: There is none, which says that `what` needs it.
     """
     # Asked in this way since `get_running_loop` only says that there is none.
     loop = asyncio._get_running_loop()  # noqa: SLF001
@@ -18,5 +18,5 @@ def running_loop(what: str, error: type[Exception]) -> asyncio.AbstractEventLoop
             f"{what} needs a running asyncio event loop, and here is none: use "
             "asyncio.run, or, on threads and under Trio, a LoopThread"
         )
-        raise error(msg)
+        raise RuntimeError(msg)
     return loop

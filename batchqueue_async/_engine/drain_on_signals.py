@@ -65,7 +65,7 @@ def drain_on_signals(
     if not isinstance(manager, BatchQueueManager | BatchQueue):
         manager.install_draining(tuple(signals), timeout)
         return
-    loop = running_loop("drain_on_signals", RuntimeError)
+    loop = running_loop("drain_on_signals")
     draining = _Draining(manager, timeout)
     for each in signals:
         loop.add_signal_handler(each, draining.begin, each)

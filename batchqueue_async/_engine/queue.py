@@ -93,6 +93,7 @@ class BatchQueue(Generic[T]):
 
         Raises:
             BatchQueueError: It was shut down, or runs on another loop.
+            RuntimeError: No asyncio loop runs here.
         """
         # Its own, so shared with nobody, unless a manager has started it with its own.
         await self._parts.lifecycle.start(SharedPermits())

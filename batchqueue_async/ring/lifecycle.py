@@ -62,7 +62,7 @@ class ConsumerTasks:
 
     def start(self, consumers: Iterable[Consumer]) -> None:
         """Run these consumers, and from now on those that are added."""
-        loop = running_loop("the ring", RingError)
+        loop = running_loop("the ring")
         self.has_started = True
         for consumer in consumers:
             name = f"ring consumer {consumer.handler.name}"

@@ -39,7 +39,7 @@ class ThreadIngress:
     """Where other threads come into a ring; all its `SyncRing`s share it."""
 
     def __init__(self, sequencer: Sequencer) -> None:
-        self._loop = running_loop("a SyncRing", RingError)
+        self._loop = running_loop("a SyncRing")
         self._process = os.getpid()
         self._sequencer = sequencer
         self._filled: deque[tuple[int, int, bool]] = deque()

@@ -41,7 +41,7 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 
 def bind_to_running_loop(parts: Parts[Any]) -> asyncio.AbstractEventLoop:
     """Have the queue belong to the running loop from now on; returns that."""
-    parts.loop = running_loop(f"queue {parts.name!r}", BatchQueueError)
+    parts.loop = running_loop(f"queue {parts.name!r}")
     parts.state = State.RUNNING
     return parts.loop
 
