@@ -261,3 +261,30 @@ async def test_batches_that_were_taken_with_one_that_fails_are_not_compared() ->
         return sum(counts.by_line().values())
 
     assert await growth(steps, 50) < LINEAR
+
+
+async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
+    async def steps(count: int) -> int:
+        async def fail(_: list[int]) -> None:
+            raise OSError
+
+        handler, counts = RecordingHandler[str](), Instructions()
+        retry = Retry(attempts=2, wait_initial=60.0, wait_max=60.0)
+        config = BatchQueueConfig[Any](
+            retry=retry, partitions=PartitionPolicy.fixed(2), on_error=lambda *_: None
+        )
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(int, fail, max_batch=1)
+            queue.add_handler(str, handler)
+            assert await queue.produce_many(range(count)) == count
+            assert queue.partition_of(1) != queue.partition_of("")
+            await asyncio.sleep(1.0)
+            with counts.counted():
+                for number in range(10):
+                    assert await queue.produce(str(number))
+                    await asyncio.sleep(1.0)
+            assert len(handler.items) == 10
+            await queue.shutdown(0.0)
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < 1.5

@@ -9,6 +9,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Way
@@ -291,15 +292,16 @@ class RetryQueue(Generic[T]):
     In the order in which they came; their partitions are paused meanwhile.
     """
 
-    __slots__ = ("_drain_task", "_dues", "_seen", "batches")
+    __slots__ = ("_drain_task", "_dues", "_seen", "_soonest", "batches")
 
     def __init__(self, drain_task: int) -> None:
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
-        # When the last one on a way is due, of the first batches that were seen: to ask
-        # each of them would take quadratic time.
+        # There may be thousands. So that not all are asked for each batch, and in each
+        # cycle, it is kept of those that were seen when the last one on a way is due,
+        # and the first of all. None where they have to be seen again.
         self._dues: dict[Way, float] | None = None
-        self._seen = 0
+        self._seen, self._soonest = 0, math.inf
 
     @staticmethod
     def hold(batch: Batch[T]) -> None:
@@ -309,22 +311,27 @@ class RetryQueue(Generic[T]):
 
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
-        dues = self._dues_by_way()
+        dues = self._see()
         ahead = [dues[way] for way in batch.ways if way in dues]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
-    def _dues_by_way(self) -> dict[Way, float]:
+    def _see(self) -> dict[Way, float]:
         if self._dues is None:
-            self._dues, self._seen = {}, 0
+            self._seen, self._soonest = 0, math.inf
+            self._dues = {}
         for batch in self.batches[self._seen :]:
             for way in batch.ways:
                 self._dues[way] = max(batch.due, self._dues.get(way, batch.due))
+            self._soonest = min(self._soonest, batch.due)
             self._seen += 1
         return self._dues
 
     def due_at(self, now: float) -> tuple[list[Batch[T]], list[Batch[T]]]:
         """Return what may be delivered now, and what stays."""
+        self._see()
+        if now < self._soonest:
+            return [], self.batches
         self._dues = None
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
@@ -342,11 +349,14 @@ class RetryQueue(Generic[T]):
                 due.append(batch)
         return due, staying
 
-    def dues(self) -> list[float]:
+    def dues(self, now: float) -> list[float]:
         """Return when to look again.
 
         What a stuck handler keeps out has no such time: the call's end wakes.
         """
+        self._see()
+        if now < self._soonest:
+            return [self._soonest]
         dues: list[float] = []
         kept_out: set[Way] = set()
         for batch in self.batches:
