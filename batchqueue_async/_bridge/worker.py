@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -92,9 +93,11 @@ class _Thread:
 
     def serve(self) -> None:
         self.ident = threading.get_ident()
+        process = os.getpid()
         fork_rest.remember(self)
         try:
-            while (call := self._next()) is not None:
+            # In a child that a call has forked, and that returned, nobody calls again.
+            while os.getpid() == process and (call := self._next()) is not None:
                 call()
                 del call
         finally:
