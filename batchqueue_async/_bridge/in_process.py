@@ -109,10 +109,13 @@ class _Processes:
         # Threads that were to be stopped meanwhile.
         self._stopped: set[int] = set()
 
-    def consume(self, batch: list[Any]) -> None:
+    def _forget_parent(self) -> None:
         if self._owner != os.getpid():
             # After a fork: these are the parent's.
             self._forget()
+
+    def consume(self, batch: list[Any]) -> None:
+        self._forget_parent()
         self._call(None, "consume", batch)
 
     def on_close(self) -> None:
@@ -129,6 +132,7 @@ class _Processes:
             process.end()
 
     def stop(self, thread: int) -> None:
+        self._forget_parent()
         with self._lock:
             process = self._busy.get(thread)
             if process is None and thread in self._busy:
@@ -151,6 +155,7 @@ class _Processes:
             raise errors[0]
 
     def _take(self) -> HandlerProcess | None:
+        self._forget_parent()
         with self._lock:
             return self._idle.pop() if self._idle else None
 

@@ -158,3 +158,34 @@ def test_what_is_of_no_file_is_refused_at_once() -> None:
         "TypeError: handler must be of a module or a program's file to run in a "
         "process, which imports it, got the function say of a session\n"
     )
+
+
+def test_a_forked_child_calls_no_hook_in_its_parents(tmp_path: Path) -> None:
+    text = """
+class Handler:
+    def consume(self, batch):
+        say("consume")
+
+    def on_flush(self):
+        say("on_flush")
+
+    def on_close(self):
+        say("on_close")
+
+def open_queue(thread):
+    return thread.open("q", BatchQueueConfig(consumer=handler))
+
+if __name__ == "__main__":
+    handler = in_process(Handler())
+    process_queue(open_queue).produce(1)
+    process_queue(open_queue).flush()
+    if child := os.fork():
+        assert os.waitpid(child, 0) == (child, 0)
+    else:
+        process_queue(open_queue).flush()
+        close_process_queues()
+        os._exit(0)
+"""
+    ended = Program(program(tmp_path, text)).end()
+    assert (ended.status, ended.log) == (0, "")
+    assert batches(ended.output) == ["consume", "on_flush", "on_close"]
