@@ -17,6 +17,7 @@ from batchqueue_async._bridge.loop_shutdown import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
 
-class LoopThread:
+class LoopThread(OfOneProcess):
     """An event loop (uvloop's when installed) with the queues that run on it.
 
     Use it as `with LoopThread() as loop_thread`, or call `start` and `stop`. Either end
