@@ -128,13 +128,20 @@ def _answer(
 ) -> None:
     """Call, and have the result where it is wanted: on the future's loop."""
     loop = answer.get_loop()
-    with claim_worker_thread(get_async_backend("asyncio"), loop):
-        result = context.run(function)
+    tell = answer.set_result
+    try:
+        # The first one imports it: there may be no file or memory left for that.
+        with claim_worker_thread(get_async_backend("asyncio"), loop):
+            result = context.run(function)
+    except Exception as error:  # noqa: BLE001 - raised on the loop, where it is waited for
+        tell, result = answer.set_exception, error
     # Of a loop that is closed nobody waits any more.
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_tell, answer, result)
+        loop.call_soon_threadsafe(_tell, answer, tell, result)
 
 
-def _tell(answer: asyncio.Future[Any], result: object) -> None:
+def _tell(
+    answer: asyncio.Future[Any], tell: Callable[[Any], object], result: object
+) -> None:
     if not answer.done():
-        answer.set_result(result)
+        tell(result)
