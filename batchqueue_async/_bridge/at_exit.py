@@ -126,6 +126,16 @@ def _drain_before_joining() -> None:
     _flush_late()
 
 
+def drain_before_processes_end() -> None:
+    """Drain what processes are at work for, where they are ended before the threads.
+
+    So it is in a process of `multiprocessing`, before Python 3.13. One that has threads
+    to wait for drains after them all the same, since they may wait for its main thread.
+    """
+    if _has_no_atexit() and not _others():
+        _drain_before_joining()
+
+
 def _flush_late() -> None:
     for running in [each for each in _running.values() if each.is_late]:
         if not running.is_flushed_at_exit():

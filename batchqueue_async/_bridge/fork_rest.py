@@ -68,8 +68,8 @@ def remember(resting: Resting) -> None:
         _hooked.append(True)
         # What is hooked last comes first before a fork: its hook takes a lock that
         # our threads may wait for on their way to rest. At the interpreter's exit it
-        # can't be imported any more.
-        with suppress(RuntimeError):
+        # can't be imported any more, nor without a file that may be opened.
+        with suppress(RuntimeError, OSError, MemoryError):
             import concurrent.futures.thread  # noqa: F401, PLC0415
 
         os.register_at_fork(

@@ -9,18 +9,33 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import traceback
 import weakref
+from collections.abc import Iterator
+from multiprocessing import resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from batchqueue_async._bridge.at_exit import drain_before_processes_end
 from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
 from batchqueue_async._wording import kind_of, reason
+
+if TYPE_CHECKING:
+    from multiprocessing.popen_spawn_posix import Popen
+    from multiprocessing.process import BaseProcess
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _PATIENCE: Final = 5.0
 """Seconds in which a process that is told to end has to."""
+_PARENTS: Final = {
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
+}
+"""Signals that a terminal or a service manager sends to all processes of a program."""
+_hooked: set[int] = set()
 
 
 class HandlerProcess:
@@ -34,9 +49,10 @@ class HandlerProcess:
         self._label = label
         self._pipe, theirs = _SPAWN.Pipe()
         # A daemon, so that whatever else fails the interpreter's exit ends it.
-        self._process = _SPAWN.Process(
+        self._process = _Process(
             target=_serve, args=(theirs, pickled), name=label, daemon=True
         )
+        _hook_exit()
         try:
             self._process.start()
         finally:
@@ -111,15 +127,51 @@ def _end(pipe: Connection, process: SpawnProcess, owner: int) -> None:
     if process.exitcode is None:
         process.kill()
         process.join(_PATIENCE)
-    process.close()
+    # At the interpreter's exit another thread may be first to learn that it has ended.
+    with contextlib.suppress(ValueError):
+        process.close()
+
+
+class _Process(SpawnProcess):
+    """One that the signals of `_PARENTS` never end, not even while it starts."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Popen:  # noqa: N802 - multiprocessing's
+        with _blocked(_PARENTS):
+            popen = SpawnProcess._Popen(process_obj)  # noqa: SLF001 - as it says itself
+        # By this the interpreter's exit ends daemons; SIGTERM would do nothing.
+        popen.terminate = popen.kill  # type: ignore[method-assign]
+        return popen
+
+
+@contextlib.contextmanager
+def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
+    """Let none of them reach this thread; what it starts inherits that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    # Started on the way to the process it would let through what is blocked.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _hook_exit() -> None:
+    # A process of `multiprocessing` ends its own before it waits for its threads; and
+    # before that what else of it handlers may work with.
+    if os.getpid() not in _hooked:
+        _hooked.add(os.getpid())
+        util.Finalize(None, drain_before_processes_end, exitpriority=100)
 
 
 # --- in the process
 
 
 def _serve(pipe: Connection, pickled: bytes) -> None:
-    # A Ctrl-C goes to all processes of a terminal; what becomes of it is the parent's.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _leave_signals_to_parent()
     handler = _Handler(pickled)
     while True:
         try:
@@ -135,6 +187,30 @@ def _serve(pipe: Connection, pickled: bytes) -> None:
             pipe.send_bytes(answer)
         except OSError:
             return
+
+
+def _leave_signals_to_parent() -> None:
+    # The others aren't ignored: what the handler runs would inherit that, and nobody
+    # could end it by them.
+    for each in _PARENTS:
+        signal.signal(each, _end_with_parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PARENTS)
+
+
+def _end_with_parent(number: int, _: object) -> None:
+    """Go on for as long as the parent takes to drain; if it has ended, no longer."""
+
+    def end() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+        os._exit(128 + number)
+
+    # At this process's own end there is none to be had, and no need of it.
+    with contextlib.suppress(RuntimeError):
+        threading.Thread(target=end, daemon=True).start()
 
 
 class _Handler:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,13 +40,14 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
             calls.
 
     Raises:
-        TypeError: The handler is async, or no handler, or cannot be pickled; or
-            `concurrency` is no int.
+        TypeError: The handler is async, or no handler, or cannot be pickled, or is of a
+            session or `-c`, not of a file; or `concurrency` is no int.
         ValueError: `concurrency` is less than 1.
     """
     require_handler("handler", handler)
     blocking_consume_of(handler, "process")
     require_int("concurrency", concurrency, at_least=1)
+    _require_file(handler)
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
@@ -53,6 +55,20 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     # Where `on_close` was not called, the last thread sees to them.
     wrapped.last = processes.end
     return wrapped
+
+
+def _require_file(handler: object) -> None:
+    is_of_main = getattr(handler, "__module__", None) == "__main__"
+    if is_of_main and _main_file() is None and sys.modules["__main__"].__spec__ is None:
+        msg = (
+            "handler must be of a module or a program's file to run in a process, "
+            f"which imports it, got {shown(handler)} of a session"
+        )
+        raise TypeError(msg)
+
+
+def _main_file() -> str | None:
+    return getattr(sys.modules["__main__"], "__file__", None)
 
 
 def _pickled(handler: object) -> bytes:
@@ -75,6 +91,7 @@ class _Processes:
     def __init__(self, handler: object, label: str, pickled: bytes) -> None:
         self._label = label
         self._pickled = pickled
+        self._main_file = _main_file()
         self._forget()
         if hasattr(handler, "tick_every"):
             self.tick_every = handler.tick_every
@@ -92,10 +109,13 @@ class _Processes:
         # Threads that were to be stopped meanwhile.
         self._stopped: set[int] = set()
 
-    def consume(self, batch: list[Any]) -> None:
+    def _forget_parent(self) -> None:
         if self._owner != os.getpid():
             # After a fork: these are the parent's.
             self._forget()
+
+    def consume(self, batch: list[Any]) -> None:
+        self._forget_parent()
         self._call(None, "consume", batch)
 
     def on_close(self) -> None:
@@ -112,6 +132,7 @@ class _Processes:
             process.end()
 
     def stop(self, thread: int) -> None:
+        self._forget_parent()
         with self._lock:
             process = self._busy.get(thread)
             if process is None and thread in self._busy:
@@ -134,6 +155,7 @@ class _Processes:
             raise errors[0]
 
     def _take(self) -> HandlerProcess | None:
+        self._forget_parent()
         with self._lock:
             return self._idle.pop() if self._idle else None
 
@@ -146,6 +168,9 @@ class _Processes:
             HandlerProcess,
         )
 
+        if self._main_file is not None and _main_file() is None:
+            # The interpreter's exit begins with forgetting it, and this one imports it.
+            sys.modules["__main__"].__file__ = self._main_file
         return HandlerProcess(self._label, self._pickled)
 
     def _call(

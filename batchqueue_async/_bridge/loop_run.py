@@ -87,8 +87,11 @@ class LoopRun:
             call.detector is each.parts.detector for each in queues
         )
 
-    def is_called_on_loop(self) -> bool:
-        return asyncio._get_running_loop() is self._loop  # noqa: SLF001
+    def refuse_on_loop(self, verb: str) -> None:
+        """Refuse what would wait for the loop on its own thread."""
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
+            msg = f"{verb} of LoopThread {self._name!r} on its own loop would never end"
+            raise BatchQueueError(msg)
 
     def start(self) -> None:
         """Start, and wait until the loop runs."""

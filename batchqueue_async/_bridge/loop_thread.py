@@ -17,6 +17,7 @@ from batchqueue_async._bridge.loop_shutdown import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
 
-class LoopThread:
+class LoopThread(OfOneProcess):
     """An event loop (uvloop's when installed) with the queues that run on it.
 
     Use it as `with LoopThread() as loop_thread`, or call `start` and `stop`. Either end
@@ -131,9 +132,7 @@ class LoopThread:
             self._end = _End.STOPPED
             return {}
         run.refuse_inherited()
-        if run.is_called_on_loop():
-            msg = f"stop of LoopThread {self._name!r} on its own loop would never end"
-            raise BatchQueueError(msg)
+        run.refuse_on_loop("stop")
         self._end = _End.STOPPED
         if run.is_called_by_handler():
             run.draining.begin(timeout, tells=True)
@@ -173,8 +172,12 @@ class LoopThread:
         except BatchQueueError as refused:
             logger.warning("%s", refused, loop_thread=self._name)
             return
+        run.refuse_on_loop("leaving")
         self._end = self._end or _End.LEFT
         run.draining.begin(self._shutdown_timeout, tells=True)
+        if run.is_called_by_handler():
+            # As in `stop`: waiting would be waiting for itself.
+            return
         if run.wait():
             self._run = None
         # What ends the program by itself is not replaced.
@@ -207,10 +210,12 @@ class LoopThread:
         The queue keeps the LoopThread alive.
 
         Raises:
-            BatchQueueError: The thread does not run, or its loop is dead.
+            BatchQueueError: On the loop's own thread; or the thread does not run, or
+                its loop is dead.
             DuplicateQueue: The name is taken.
         """
         run = self._running()
+        run.refuse_on_loop("open")
         if run.draining.has_begun:
             msg = f"LoopThread {self._name!r} is being stopped"
             raise BatchQueueError(msg)
@@ -235,9 +240,7 @@ class LoopThread:
         """
         require_timeout("timeout", timeout)
         run = self._running()
-        if run.is_called_on_loop():
-            msg = f"flush of LoopThread {self._name!r} on its own loop would never end"
-            raise BatchQueueError(msg)
+        run.refuse_on_loop("flush")
         run.call(partial(run.manager.flush, timeout))
 
     def install_draining(
@@ -301,6 +304,13 @@ def manager_of(loop_thread: LoopThread) -> BatchQueueManager | None:
     """Return what keeps its queues, while it runs; not meant for users."""
     run = loop_thread._run  # noqa: SLF001
     return None if run is None else run.manager
+
+
+def refuse_on_loop(loop_thread: LoopThread, verb: str) -> None:
+    """Refuse what would wait on its own loop's thread; not meant for users."""
+    run = loop_thread._run  # noqa: SLF001
+    if run is not None:
+        run.refuse_on_loop(verb)
 
 
 def outlast_threads(loop_thread: LoopThread) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from batchqueue_async._bridge.loop_thread import LoopThread
+from batchqueue_async._bridge.loop_thread import LoopThread, refuse_on_loop
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._validation import require_callable
 from batchqueue_async._wording import shown
@@ -60,7 +60,8 @@ def process_queue(
 
     Raises:
         TypeError: If `open_queue` can't be called or hashed, or returns no queue.
-        BatchQueueError: If no thread can be started.
+        BatchQueueError: If no thread can be started; or, on its own loop's thread, if
+            the queue was shut down.
         Exception: What `open_queue` raises; nothing is kept then.
     """
     registry = _current()
@@ -75,6 +76,7 @@ def process_queue(
     with registry.lock:
         known = registry.opened.get(open_queue)
         if known is not None and not known.queue.is_running:
+            refuse_on_loop(known.loop_thread, "leaving")
             del registry.opened[open_queue]
             _close(known)
             known = None
@@ -89,13 +91,14 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
 
     Waits for each as leaving its `LoopThread` does: 30 seconds at most, unless that was
     made with another `shutdown_timeout`; what is left then is logged and passed to
-    `on_error`. In a forked child the parent's queues aren't touched. Not from a handler
-    of such a queue, which would wait for itself.
+    `on_error`. In a forked child the parent's queues aren't touched. A handler of such
+    a queue, on a thread, only begins to close that one.
 
     Args:
         open_queues: Those whose queues are closed; None for all.
 
     Raises:
+        BatchQueueError: On the loop's own thread of such a queue.
         SystemExit, KeyboardInterrupt: A handler has raised it.
     """
     registry = _current()
@@ -114,6 +117,7 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
             )
             if last is None:
                 return
+            refuse_on_loop(registry.opened[last].loop_thread, "leaving")
             opened = registry.opened.pop(last)
         _close(opened)
 

@@ -17,6 +17,7 @@ from batchqueue_async._engine.lifecycle.state import State, refuse_fork
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
@@ -35,7 +36,7 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 
-class SyncBatchQueue(Generic[T]):
+class SyncBatchQueue(OfOneProcess, Generic[T]):
     """A running queue as other threads see it; one object may serve many threads.
 
     It is made on the queue's loop and handed to them. On the loop's own thread `offer`,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -92,9 +93,11 @@ class _Thread:
 
     def serve(self) -> None:
         self.ident = threading.get_ident()
+        process = os.getpid()
         fork_rest.remember(self)
         try:
-            while (call := self._next()) is not None:
+            # In a child that a call has forked, and that returned, nobody calls again.
+            while os.getpid() == process and (call := self._next()) is not None:
                 call()
                 del call
         finally:
@@ -125,13 +128,20 @@ def _answer(
 ) -> None:
     """Call, and have the result where it is wanted: on the future's loop."""
     loop = answer.get_loop()
-    with claim_worker_thread(get_async_backend("asyncio"), loop):
-        result = context.run(function)
+    tell = answer.set_result
+    try:
+        # The first one imports it: there may be no file or memory left for that.
+        with claim_worker_thread(get_async_backend("asyncio"), loop):
+            result = context.run(function)
+    except Exception as error:  # noqa: BLE001 - raised on the loop, where it is waited for
+        tell, result = answer.set_exception, error
     # Of a loop that is closed nobody waits any more.
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_tell, answer, result)
+        loop.call_soon_threadsafe(_tell, answer, tell, result)
 
 
-def _tell(answer: asyncio.Future[Any], result: object) -> None:
+def _tell(
+    answer: asyncio.Future[Any], tell: Callable[[Any], object], result: object
+) -> None:
     if not answer.done():
-        answer.set_result(result)
+        tell(result)

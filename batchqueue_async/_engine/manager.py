@@ -16,6 +16,7 @@ from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import (
@@ -30,7 +31,7 @@ from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import shown
 
 
-class BatchQueueManager:
+class BatchQueueManager(OfOneProcess):
     """The queues of one application, or of one part of it.
 
     Use it as `async with BatchQueueManager() as manager`: leaving it shuts all its

@@ -16,6 +16,7 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
+from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
 from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
@@ -29,11 +30,7 @@ from batchqueue_async._policies.no_effect import (
 )
 from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
-from batchqueue_async._validation import (
-    refuse,
-    require_instance,
-    require_timeout,
-)
+from batchqueue_async._validation import refuse, require_instance, require_timeout
 
 S = TypeVar("S")
 
@@ -44,7 +41,7 @@ _RUNNING = State.RUNNING
 _NOWHERE: Partition[Any] = Partition(0, 1, 1)
 
 
-class BatchQueue(Generic[T]):
+class BatchQueue(OfOneProcess, Generic[T]):
     """A partitioned queue on one event loop that hands its items over in batches.
 
     May be built outside of a loop; `start` binds it to the loop that runs then. Use it

@@ -145,3 +145,24 @@ def test_processes_of_each_method_work_with_threads_of_their_own(
     ended = Program(program, method, str(tmp_path / "marks")).end()
     assert ended.output.split("\n") == ["[100, 100]", "0", "100"], ended.log
     assert ended.status == 0
+
+
+FORKING_HANDLER = """
+def fork(batch):
+    child = os.fork()
+    if child:
+        # A child that hangs hangs this one, too.
+        assert os.waitpid(child, 0) == (child, 0)
+        os.write(1, b"ended\\n")
+
+with LoopThread() as held:
+    queue = held.open("q", BatchQueueConfig(consumer=in_thread(fork), max_batch=1))
+    queue.produce_many([1, 2])
+assert queue.stats().handled == 2
+"""
+
+
+@each_python
+def test_a_child_that_returns_from_a_handler_on_a_thread_ends(python: Path) -> None:
+    ended = Program(FORKING_HANDLER, python=python).end()
+    assert (ended.status, ended.output, ended.log) == (0, "ended\nended", "")
