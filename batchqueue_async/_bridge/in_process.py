@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge.in_thread import InThread, blocking_consume_of
+from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._validation import require_int
@@ -16,6 +17,7 @@ from batchqueue_async._wording import reason, shown
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.handler_process import HandlerProcess
+    from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 
 T = TypeVar("T")
 
@@ -32,7 +34,9 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     What the handler raises is raised here, with its traceback as a note; what cannot be
     pickled as a BatchQueueError. A handler that is cancelled (`handler_timeout`, the
     shutdown's deadline) is stopped: its process is killed. If a process dies the batch
-    fails with `ProcessDied`, or is retried, and the next one gets a new process.
+    fails with `ProcessDied`, or is retried, and the next one gets a new process. In a
+    daemonic process of `multiprocessing`, such as a Pool's, a queue with such a handler
+    is refused with a BatchQueueError.
 
     Args:
         handler: An object with `consume(batch)`, or a function; not async.
@@ -51,10 +55,26 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
-    wrapped = InThread(processes, processes.consume, label, concurrency, processes.stop)
+    wrapped = _InProcess(
+        processes, processes.consume, label, concurrency, processes.stop
+    )
     # Where `on_close` was not called, the last thread sees to them.
     wrapped.last = processes.end
     return wrapped
+
+
+class _InProcess(InThread):
+    def new_lock(self) -> HandlerLock:
+        # When it is declared for a queue: else each of that one's batches would fail.
+        running = sys.modules.get("multiprocessing.process")
+        if running is not None and running.current_process().daemon:
+            msg = (
+                f"{self.__qualname__} can't start processes in a daemonic process of "
+                "multiprocessing, such as a Pool's: use it in the parent, or in "
+                "processes that are no daemons"
+            )
+            raise BatchQueueError(msg)
+        return super().new_lock()
 
 
 def _require_file(handler: object) -> None:

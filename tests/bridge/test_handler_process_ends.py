@@ -189,3 +189,24 @@ if __name__ == "__main__":
     ended = Program(program(tmp_path, text)).end()
     assert (ended.status, ended.log) == (0, "")
     assert batches(ended.output) == ["consume", "on_flush", "on_close"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pools_worker_is_told_that_it_may_have_none(
+    method: str, tmp_path: Path
+) -> None:
+    text = f"""
+def ship(_):
+    try:
+        run(say)
+    except BatchQueueError as error:
+        return str(error)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("{method}").Pool(1) as pool:
+        print(pool.map(ship, [0])[0])
+"""
+    ended = Program(program(tmp_path, text)).end()
+    assert ended.status == 0, ended.log
+    told = "in_process(say) can't start processes in a daemonic process"
+    assert ended.output.startswith(told)
