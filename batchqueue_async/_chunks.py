@@ -17,10 +17,15 @@ SIZED_LENGTH = 16
 
 
 def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
-    """Yield the items in lists; what came before an error comes out before it."""
+    """Yield the items in lists; what came before an error comes out before it.
+
+    Raises:
+        TypeError: It is none, or an asynchronous one.
+    """
     if type(items) is list and len(items) <= length:
         yield items
         return
+    _require_iterable(items)
     iterator = iter(items)
     while True:
         chunk: list[T] = []
@@ -36,3 +41,11 @@ def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
             raise error
         if len(chunk) < length:
             return
+
+
+def _require_iterable(items: object) -> None:
+    """Refuse what is none, or an asynchronous one; its value may be an item's."""
+    if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
+        kind = type(items).__qualname__
+        msg = f"items must be an iterable, and no asynchronous one, got a {kind}"
+        raise TypeError(msg)

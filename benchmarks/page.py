@@ -48,7 +48,7 @@ These programs are not part of one run of all; what they show stands where it be
 
 | `python -m benchmarks.` | what | figures |
 | --- | --- | --- |
-| `plan_vs_postgres` | a simulation beside a real PostgreSQL: ratios of 0.90 to 1.09 | \
+| `plan_vs_postgres` | a simulation beside a real PostgreSQL: ratios of 0.96 to 1.00 | \
 [planning](guides/planning.md#beside-reality) |
 | `adaptive` | `max_batch="auto"`: 95 % of the best fixed size, and under throttling; \
 `DrainTaskPolicy.adaptive` | [batches](guides/batching.md#a-size-that-is-found), \

@@ -94,6 +94,13 @@ def test_every_name_has_a_docstring(name: str) -> None:
     assert getattr(batchqueue_async.testing, name).__doc__
 
 
+def test_fail_when_that_only_says_whether_is_refused() -> None:
+    handler = RecordingHandler[int](fail_when=bool)  # type: ignore[arg-type]
+    rule = "fail_when must return an exception or None, got True"
+    with pytest.raises(TypeError, match=rule):
+        run_virtual(handler.consume([1]))
+
+
 def test_a_queue_s_linger_is_exact() -> None:
     async def main() -> list[float]:
         handler = RecordingHandler[int]()

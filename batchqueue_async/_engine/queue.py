@@ -269,7 +269,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         return self._parts.placement.look(item).index
 
     async def produce_many(self, items: Iterable[T]) -> int:
-        """Accept the items in order; returns how many were accepted.
+        """Accept the items of an iterable in order; returns how many were accepted.
 
         Not atomic: cancelled or raising midway, what was placed stays accepted, and
         what it raises says how many in its attribute `accepted` (a `TimeoutError` of

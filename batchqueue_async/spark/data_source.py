@@ -49,7 +49,8 @@ class BatchQueueSource(DataSource):
         batch write has none by default, so that each is a new one; with a name, a write
         of the same `query` and `batch` that was published before changes nothing.
 
-    `batch`: With `query`, the number of this batch write; 0 by default.
+    `batch`: With `query`, the whole number of this batch write. It is 0 by default, so
+        a second write under the same `query` alone changes nothing.
 
     Others are the sink's. In SQL they go to the statement, since Spark keeps those of a
     table to itself: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
@@ -141,7 +142,10 @@ class Settings:
         find_factory(sink)
         if query == "":
             refuse("query", "a name", query)
-        if batch is not None and not (query and batch.isdecimal()):
-            refuse("batch", "a number >= 0, given with query", batch)
+        if batch is not None and query is None:
+            msg = f"batch must be given with query, got batch={batch!r} alone"
+            raise ValueError(msg)
+        if batch is not None and not batch.isdecimal():
+            refuse("batch", "a whole number >= 0", batch)
         theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
         return cls(StagingQueue(str(sink), theirs), query, int(batch or 0))

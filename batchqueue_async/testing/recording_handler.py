@@ -68,7 +68,10 @@ class RecordingHandler(Generic[T]):
                 await self.gate.wait()
             if self.delay:
                 await asyncio.sleep(self.delay)
-            error = self.fail_when(taken) if self.fail_when is not None else None
+            error: object = self.fail_when(taken) if self.fail_when else None
+            if not isinstance(error, BaseException | None):
+                msg = f"fail_when must return an exception or None, got {error!r}"
+                raise TypeError(msg)
             if error is not None:
                 self.failed += taken
                 raise error

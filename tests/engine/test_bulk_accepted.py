@@ -1,7 +1,7 @@
 """What leaves `produce_many` says in `accepted` how many items are in."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -158,3 +158,32 @@ async def test_it_is_exact_wherever_a_signal_strikes(
             assert wrong == []
             return
     pytest.fail("it never came to an end")
+
+
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    "items, kind", [(3, "int"), (numbers(), "async_generator")], ids=["item", "async"]
+)
+async def test_what_is_no_iterable_is_refused_in_one_sentence(
+    items: object, kind: str
+) -> None:
+    rule = f"items must be an iterable, and no asynchronous one, got a {kind}$"
+    async with BatchQueue("q", BatchQueueConfig[Any](consumer=len)) as queue:
+        with pytest.raises(TypeError, match=rule) as caught:
+            await queue.produce_many(items)  # type: ignore[arg-type]
+        assert accepted_of(caught.value) == 0
+
+
+async def test_what_only_has_items_by_number_is_one() -> None:
+    class Numbered:
+        def __getitem__(self, index: int) -> int:
+            return range(3)[index]
+
+    handler = RecordingHandler[int]()
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=handler)) as queue:
+        items: Any = Numbered()
+        assert await queue.produce_many(items) == 3
+    assert handler.items == [0, 1, 2]

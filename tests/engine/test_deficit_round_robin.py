@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchqueue_async._engine.partitions.deficit_round_robin import DeficitRoundRobin
@@ -128,16 +128,20 @@ weights = st.floats(0.01, 100)
 @given(
     st.lists(weights, min_size=1, max_size=8),
     st.integers(100, 200),
-    st.lists(st.none() | st.integers(1, 300), min_size=1, max_size=30),
+    st.lists(st.none() | st.integers(1, 300), min_size=1, max_size=10),
+    st.integers(1, 20),
 )
+@example([1.0, 11.625], 100, [None, 1], 100)
+@example([1.0, 1.0], 100, [None, 1, 201], 100)
+@example([4.0, 1.0], 100, [501, None], 100)
 def test_shares_keep_to_the_weights(
-    given_weights: list[float], quantum: int, sizes: list[int | None]
+    given_weights: list[float], quantum: int, sizes: list[int | None], times: int
 ) -> None:
     """Of those who always have items, each is within a turn of its share."""
     flows = [Flow(str(n), 10**9, each) for n, each in enumerate(given_weights)]
     ring = ring_of(flows, quantum)
     seen: Counter[str] = Counter()
-    for most in sizes:
+    for most in sizes * times:
         shares = taken(ring, most)
         assert most is None or sum(shares.values()) == most
         seen.update(shares)

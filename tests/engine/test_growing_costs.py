@@ -16,6 +16,7 @@ from batchqueue_async import (
     BatchQueueConfig,
     DrainTaskPolicy,
     PartitionPolicy,
+    Retry,
 )
 from batchqueue_async._engine.draining.schedule_and_nap import Nap
 from batchqueue_async._engine.partitions.accounts import Accounts
@@ -232,3 +233,58 @@ async def test_statistics_of_many_partitions_cost_little_for_each() -> None:
     assert [each.index for each in stats.partitions] == list(range(count))
     # It was 430, and C functions that looked fields up by name came on top of it.
     assert sum(counts.by_line().values()) / count < 200
+
+
+async def test_batches_that_were_taken_with_one_that_fails_are_not_compared() -> None:
+    """There are thousands where one handler has a `max_batch` and another has none."""
+
+    async def steps(count: int) -> int:
+        handler, counts = RecordingHandler[int](), Instructions()
+        is_down = True
+
+        async def consume(batch: list[int]) -> None:
+            if is_down:
+                raise OSError
+            await handler.consume(batch)
+
+        retry = Retry(attempts=100, wait_initial=1.0, wait_max=1.0)
+        config = BatchQueueConfig[Any](retry=retry)
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(int, consume, max_batch=1)
+            queue.add_handler(str, lambda _: None)
+            with counts.counted():
+                assert await queue.produce_many(range(count)) == count
+                await asyncio.sleep(5.0)
+                is_down = False
+                await queue.flush()
+        assert handler.batches == [[number] for number in range(count)]
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < LINEAR
+
+
+async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
+    async def steps(count: int) -> int:
+        async def fail(_: list[int]) -> None:
+            raise OSError
+
+        handler, counts = RecordingHandler[str](), Instructions()
+        retry = Retry(attempts=2, wait_initial=60.0, wait_max=60.0)
+        config = BatchQueueConfig[Any](
+            retry=retry, partitions=PartitionPolicy.fixed(2), on_error=lambda *_: None
+        )
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(int, fail, max_batch=1)
+            queue.add_handler(str, handler)
+            assert await queue.produce_many(range(count)) == count
+            assert queue.partition_of(1) != queue.partition_of("")
+            await asyncio.sleep(1.0)
+            with counts.counted():
+                for number in range(10):
+                    assert await queue.produce(str(number))
+                    await asyncio.sleep(1.0)
+            assert len(handler.items) == 10
+            await queue.shutdown(0.0)
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < 1.5

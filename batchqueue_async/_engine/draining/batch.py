@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.draining.stages import WAITING
 from batchqueue_async._engine.partitions.accounts import Share, cut, settle
-from batchqueue_async._engine.partitions.item_types import have_one_type
+from batchqueue_async._engine.partitions.item_types import first_indexes, have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
     from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
     from batchqueue_async._engine.partitions.accounts import Outcome
     from batchqueue_async._engine.partitions.partition import Partition
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 T = TypeVar("T")
+
+Way: TypeAlias = "tuple[HandlerLock, Partition[Any]]"
 
 
 class Batch(Generic[T]):
@@ -87,15 +90,13 @@ class Batch(Generic[T]):
             self.others = []
         self.others.append(share)
 
-    def follows(self, other: Batch[T]) -> bool:
-        """Whether it goes to the same handler, from one of the same partitions."""
-        mine_to, others_to = self.registration, other.registration
-        if self is other or mine_to is None or others_to is None:
-            return False
-        if mine_to.lock is not others_to.lock:
-            return False
-        mine = {share.partition for share in self.shares}
-        return not mine.isdisjoint(share.partition for share in other.shares)
+    @property
+    def ways(self) -> set[Way]:
+        """Which it takes; it follows those that were taken before it on one of them."""
+        if self.registration is None:
+            return set()
+        lock, others = self.registration.lock, self.others or ()
+        return {(lock, self.partition), *((lock, each.partition) for each in others)}
 
     def is_kept_out(self, drain_task: int) -> bool:
         """Whether its handler is at work on another one, and cannot be stopped.
@@ -108,7 +109,10 @@ class Batch(Generic[T]):
             return False
         return registration.lock.keeps_out(registration.mode) or any(
             drain_task == stuck.drain_task
-            or (stuck.batch is not None and self.follows(stuck.batch))
+            or (
+                stuck.batch not in (None, self)
+                and not self.ways.isdisjoint(stuck.batch.ways)
+            )
             for stuck in registration.lock.stuck
         )
 
@@ -316,7 +320,7 @@ class Grouping(Generic[T]):
         lists = self._by_handler(items)
         # Where in the take a handler's first item is matters if somebody waits for it.
         watched = partition.accounts.is_watched
-        return lists, _first_indexes(items) if watched else _NO_INDEXES
+        return lists, first_indexes(items) if watched else _NO_INDEXES
 
     def _have_one_type(self, partition: Partition[T], items: list[T]) -> bool:
         # The partition has, or it was seen when they came, or now.
@@ -392,9 +396,3 @@ def grouping_of(parts: Parts[T]) -> Grouping[T]:
     )
 
     return SizedGrouping(parts.handlers, parts.placement)
-
-
-def _first_indexes(items: list[Any]) -> dict[type, int]:
-    # Backwards, so that each type's first index is the last one to be set.
-    backwards = range(len(items) - 1, -1, -1)
-    return dict(zip(map(type, reversed(items)), backwards, strict=True))

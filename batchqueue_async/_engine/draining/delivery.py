@@ -19,12 +19,12 @@ from batchqueue_async._engine.draining.batch import Batch, grouping_of
 from batchqueue_async._engine.draining.failed_batch import (
     RetryQueue,
     end_failed,
-    end_unhandled,
     error_of_cut_off,
     fail,
     report_retry,
 )
 from batchqueue_async._engine.draining.left_behind import outlive
+from batchqueue_async._engine.draining.lost_items import end_unhandled
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
     INSIDE,
@@ -253,9 +253,9 @@ class InFlight(Generic[T]):
                 if registration is None:
                     end_unhandled(self._parts, batch)
                     error = None
-                elif (
-                    self.retries.batches or registration.lock.stuck
-                ) and self._is_deferred(batch):
+                elif (self.retries.batches or registration.lock.stuck) and (
+                    yield from self._is_deferred(batch)
+                ):
                     continue
                 else:
                     error = yield from self._call(batch, registration)
@@ -334,11 +334,15 @@ class InFlight(Generic[T]):
             registration.meter.called(seconds)
         learn(self._parts, registration, len(batch), seconds, error)
 
-    def _is_deferred(self, batch: Batch[T]) -> bool:
+    @coroutine
+    def _is_deferred(self, batch: Batch[T]) -> Generator[Any, None, bool]:
         """Whether it must not be delivered now; then it is among the retries."""
         if not self.retries.defer_if_blocked(batch):
             return False
         self._defer(batch)
+        # There may be thousands.
+        if self._turn.is_over():
+            yield from self._turn.next()
         return True
 
     def _defer(self, batch: Batch[T]) -> None:

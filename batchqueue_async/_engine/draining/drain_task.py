@@ -199,9 +199,9 @@ class DrainTask(Generic[T]):
             have_hooks = self._parts.handlers.have_hooks
             if waiting or have_hooks or self._phase is _DRAINING:
                 return _NO_NAP
-        retries = self.in_flight.retries
-        dues = retries.dues() if retries.batches else ()
-        return self._schedule.nap_until(waiting, dues, empty_cycles, self._clock())
+        now, retries = self._clock(), self.in_flight.retries
+        dues = retries.dues(now) if retries.batches else ()
+        return self._schedule.nap_until(waiting, dues, empty_cycles, now)
 
     def _log_going_on(self) -> None:
         task = asyncio.current_task()

@@ -9,9 +9,11 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+import math
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch
+from batchqueue_async._engine.draining.batch import Batch, Way
+from batchqueue_async._engine.draining.lost_items import note
 from batchqueue_async._engine.draining.stages import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
@@ -284,53 +286,22 @@ async def _call_on_error(
         )
 
 
-def note(
-    parts: Parts[T],
-    outcome: Literal["failed", "unhandled"],
-    items: list[T],
-    error: BaseException | None = None,
-) -> None:
-    """Keep what ended other than handled for the next flush; never raises."""
-    try:
-        parts.failures.add(outcome, items, error)
-    except Exception:  # noqa: BLE001 - the account must be right all the same
-        logger.exception(
-            "%s: the next flush will not tell all of %d items that ended as %s",
-            parts.name,
-            len(items),
-            outcome,
-            queue=parts.name,
-            items=len(items),
-        )
-
-
-def end_unhandled(parts: Parts[T], batch: Batch[T]) -> None:
-    """Nobody handles its items: say so, and count them."""
-    if batch.stage is not NOTED:
-        for item_type in parts.delivery.unhandled.news(batch.items):
-            logger.error(
-                "%s: no handler for items of type %s; they count as unhandled",
-                parts.name,
-                item_type.__qualname__,
-                queue=parts.name,
-                item_type=item_type.__qualname__,
-            )
-        note(parts, "unhandled", batch.items)
-        batch.stage = NOTED
-    batch.settle("unhandled")
-
-
 class RetryQueue(Generic[T]):
     """Batches that wait for a next attempt, or behind one that does.
 
     In the order in which they came; their partitions are paused meanwhile.
     """
 
-    __slots__ = ("_drain_task", "batches")
+    __slots__ = ("_drain_task", "_dues", "_seen", "_soonest", "batches")
 
     def __init__(self, drain_task: int) -> None:
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
+        # There may be thousands. So that not all are asked for each batch, and in each
+        # cycle, it is kept of those that were seen when the last one on a way is due,
+        # and the first of all. None where they have to be seen again.
+        self._dues: dict[Way, float] | None = None
+        self._seen, self._soonest = 0, math.inf
 
     @staticmethod
     def hold(batch: Batch[T]) -> None:
@@ -340,30 +311,58 @@ class RetryQueue(Generic[T]):
 
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
-        ahead = [each.due for each in self.batches if batch.follows(each)]
+        dues = self._see()
+        ahead = [dues[way] for way in batch.ways if way in dues]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
+    def _see(self) -> dict[Way, float]:
+        if self._dues is None:
+            self._seen, self._soonest = 0, math.inf
+            self._dues = {}
+        for batch in self.batches[self._seen :]:
+            for way in batch.ways:
+                self._dues[way] = max(batch.due, self._dues.get(way, batch.due))
+            self._soonest = min(self._soonest, batch.due)
+            self._seen += 1
+        return self._dues
+
     def due_at(self, now: float) -> tuple[list[Batch[T]], list[Batch[T]]]:
         """Return what may be delivered now, and what stays."""
+        self._see()
+        if now < self._soonest:
+            return [], self.batches
+        self._dues = None
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
+        blocked: set[Way] = set()
         for batch in self.batches:
-            stays = batch.due > now or batch.is_kept_out(self._drain_task)
-            stays = stays or any(map(batch.follows, staying))
-            (staying if stays else due).append(batch)
+            ways = batch.ways
+            if (
+                batch.due > now
+                or not blocked.isdisjoint(ways)
+                or batch.is_kept_out(self._drain_task)
+            ):
+                blocked |= ways
+                staying.append(batch)
+            else:
+                due.append(batch)
         return due, staying
 
-    def dues(self) -> list[float]:
+    def dues(self, now: float) -> list[float]:
         """Return when to look again.
 
         What a stuck handler keeps out has no such time: the call's end wakes.
         """
+        self._see()
+        if now < self._soonest:
+            return [self._soonest]
         dues: list[float] = []
-        kept_out: list[Batch[T]] = []
+        kept_out: set[Way] = set()
         for batch in self.batches:
-            if batch.is_kept_out(self._drain_task) or any(map(batch.follows, kept_out)):
-                kept_out.append(batch)
+            ways = batch.ways
+            if batch.is_kept_out(self._drain_task) or not kept_out.isdisjoint(ways):
+                kept_out |= ways
             else:
                 dues.append(batch.due)
         return dues

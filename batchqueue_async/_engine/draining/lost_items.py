@@ -1,4 +1,4 @@
-"""What the log is told of items that no handler got: dropped ones, unhandled ones.
+"""What the log and the next flush are told of items that were not handled.
 
 Dropped ones (`DROP_OLDEST`) are told of once a minute at most. Nothing of it is on a
 producer's way: a drain task looks at the counts after a cycle, at most once a second,
@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import ref
 
+from batchqueue_async._engine.draining.stages import NOTED
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.batch import Batch
     from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.queue_parts import Parts
+
+T = TypeVar("T")
 
 LOOKS: Final = 1.0
 """Seconds between two looks, at least."""
@@ -85,3 +90,39 @@ class UnhandledTypes:
         # Forgotten with the type: another one may get its identity.
         told[key] = ref(item_type, lambda _: told.pop(key, None))
         return True
+
+
+def note(
+    parts: Parts[T],
+    outcome: Literal["failed", "unhandled"],
+    items: list[T],
+    error: BaseException | None = None,
+) -> None:
+    """Keep what ended other than handled for the next flush; never raises."""
+    try:
+        parts.failures.add(outcome, items, error)
+    except Exception:  # noqa: BLE001 - the account must be right all the same
+        logger.exception(
+            "%s: the next flush will not tell all of %d items that ended as %s",
+            parts.name,
+            len(items),
+            outcome,
+            queue=parts.name,
+            items=len(items),
+        )
+
+
+def end_unhandled(parts: Parts[T], batch: Batch[T]) -> None:
+    """Nobody handles its items: say so, and count them."""
+    if batch.stage is not NOTED:
+        for item_type in parts.delivery.unhandled.news(batch.items):
+            logger.error(
+                "%s: no handler for items of type %s; they count as unhandled",
+                parts.name,
+                item_type.__qualname__,
+                queue=parts.name,
+                item_type=item_type.__qualname__,
+            )
+        note(parts, "unhandled", batch.items)
+        batch.stage = NOTED
+    batch.settle("unhandled")

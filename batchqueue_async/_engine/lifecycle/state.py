@@ -52,7 +52,10 @@ def admits(parts: Parts[Any]) -> bool:
         require_own_loop(parts)
         return True
     if parts.state is State.NEW:
-        msg = f"queue {parts.name!r} is not started"
+        msg = (
+            f"queue {parts.name!r} is not started: use it in async with, or await its "
+            "start()"
+        )
         raise BatchQueueError(msg)
     refuse_fork(parts)
     return False

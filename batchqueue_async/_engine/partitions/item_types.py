@@ -48,3 +48,10 @@ def fetch(items: Sequence[object]) -> None:
     """Have what came long ago in the processor's caches, not fetched one by one."""
     with contextlib.suppress(MemoryError):
         list(items)
+
+
+def first_indexes(items: list[Any]) -> dict[type, int]:
+    """Return where in the list the first item of each type is."""
+    # Backwards, so that each type's first index is the last one to be set.
+    backwards = range(len(items) - 1, -1, -1)
+    return dict(zip(map(type, reversed(items)), backwards, strict=True))

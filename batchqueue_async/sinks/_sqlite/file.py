@@ -89,5 +89,8 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
         with closing(database.execute(query, (name,))) as found:
             if (row := found.fetchone()) is not None:
                 return str(row[0])
-    msg = f"no such table: {table}"
+    with closing(database.execute("PRAGMA database_list")) as files:
+        (file,) = [file for _, name, file in files if name == "main"]
+    # A file that wasn't there has been made by opening it.
+    msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)

@@ -158,7 +158,7 @@ def test_rows_that_cannot_be_computed_leave_nothing(
         ({"sink": "no.such:name"}, "sink must name a factory .* got 'no.such:name'"),
         ({"sink": "json:nope"}, "sink must name a factory .* got 'json:nope'"),
         ({"sink": "sys:path"}, "sink must name something callable, got 'sys:path'"),
-        ({"sink": PARQUET, "batch": "1"}, "batch must be a number >= 0, given with"),
+        ({"sink": PARQUET, "batch": "1"}, "batch must be given with query, got batch"),
         ({"sink": PARQUET, "query": "q", "batch": "-1"}, "batch must be .* got '-1'"),
         ({"sink": PARQUET, "query": ""}, "query must be a name, got ''"),
         ({"sink": PARQUET}, "directory must be given as an option, got None"),
