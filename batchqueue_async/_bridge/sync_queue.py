@@ -103,6 +103,9 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         With `timeout=0` it never waits, so that it may be called on the loop's own
         thread, too; `offer` says why it was refused.
 
+        What strikes a call that waits, such as Ctrl-C, has in its `accepted` whether
+        the item was accepted all the same: 1 or 0.
+
         Raises:
             BatchQueueError: On the loop's own thread with another timeout, or the loop
                 is dead.

@@ -24,7 +24,11 @@ from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._policies.buffering import WhenFull
-from batchqueue_async._policies.errors import BatchQueueError, WouldDeadlock
+from batchqueue_async._policies.errors import (
+    BatchQueueError,
+    WouldDeadlock,
+    with_accepted,
+)
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
 from batchqueue_async._threads.watchdog import LoopWatchdog
@@ -121,7 +125,13 @@ class ThreadIngress(Announcer[T]):
         """Accept an item whose partition is known; returns whether it was accepted."""
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
-        return self._put_run(partition, (item,), until, patience, None) == 1
+        tally = ThreadTally()
+        try:
+            return self._put_run(partition, (item,), until, patience, tally) == 1
+        except BaseException as error:
+            # A Ctrl-C may strike who waits after the loop has accepted his item.
+            with_accepted(error, tally.accepted)
+            raise
 
     def _refuse_dead(self) -> None:
         refuse_fork(self.parts)
