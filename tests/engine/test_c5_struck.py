@@ -1,17 +1,20 @@
 """C5: a signal handler that raises in the middle of a change leaves the room right."""
 
+import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from batchqueue_async import BatchQueueConfig
+from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.partitions.measured_items import Measured
 from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
+from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
 from tests.support.struck_queue import (
     KINDS,
@@ -102,3 +105,53 @@ def test_what_is_in_counts_wherever_its_producer_is_struck() -> None:
         if not point.has_acted:
             break
     assert at > 5
+
+
+@pytest.mark.parametrize("size", [1, 1.5])
+def test_a_producer_struck_as_his_slot_is_filled_holds_up_nobody(size: float) -> None:
+    def strike() -> None:
+        raise Struck
+
+    async def produce_beside_another(point: Interruption) -> None:
+        config = BatchQueueConfig[int](
+            consumer=waits, size_of=lambda _: size, buffer_bytes=3, max_batch_bytes=3
+        )
+        queue = BatchQueue[int]("q", config)
+        await queue.start()
+
+        async def produce() -> None:
+            for item in range(5):
+                with suppress(Struck):
+                    await queue.produce(item)
+
+        with point:
+            async with asyncio.timeout(100.0), asyncio.TaskGroup() as producers:
+                producers.create_task(produce())
+                producers.create_task(produce())
+        await queue.flush()
+        room = queue._parts.room
+        assert room is not None
+        assert (room.waiting, room.reserved, room.in_hands) == (0, 0, 0), point.where
+        await queue.shutdown(1.0)
+
+    for at in range(NEVER):
+        point = Interruption(at, strike, is_in_filled, at_entries=True)
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(produce_beside_another(point))
+        if not point.has_acted:
+            break
+    assert at > 5
+
+
+async def waits(batch: list[int]) -> None:
+    await asyncio.sleep(0.1)
+
+
+def is_in_filled() -> bool:
+    """Whether a line notes that a slot was filled."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "filled":
+            return True
+        frame = frame.f_back
+    return False
