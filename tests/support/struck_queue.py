@@ -97,6 +97,16 @@ KINDS = (
         _several_types(),
         has_types=True,
     ),
+    Kind(
+        "sized rolling",
+        BatchQueueConfig(
+            audit=True,
+            buffer_size=9,
+            size_of=lambda item: item.real % 12 + 0.5,
+            buffer_bytes=99.5,
+            when_full=WhenFull.DROP_OLDEST,
+        ),
+    ),
     Kind("lingering", replace(_TWO, audit=True, linger=0.1, threads=True)),
 )
 

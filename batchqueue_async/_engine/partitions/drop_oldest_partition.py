@@ -75,10 +75,11 @@ class RollingPartition(Partition[T]):
         if most is None or len(items) <= most:
             self._forget(len(items))
             rest: deque[T] = deque()
-            # No call until all is changed. What a `__del__` or a signal handler puts in
-            # from here on stays there.
+            # No call from here on: a `__del__` or a signal handler puts in what is
+            # taken, too, or what stays; and no memory is asked for after the copy.
+            taken = [*items]
             self._rolling = self.items = rest
-            self.taken, self.taken_from = items, -1
-            return list(items)
+            self.taken, self.taken_from = taken, -1
+            return taken
         self._forget(most)
         return cut_off(self, items, most)

@@ -14,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
@@ -95,7 +94,7 @@ class Partition(ProducersQueue[T]):
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
         # What that has removed, until it is in batches; at -1 until it is booked.
-        self.taken: list[T] | deque[T] | None = None
+        self.taken: list[T] | None = None
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED

@@ -49,4 +49,4 @@ def taken_again(partition: Partition[T]) -> list[T]:
     count = accounts.in_flight
     accounts.sort({partition.taken_from: count} if count else {})
     # The list may be a batch already, with other partitions' items behind these.
-    return taken[:count] if isinstance(taken, list) else [*islice(taken, count)]
+    return taken[:count]

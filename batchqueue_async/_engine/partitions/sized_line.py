@@ -18,7 +18,7 @@ class SizedLine(WaitingLine):
     A slot is reserved if its item fits, too: nobody overtakes one whose item doesn't.
     """
 
-    __slots__ = ("_arrivals", "_partition", "_sizes", "reserved_size")
+    __slots__ = ("_arrivals", "_held", "_partition", "_sizes", "reserved_size")
 
     def __init__(self, partition: SizedPartition[Any]) -> None:
         super().__init__()
@@ -28,6 +28,8 @@ class SizedLine(WaitingLine):
         # Of each waiter: his number among all of the queue, and the sizes of his chunk.
         self._arrivals: dict[Waiter, int] = {}
         self._sizes: dict[Waiter, Sequence[Exact]] = {}
+        # What of the reserved size is his.
+        self._held: dict[Waiter, Exact] = {}
 
     @property
     def next_number(self) -> int | None:
@@ -49,29 +51,40 @@ class SizedLine(WaitingLine):
             if not share:
                 room.stand_in_line(self._partition)
                 return
+            held, own = self._held.get(waiter, 0) + total, self.reserved_size + total
+            in_all = room.reserved + total
+            # No call until all is changed.
             waiter.granted += share
             self.reserved += share
-            self._reserve(total)
+            self._held[waiter] = held
+            self.reserved_size, room.reserved = own, in_all
             free -= share
             if waiter.granted == waiter.wants:
                 self.unserved = waiter.behind
             waiter.wake()
 
     def filled(self, waiter: Waiter, count: int) -> None:
-        self._reserve(-sum(self._granted(waiter, count)))
-        if count == waiter.wants:
-            self._forget(waiter)
+        is_done = count == waiter.wants
+        self._release(waiter, sum(self._granted(waiter, count)))
         super().filled(waiter, count)
+        # Last: who is struck before it can still leave.
+        if is_done:
+            self._forget(waiter)
 
     def leave(self, waiter: Waiter) -> None:
         if waiter.line is self:
-            self._reserve(-sum(self._granted(waiter, waiter.granted)))
+            self._release(waiter, self._held.get(waiter, 0))
             super().leave(waiter)
             self._forget(waiter)
 
-    def _reserve(self, size: Exact) -> None:
-        self.reserved_size += size
-        self._partition.room.reserved += size
+    def _release(self, waiter: Waiter, size: Exact) -> None:
+        """Let go of so much of what is reserved for a waiter."""
+        room = self._partition.room
+        held, own = self._held.get(waiter, 0) - size, self.reserved_size - size
+        in_all = room.reserved - size
+        # No call until all is changed.
+        self._held[waiter] = held
+        self.reserved_size, room.reserved = own, in_all
 
     def _granted(self, waiter: Waiter, count: int) -> Sequence[Exact]:
         """Return the sizes of the next items that he puts in."""
@@ -88,3 +101,4 @@ class SizedLine(WaitingLine):
     def _forget(self, waiter: Waiter) -> None:
         self._sizes.pop(waiter, None)
         self._arrivals.pop(waiter, None)
+        self._held.pop(waiter, None)

@@ -2,6 +2,7 @@
 
 Invariants, beside those of `Partition`:
 * `sizes` has the size of each waiting item, in the same order.
+* While `room.is_changing`, nothing gets in anywhere: partitions have it in common.
 * `limit` is 0: each item's size has to be asked for, so nothing gets in unasked.
 * What was taken is in the hands of handlers until all of it is settled.
 """
@@ -55,15 +56,6 @@ class SizedPartition(Partition[T]):
         self.due_bytes: Exact | float = math.inf
         self._coming_size: Exact = 0
         self._in_hands: Exact = 0
-
-    @property
-    def is_changing(self) -> bool:
-        """Whether it or another one changes: they have the room in common."""
-        return self.room.is_changing
-
-    @is_changing.setter
-    def is_changing(self, is_changing: bool) -> None:
-        self.room.is_changing = is_changing
 
     @property
     def lacks_room(self) -> int | None:
@@ -143,6 +135,16 @@ class SizedPartition(Partition[T]):
         return one_measured(item, self.room.measure)
 
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+        room = self.room
+        if room.is_changing:
+            return 0
+        room.is_changing = True
+        try:
+            return self._accept_fitting(chunk, displaced)
+        finally:
+            room.is_changing = False
+
+    def _accept_fitting(self, chunk: Sequence[T], displaced: list[T]) -> int:
         if not self.room.is_open_to(self):
             return 0
         free = self._maxsize - len(self.items)
@@ -157,21 +159,35 @@ class SizedPartition(Partition[T]):
         return fit
 
     def _append(self, chunk: Sequence[T]) -> None:
-        sizes = cast("Measured[T]", chunk).sizes
-        before = len(self.items)
+        sizes, room = cast("Measured[T]", chunk).sizes, self.room
+        size, before = sum(sizes), len(self.items)
+        was_changing, room.is_changing = room.is_changing, True
         try:
-            self.sizes.extend(sizes)
-            super()._append(chunk)
+            # Fractions are summed by calls, and there must be none between the changes.
+            known, known_in_all = self.waiting_size, room.waiting
+            waiting, waiting_in_all = known + size, known_in_all + size
+            # Before they are in: after that there must be no call, either.
+            self.waiting_size, room.waiting = waiting, waiting_in_all
+            try:
+                self.sizes.extend(sizes)
+                super()._append(chunk)
+            except BaseException:
+                # Ctrl-C: all of them are in, or none.
+                if len(self.items) == before:
+                    self.waiting_size, room.waiting = known, known_in_all
+                while len(self.sizes) > len(self.items):
+                    self.sizes.pop()
+                raise
         finally:
-            # After a Ctrl-C in between: all of them are in, or none.
-            if len(self.items) > before:
-                self._wait_with(sum(sizes))
-            while len(self.sizes) > len(self.items):
-                self.sizes.pop()
+            room.is_changing = was_changing
 
-    def _wait_with(self, size: Exact) -> None:
-        self.waiting_size += size
-        self.room.waiting += size
+    def _fill_from_line(self) -> None:
+        room = self.room
+        was_changing, room.is_changing = room.is_changing, True
+        try:
+            super()._fill_from_line()
+        finally:
+            room.is_changing = was_changing
 
     def _in_one_take(self, most: int | None) -> int | None:
         """Return how many items a take removes: one at least."""
@@ -187,8 +203,8 @@ class SizedPartition(Partition[T]):
 
     def _remove(self, most: int | None) -> list[T]:
         # What a `__del__` or a signal handler put in here would have its size taken.
-        self.is_changing = True
         room = self.room
+        self.is_changing = room.is_changing = True
         try:
             waiting = len(self.items)
             count = waiting if most is None else min(most, waiting)
@@ -197,19 +213,19 @@ class SizedPartition(Partition[T]):
             largest = max(largest, room.largest)
             removals: Iterator[object]
             removals = map(delitem, repeat(self.sizes, count), repeat(0))
+            waits, in_hands = self.waiting_size - size, self._in_hands + size
+            waits_in_all, all_in_hands = room.waiting - size, room.in_hands + size
             room.took()
             super()._remove(most)
             # No call from here on; see `removal`.
             _ = NEVER in removals
             self.taken = taken
             # Both at once: what waits becomes surplus at most.
-            self.waiting_size -= size
-            room.waiting -= size
-            self._in_hands += size
-            room.in_hands += size
+            self.waiting_size, room.waiting = waits, waits_in_all
+            self._in_hands, room.in_hands = in_hands, all_in_hands
             room.largest = largest
         finally:
-            self.is_changing = False
+            self.is_changing = room.is_changing = False
         return taken
 
     def _set_limits(self) -> None:
@@ -224,7 +240,7 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
     its own would not do is refused.
     """
 
-    def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
+    def _accept_fitting(self, chunk: Sequence[T], displaced: list[T]) -> int:
         before, count = self.accounts.dropped, 0
         try:
             for place, size in enumerate(cast("Measured[T]", chunk).sizes):
@@ -244,12 +260,12 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
     def _drop(self, waiting: int, passed: int) -> None:
         items, sizes, accounts, room = self.items, self.sizes, self.accounts, self.room
         for _ in range(waiting):
-            # As in the base: no call in between, after which a signal handler might
-            # raise.
             size = sizes[0]
+            waits, waits_in_all = self.waiting_size - size, room.waiting - size
+            # As in the base: no call from here on, after which a signal handler might
+            # raise.
             del items[0], sizes[0]
-            self.waiting_size -= size
-            room.waiting -= size
+            self.waiting_size, room.waiting = waits, waits_in_all
             accounts.taken_out += 1
             accounts.dropped += 1
 

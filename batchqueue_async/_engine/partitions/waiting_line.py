@@ -205,16 +205,20 @@ class WaitingLine:
 
     def filled(self, waiter: Waiter, count: int) -> None:
         """The waiter at the head has filled `count` of its slots."""
-        is_done = count == waiter.wants
+        is_done, behind = count == waiter.wants, waiter.behind
+        # It may have woken before its turn and gone back to sleep. First: nobody else
+        # would wake it, should a signal handler raise in between.
+        if is_done and behind is not None and behind.granted and not behind.is_woken:
+            behind.wake()
+        # No call from here on.
         waiter.granted -= count
         waiter.wants -= count
         self.reserved -= count
         if is_done:
-            self.head = behind = waiter.behind
+            self.head = behind
             if behind is not None:
                 behind.ahead = waiter.ahead
             waiter.line = waiter.ahead = waiter.behind = None
-            self._wake_head()
 
     def leave(self, waiter: Waiter) -> None:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
