@@ -75,10 +75,9 @@ class RollingPartition(Partition[T]):
         if most is None or len(items) <= most:
             self._forget(len(items))
             rest: deque[T] = deque()
-            # No call from here on: a `__del__` or a signal handler puts in what is
-            # taken, too, or what stays; and no memory is asked for after the copy.
-            taken = [*items]
-            self._rolling = self.items = rest
+            # No call from here on: what a `__del__` or a signal handler has put in
+            # before is taken, too, and what it puts in later stays.
+            taken, self._rolling, self.items = [*items], rest, rest
             self.taken, self.taken_from = taken, -1
             return taken
         self._forget(most)
