@@ -91,9 +91,16 @@ def _nothing(*_: Any, **__: Any) -> None:  # noqa: ANN401  # any method
 # B1, C2, F1: the line of waiting producers.
 
 _plant("lost wake-up", LoopWaiter, "wake")(_nothing)
-_plant("next one is not woken", WaitingLine, "_wake_head")(_nothing)
 _plant("cancelled producer's item stays", ServedWaiter, "is_cancelled")(_nothing)
 _plant("closing wakes nobody", WaitingLine, "wake_all")(_nothing)
+
+
+@_plant("next one is not woken", WaitingLine, "filled")
+def _fill_in_silence(
+    original: Method, self: WaitingLine, waiter: Waiter, count: int
+) -> None:
+    with _swapped(LoopWaiter, "wake", _nothing):
+        original(self, waiter, count)
 
 
 @_plant("new head is not woken", WaitingLine, "leave")
