@@ -35,6 +35,12 @@ LINEAR = 5.0
 """Between 4 and 16: what four times as many may cost."""
 
 
+@pytest.fixture
+def whole_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries wait for (nearly) as long as they may: so n and 4 n of them try as often."""
+    monkeypatch.setattr(random, "random", lambda: 0.99)
+
+
 async def growth(steps: Callable[[int], Coroutine[Any, Any, int]], n: int) -> float:
     """How many times as many steps 4 n of them take."""
     return await steps(4 * n) / await steps(n)
@@ -235,6 +241,7 @@ async def test_statistics_of_many_partitions_cost_little_for_each() -> None:
     assert sum(counts.by_line().values()) / count < 200
 
 
+@pytest.mark.usefixtures("whole_waits")
 async def test_batches_that_were_taken_with_one_that_fails_are_not_compared() -> None:
     """There are thousands where one handler has a `max_batch` and another has none."""
 
@@ -263,6 +270,7 @@ async def test_batches_that_were_taken_with_one_that_fails_are_not_compared() ->
     assert await growth(steps, 50) < LINEAR
 
 
+@pytest.mark.usefixtures("whole_waits")
 async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
     async def steps(count: int) -> int:
         async def fail(_: list[int]) -> None:
