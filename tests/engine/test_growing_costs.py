@@ -37,7 +37,7 @@ LINEAR = 5.0
 
 @pytest.fixture
 def whole_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries wait for (nearly) as long as they may: so n and 4 n of them try as often."""
+    """Retries wait for as long as they may: n and 4 n of them are tried as often."""
     monkeypatch.setattr(random, "random", lambda: 0.99)
 
 
