@@ -9,7 +9,8 @@ General layout, each part knowing those above it only:
 * `errors`: what goes wrong, and what is done when a handler raises.
 * `sequence`, `wait_strategy`, `sequence_barrier`: how far a consumer may go, and how it
   waits.
-* `claim_queue`, `sequencer` and its two kinds: who may fill which slot.
+* `claim_queue`, `sequencer` and its two kinds: who may fill which slot; `handler_call`:
+  whose wait would never end.
 * `ring_buffer`: the slots, and the verbs of producers; `sync_ring`: on other threads.
 * `event_handler`, `event_processor`: who consumes.
 * `lifecycle`, `worker_pool`, `consumer_repository`, `stats`, `disruptor`: all as one.

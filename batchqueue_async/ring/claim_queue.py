@@ -5,13 +5,21 @@ Invariants:
   its producer has run again, so nobody overtakes it.
 * One that leaves is as if it had never been there: those granted after it, as far as
   they have not run yet, move down; only if one of them has run is there a hole.
+
+To leave costs the same for each, however many there are. Nobody is moved: a place is
+where a claim would be if nobody had left, and who did is subtracted at its end.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from itertools import islice
+from functools import partial
+from itertools import takewhile
+from operator import is_not
+from typing import Final
+
+_NOWHERE: Final = -1
 
 
 class WaitingClaim:
@@ -19,68 +27,127 @@ class WaitingClaim:
 
     Attributes:
         n: How many sequences it wants.
-        high: The highest one that it got; None while it waits.
+        high: The highest one that it got; None while it waits. It may still move down
+            until its producer runs.
         wake: Lets its producer look again: it was granted, or the ring is closed.
+        place: While granted, its highest sequence if nobody before it had left.
+        has_left: Whether its sequences were given back.
     """
 
-    __slots__ = ("high", "n", "wake")
+    __slots__ = ("has_left", "high", "n", "place", "wake")
 
     wake: Callable[[], object]
 
     def __init__(self, n: int) -> None:
         self.n: int = n
         self.high: int | None = None
+        self.place: int = _NOWHERE
+        self.has_left: bool = False
 
 
 class ClaimQueue:
-    """FIFO of claims that wait, and of those that were granted and have not run yet."""
+    """FIFO of claims that wait, and of those that were granted and have not run yet.
 
-    __slots__ = ("_granted", "waiting")
+    Attributes:
+        waiting: Those that wait.
+        wanted: How many sequences these want together.
+    """
+
+    __slots__ = ("_granted", "_left", "_left_before", "_ran", "waiting", "wanted")
 
     def __init__(self) -> None:
-        self.waiting: deque[WaitingClaim] = deque()
+        self.waiting: OrderedDict[WaitingClaim, None] = OrderedDict()
+        # Its first one has neither run nor left; others may have.
         self._granted: deque[WaitingClaim] = deque()
+        self._left = 0  # Sequences of those in `_granted` that have left,
+        self._left_before = 0  # and of those that were before its first one.
+        self._ran = _NOWHERE  # Up to this place nobody can move down any more.
+        self.wanted: int = 0
 
     @property
-    def wanted(self) -> int:
-        """How many sequences the waiting claims want together."""
-        return sum(claim.n for claim in self.waiting)
+    def wanted_next(self) -> int:
+        """How many sequences the first one wants, of those that wait."""
+        return next(iter(self.waiting)).n
+
+    def wanted_before(self, claim: WaitingClaim) -> int:
+        """Return how many sequences those want that wait before it, or would."""
+        if claim not in self.waiting:
+            return self.wanted
+        return sum(each.n for each in takewhile(partial(is_not, claim), self.waiting))
+
+    def append(self, claim: WaitingClaim) -> None:
+        """Let it wait behind all others."""
+        self.waiting[claim] = None
+        self.wanted += claim.n
 
     def settled(self, claimed: int) -> int:
         """Return how much of what is claimed cannot be given back any more."""
-        highs = [(each.high, each.n) for each in self._granted]
-        return min([claimed, *(high - n for high, n in highs if high is not None)])
+        if not self._granted:
+            return claimed
+        first = self._granted[0]
+        return min(claimed, first.place - self._left_before - first.n)
 
     def grant(self, high: int) -> None:
         """Give the first waiting claim its sequences, up to `high`."""
-        claim = self.waiting.popleft()
+        claim, _ = self.waiting.popitem(last=False)
+        self.wanted -= claim.n
+        if self._granted and self._end != high - claim.n:
+            # Somebody claimed in between, without waiting: nobody moves beyond him.
+            self._ran = max(self._ran, self._granted[-1].place)
+        claim.place = high + self._left_before + self._left
         claim.high = high
         self._granted.append(claim)
         claim.wake()
 
     def remove(self, claim: WaitingClaim) -> None:
         """Its producer runs: what it was granted is final, and it waits no longer."""
-        claims = self.waiting if claim.high is None else self._granted
-        if claim in claims:
-            claims.remove(claim)
+        if claim in self.waiting:
+            del self.waiting[claim]
+            self.wanted -= claim.n
+        elif claim.place != _NOWHERE and not claim.has_left:
+            claim.high = self._high(claim)
+            self._ran = max(self._ran, claim.place)
+            claim.place = _NOWHERE
+            self._forget()
 
     def give_back(self, claim: WaitingClaim, claimed: int) -> bool:
         """Take a grant back; returns False if it is final, or would leave a hole."""
-        if claim not in self._granted:
+        if claim.has_left or claim.place <= self._ran:
             return False
-        assert claim.high is not None
-        index = self._granted.index(claim)
-        later = list(islice(self._granted, index + 1, None))
-        if claim.high + sum(each.n for each in later) != claimed:
+        if self._end != claimed:
             return False
-        self._granted.remove(claim)
-        for each in later:
-            assert each.high is not None
-            each.high -= claim.n
+        claim.has_left = True
+        self._left += claim.n
+        self._forget()
         return True
 
     def dismiss(self) -> None:
         """The ring is closed: nobody who waits gets anything."""
-        waiting, self.waiting = self.waiting, deque()
+        waiting, self.waiting, self.wanted = self.waiting, OrderedDict(), 0
         for claim in waiting:
             claim.wake()
+
+    @property
+    def _end(self) -> int:
+        """The highest sequence that was granted, as far as nobody behind has run."""
+        return self._granted[-1].place - self._left_before - self._left
+
+    def _high(self, claim: WaitingClaim) -> int:
+        left = self._left_before
+        for each in self._granted:
+            if each is claim:
+                break
+            if each.has_left:
+                left += each.n
+        return claim.place - left
+
+    def _forget(self) -> None:
+        """Forget those at the head that have run or left."""
+        granted = self._granted
+        while granted and (granted[0].has_left or granted[0].place == _NOWHERE):
+            claim = granted.popleft()
+            if claim.has_left:
+                self._left -= claim.n
+                self._left_before += claim.n
+        if not granted:
+            self._left_before, self._ran = 0, _NOWHERE

@@ -19,10 +19,10 @@ from .errors import (
     log_and_continue,
 )
 from .event_handler import HandlerLike, HandlerMethods, Hook
+from .handler_call import HandlerCall
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier
-from .sequencer import HandlerCall
 
 E = TypeVar("E")
 
@@ -51,6 +51,7 @@ class EventProcessor(ABC, Generic[E]):
         self.handler: HandlerMethods[E] = HandlerMethods(handler)
         self.barrier = barrier
         self.sequence: Sequence = Sequence()
+        self.sequence.barrier = barrier
         self.on_error = on_error
         self.rewind: Rewind = Rewind()
         self.failed: int = 0
@@ -119,13 +120,13 @@ class EventProcessor(ABC, Generic[E]):
             return last
         if self.handler.on_batch_start is not None:
             await self._call(self.handler.on_batch_start, size)
-        call = HandlerCall(self._sequencer, self.sequence)
+        call = HandlerCall(self.sequence)
         try:
             if self.handler.on_event is not None:
                 return await self._deliver_events(first, last, skipped)
             return await self._deliver_batches(first, last, skipped)
         finally:
-            call.is_over = True
+            call.end()
 
     async def _deliver_events(
         self, first: int, last: int, skipped: Collection[int]
@@ -170,13 +171,13 @@ class EventProcessor(ABC, Generic[E]):
         if hook is None:
             return
         at = self.sequence.value
-        call = HandlerCall(self._sequencer, self.sequence)
+        call = HandlerCall(self.sequence)
         try:
             await _finish(hook(*args))
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
             await self._fail(_own_error(error), at, None)
         finally:
-            call.is_over = True
+            call.end()
 
     async def _passed_after(
         self, error: BaseException, first: int, low: int, high: int, event: object
@@ -207,6 +208,8 @@ class EventProcessor(ABC, Generic[E]):
 
     def _skipped(self, first: int, last: int) -> list[int]:
         abandoned = self._sequencer.abandoned
+        if last - first < len(abandoned):
+            return [each for each in range(first, last + 1) if each in abandoned]
         return sorted(each for each in abandoned if first <= each <= last)
 
 

@@ -88,6 +88,10 @@ class SequenceBarrier:
                 return each
         return None
 
+    def before(self, sequence: int) -> list[Sequence]:
+        """Return the consumers that have to come as far as `sequence` yet."""
+        return [each for each in self._dependencies if each.value < sequence]
+
     async def sleep(self, sequence: int, timeout: float | None = None) -> None:
         """Sleep until `sequence` is available, or an alert, or `timeout` seconds."""
         sleeper = _Sleeper(self, sequence)

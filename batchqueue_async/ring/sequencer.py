@@ -16,7 +16,6 @@ import contextlib
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
 
@@ -24,38 +23,13 @@ from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
 from .claim_queue import ClaimQueue, WaitingClaim
-from .errors import InsufficientCapacity, InvalidArgument, RingError, RingHalted
+from .errors import InsufficientCapacity, InvalidArgument, RingHalted
+from .handler_call import HandlerCall, running_call
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import SequenceBarrier
 from .wait_strategy import BlockingWait, WaitStrategy
 
 _NONE_FREE: Final = INITIAL - 1
-
-
-class HandlerCall:
-    """One batch that is with a handler, or one call of a hook.
-
-    Tasks that it starts inherit it, and threads of `asyncio.to_thread`: so a wait that
-    only the end of that call could end is found out wherever it begins.
-
-    Attributes:
-        of: The sequencer of the ring.
-        sequence: The consumer's own: it grows when the handler has returned.
-        is_over: Whether it has; what was started meanwhile may wait now.
-    """
-
-    __slots__ = ("is_over", "of", "sequence")
-
-    def __init__(self, of: object, sequence: Sequence) -> None:
-        self.of: object = of
-        self.sequence: Sequence = sequence
-        self.is_over: bool = False
-        _handler_call.set(self)
-
-
-_handler_call: ContextVar[HandlerCall | None] = ContextVar(
-    "batchqueue_async.ring", default=None
-)
 
 
 class Sequencer(Notifier, ABC):
@@ -89,6 +63,7 @@ class Sequencer(Notifier, ABC):
         "__weakref__",
         "_awaited",
         "_barriers",
+        "_forgotten",
         "_free_up_to",
         "_gating",
         "_guard",
@@ -119,6 +94,7 @@ class Sequencer(Notifier, ABC):
         self._free_up_to = INITIAL + capacity
         self.limit: int = self._free_up_to
         self.abandoned: set[int] = set()
+        self._forgotten = INITIAL
         self.claims_waited: int = 0
         self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
         self.is_closed: bool = False
@@ -202,10 +178,10 @@ class Sequencer(Notifier, ABC):
 
     async def claim_in_turn(self, n: int) -> int:
         """Claim the next `n` sequences when those who wait already have got theirs."""
-        self.refuse_deadlock(n)
         claim = WaitingClaim(n)
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         claim.wake = partial(_wake, woken)
+        call = self.note_wait(claim)
         self.enqueue(claim)
         self.recheck()
         try:
@@ -217,6 +193,9 @@ class Sequencer(Notifier, ABC):
                 self.abandon(hole[0], hole[-1])
             self.recheck()
             raise
+        finally:
+            if call is not None:
+                call.end_wait(claim)
         if not self.dequeue(claim):
             self.refuse_if_closed()
         assert claim.high is not None
@@ -234,7 +213,7 @@ class Sequencer(Notifier, ABC):
         """Let it wait in line."""
         with self._guard:
             self.refuse_if_closed()
-            self._queue.waiting.append(claim)
+            self._queue.append(claim)
             self.claims_waited += 1
             self._set_limit()
 
@@ -262,24 +241,29 @@ class Sequencer(Notifier, ABC):
         """Grant those who wait what they want, in order, as far as there is room."""
         with self._guard:
             queue = self._queue
-            while queue.waiting and self._has_room(queue.waiting[0].n):
-                self.claimed += queue.waiting[0].n
+            while queue.waiting and self._has_room(queue.wanted_next):
+                self.claimed += queue.wanted_next
                 queue.grant(self.claimed)
             self._set_limit()
             self._wait_for_room()
 
-    def refuse_deadlock(self, n: int) -> None:
-        """Raise if a handler is to wait for what only its own return makes free."""
-        call = _handler_call.get()
-        if call is None or call.is_over or call.of is not self:
-            return
-        wanted = self.claimed + self._queue.wanted + n
-        if call.sequence.value < wanted - self.capacity:
-            msg = (
-                "a handler waits for room in its own ring, which there is only after "
-                "it returns: use try_publish_event, or another ring"
-            )
-            raise RingError(msg)
+    def note_wait(self, claim: WaitingClaim) -> HandlerCall | None:
+        """Let others see that a handler is about to wait; returns its call.
+
+        Raises:
+            RingError: Only that handler's own return could end it.
+        """
+        call = running_call()
+        if call is not None:
+            call.begin_wait(claim, partial(self._behind, claim))
+        return call
+
+    def _behind(self, claim: WaitingClaim) -> list[Sequence]:
+        """Return the gating sequences that have to move before it is granted."""
+        with self._guard:
+            before = self._queue.wanted_before(claim)
+            wrap_point = self.claimed + before + claim.n - self.capacity
+            return [each for each in self._gating if each.value < wrap_point]
 
     # --- consumers
 
@@ -358,8 +342,10 @@ class Sequencer(Notifier, ABC):
         if self.claimed + n > self._free_up_to:
             lowest = minimum(self._gating, self.published)
             self._free_up_to = lowest + self.capacity
-            if self.abandoned:
+            # Not each time: a slow consumer's full ring is looked at for each event.
+            if self.abandoned and lowest - self._forgotten >= self.capacity >> 3:
                 self.abandoned = {each for each in self.abandoned if each > lowest}
+                self._forgotten = lowest
         # Anew: a `__del__` or a signal handler may have claimed in the middle of that.
         return self.claimed + n <= self._free_up_to
 
@@ -381,7 +367,7 @@ class Sequencer(Notifier, ABC):
             self._awaited = None
         if not self._queue.waiting:
             return
-        wrap_point = self.claimed + self._queue.waiting[0].n - self.capacity
+        wrap_point = self.claimed + self._queue.wanted_next - self.capacity
         behind = (each for each in self._gating if each.value < wrap_point)
         # Without consumers it is the publications that make room.
         self._awaited = next(behind, self)

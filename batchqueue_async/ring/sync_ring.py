@@ -94,8 +94,16 @@ class ThreadIngress:
             self._wake_loop()
 
     def _wait(self, claim: WaitingClaim, timeout: float | None) -> bool:
-        if timeout is None:
-            self._sequencer.refuse_deadlock(claim.n)
+        if timeout is not None:
+            return self._wait_in_line(claim, timeout)
+        call = self._sequencer.note_wait(claim)
+        try:
+            return self._wait_in_line(claim, timeout)
+        finally:
+            if call is not None:
+                call.end_wait(claim)
+
+    def _wait_in_line(self, claim: WaitingClaim, timeout: float | None) -> bool:
         until = None if timeout is None else time.monotonic() + timeout
         watchdog = LoopWatchdog(self._loop, "the ring's loop", RingError)
         woken = ThreadEvent()

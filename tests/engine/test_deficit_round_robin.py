@@ -18,7 +18,7 @@ class Flow:
         self.name = name
         self.items: Sequence[int] = range(count)
         self.weight = round(weight * UNIT)
-        self.deficit = 0
+        self.spent = 0
 
 
 def ring_of(flows: Sequence[Flow], quantum: int = 100) -> DeficitRoundRobin[Flow]:
@@ -60,6 +60,33 @@ def test_gains_shrink_so_that_everybody_is_in_the_next_batch() -> None:
     assert shares.pop("quiet") == 1
     assert set(shares.values()) <= {2, 3}
     assert sum(shares.values()) == 99
+
+
+@pytest.mark.parametrize("large", [None, 101, 1001])
+def test_a_round_that_a_large_batch_began_holds_nobody_up(large: int | None) -> None:
+    """Else whoever comes now would wait for several small ones."""
+    ring = ring_of([Flow("a", 10_000), Flow("b", 10_000)])
+    for _ in range(3):
+        taken(ring, large)
+        newcomer = Flow("quiet", 1)
+        ring.add(newcomer)
+        assert taken(ring, 10)["quiet"] == 1
+
+
+@given(
+    st.lists(st.none() | st.integers(1, 30), max_size=20),
+    st.integers(1, 6),
+    st.integers(0, 5),
+)
+@example([29, 18, 1, 26, 35, 6], 4, 2)
+def test_whoever_comes_is_in_the_next_batch(
+    sizes: list[int | None], others: int, more: int
+) -> None:
+    ring = ring_of([Flow(str(n), 10_000) for n in range(others)])
+    for most in sizes:
+        taken(ring, most)
+    ring.add(Flow("quiet", 1))
+    assert taken(ring, others + 1 + more)["quiet"] == 1
 
 
 def test_with_fewer_places_than_flows_all_have_their_turn() -> None:

@@ -6,25 +6,30 @@ and it gives as many items as the deficit has room for; what it could not use it
 for its next turn, while it has items. A turn takes constant time and, where every gain
 is at least one item, gives one item or more: so does each item.
 
-Here a flow's items go in batches, and gains go by the batch. One that ends in the
-middle of a turn leaves that turn open for the next, and one that ends in the middle of
-a round leaves that round, with its gains: so whatever batches there are, nobody is
-ahead by more than a turn.
+Here a flow's items go in batches, and gains go by the batch: they are small enough for
+each flow to be in it. So that shares keep to the weights whatever batches there are, a
+deficit is no number of its own: it is what a round's target comes to, less what was
+spent. Who has spent more, since a large batch ended behind him, waits until the targets
+have come so far; nobody else waits for that.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sized
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from batchqueue_async._policies.fairness import UNIT
 
 
 class Flow(Protocol):
-    """One of those who share; deficits and weights are in parts of `UNIT`."""
+    """One of those who share.
 
-    deficit: int
+    Attributes:
+        spent: What its items since it came have cost, and where targets stood then.
+    """
+
+    spent: int
 
     @property
     def items(self) -> Sized:
@@ -32,8 +37,14 @@ class Flow(Protocol):
 
     @property
     def weight(self) -> int:
-        """How much it gets, compared with others."""
+        """How much it gets, compared with others, in parts of `UNIT`."""
 
+
+_ITEM: Final = UNIT * UNIT
+"""What an item costs; a target is worth as much as the weight times as much."""
+
+_NOTHING: Final = -1
+"""What somebody new has spent, until his first turn."""
 
 F = TypeVar("F", bound=Flow)
 
@@ -41,28 +52,19 @@ F = TypeVar("F", bound=Flow)
 class DeficitRoundRobin(Generic[F]):
     """The ring of the flows that have items."""
 
-    __slots__ = (
-        "_active",
-        "_in_turn",
-        "_quantum",
-        "_round",
-        "_share",
-        "_total",
-        "_weight",
-    )
+    __slots__ = ("_active", "_floor", "_gain", "_round", "_target", "_weight")
 
     def __init__(self, quantum: int) -> None:
         # Not a plain dict, whose first entry is the longer to find the more were taken
         # out before it. With the round of the last turn: those of this one come last.
         self._active: OrderedDict[F, int] = OrderedDict()
         self._round = 0
-        # This round's gains are weight * share / total.
-        self._share, self._total = quantum, 1
-        self._quantum = quantum
+        # The last round's target, and this one's.
+        self._floor = self._target = 0
+        # By how much a round's target is higher at most.
+        self._gain = quantum * UNIT
         # Of all in the ring together.
         self._weight = 0
-        # The first one, if the last batch ended in the middle of its turn.
-        self._in_turn: F | None = None
 
     def __len__(self) -> int:
         return len(self._active)
@@ -74,6 +76,7 @@ class DeficitRoundRobin(Generic[F]):
     def add(self, flow: F) -> None:
         """Have a flow take part, from the end of the ring; once is enough."""
         if flow not in self._active:
+            flow.spent = _NOTHING
             self._active[flow] = self._round
             self._weight += flow.weight
 
@@ -82,15 +85,11 @@ class DeficitRoundRobin(Generic[F]):
         if flow in self._active:
             self._active.pop(flow, None)
             self._weight -= flow.weight
-        flow.deficit = 0
-        if self._in_turn is flow:
-            self._in_turn = None
 
     def clear(self) -> None:
         """Let all go."""
         self._active.clear()
         self._weight = 0
-        self._in_turn = None
 
     def allot(self, most: int | None) -> dict[F, int]:
         """Return how many of its items each flow gives to the next batch.
@@ -119,69 +118,65 @@ class DeficitRoundRobin(Generic[F]):
 
     def _run_round(self, shares: dict[F, int]) -> None:
         for flow, last in list(self._active.items()):
-            if last != self._round or flow is self._in_turn:
-                self._gain(flow)
+            if last != self._round:
                 self._serve(flow, len(flow.items), shares)
-        self._begin_round(self._quantum, 1)
+        self._begin_round(self._gain)
         for flow in self.flows():
-            self._gain(flow)
             self._serve(flow, len(flow.items), shares)
         if self._active and not shares:
-            self._skip_rounds()
+            self._skip_rounds(self._gain)
 
     def _fill(self, most: int, shares: dict[F, int]) -> None:
-        count, total = len(self._active), max(1, self._weight)
-        share = max(most, count) * UNIT
-        if share > self._quantum * total:
-            share, total = self._quantum, 1
+        fair = max(most, len(self._active)) * _ITEM // max(1, self._weight)
+        gain = max(1, min(self._gain, fair))
+        # Where a larger batch began this round, the others need not wait for its end.
+        self._target = min(self._target, self._floor + gain)
+        # Each gets a place, where there are as many: for these it is kept free.
+        unseen = len(self._active) if most >= len(self._active) else 0
         in_vain = 0
         while most and self._active:
             flow, last = next(iter(self._active.items()))
-            if last == self._round and flow is not self._in_turn:
-                self._begin_round(share, total)
-            self._gain(flow)
-            given = self._serve(flow, most, shares)
+            if last == self._round:
+                self._begin_round(gain)
+            unseen = max(0, unseen - 1)
+            given = self._serve(flow, most - unseen, shares)
+            if unseen and flow in self._active:
+                # What is still due to it, it has in its next turn.
+                self._end_turn(flow)
             most -= given
             in_vain = 0 if given else in_vain + 1
             if in_vain >= len(self._active) > 0:
-                self._skip_rounds()
+                self._skip_rounds(gain)
                 in_vain = 0
 
-    def _begin_round(self, share: int, total: int) -> None:
+    def _begin_round(self, gain: int) -> None:
         self._round += 1
-        self._share, self._total = share, total
-
-    def _gain(self, flow: F) -> None:
-        """Begin its turn, unless that is open."""
-        if flow is not self._in_turn:
-            flow.deficit += max(1, flow.weight * self._share // self._total)
-            self._active[flow] = self._round
+        self._floor = self._target
+        self._target += gain
 
     def _serve(self, flow: F, most: int, shares: dict[F, int]) -> int:
         """Have a flow give what its turn and the batch have room for."""
+        if flow.spent == _NOTHING:
+            flow.spent = flow.weight * self._floor
         given = shares.get(flow, 0)
         left = max(0, len(flow.items) - given)
-        count = min(left, flow.deficit // UNIT, most)
+        due = max(0, (flow.weight * self._target - flow.spent) // _ITEM)
+        count = min(left, due, most)
         if count > 0:
             shares[flow] = given + count
+            flow.spent += count * _ITEM
         if count >= left:
             # What it had no use for does not add up while it is away.
             self.discard(flow)
-            return count
-        flow.deficit -= count * UNIT
-        if flow.deficit >= UNIT:
-            self._in_turn = flow
-        else:
-            self._in_turn = None
-            self._active.move_to_end(flow)
+        elif count >= due:
+            self._end_turn(flow)
         return count
 
-    def _skip_rounds(self) -> None:
+    def _end_turn(self, flow: F) -> None:
+        self._active[flow] = self._round
+        self._active.move_to_end(flow)
+
+    def _skip_rounds(self, gain: int) -> None:
         """Run the rounds in which nobody's deficit reaches one item."""
-        gains = {
-            flow: max(1, flow.weight * self._share // self._total)
-            for flow in self._active
-        }
-        rounds = min(-(-(UNIT - flow.deficit) // gain) for flow, gain in gains.items())
-        for flow, gain in gains.items():
-            flow.deficit += (rounds - 1) * gain
+        first = min(-(-(flow.spent + _ITEM) // flow.weight) for flow in self._active)
+        self._target += max(0, (first - self._target - 1) // gain * gain)

@@ -38,12 +38,12 @@ class KeyBuffer(Partition[T]):
     # What would be taken back is counted elsewhere, too: producers place their own.
     serves_on_loop = False
 
-    __slots__ = ("_pausing", "allotted", "deficit", "home", "ready", "weight")
+    __slots__ = ("_pausing", "allotted", "home", "ready", "spent", "weight")
 
     def __init__(self, home: FairPartition[T], weight: int, *on_drop: Drop) -> None:
         self.home = home
         self.weight = weight
-        self.deficit = 0
+        self.spent = 0
         # How many items the next take removes.
         self.allotted = 0
         # How many of its items its home counts as ready to be taken.
