@@ -17,6 +17,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "percent": lambda value: f"{value:.1%}",
     "times": lambda value: f"{_rounded(value, 2, 20)} x",
     "millions": lambda value: f"{value / 1e6:#.4g}",
+    "seconds": lambda value: _rounded(value, 2, 100),
     "micros": lambda value: f"{value * 1e6:,.0f}",
     "millis": lambda value: f"{value * 1e3:,.2f}",
     "nanos": lambda value: f"{value * 1e9:,.0f}",

@@ -314,7 +314,7 @@ class TestCancelled:
         await queue.start()
         queue.add_handler(int, handler)
         await queue.produce_many([1, 2])
-        closing = asyncio.create_task(queue.shutdown(timeout=0.01))
+        closing = asyncio.create_task(queue.shutdown(timeout=0.2))
         await turns()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
