@@ -52,6 +52,7 @@ def test_the_shim_drops_one_argument_and_no_other(tmp_path: Path) -> None:
     assert answer.stdout.splitlines() == arguments
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(200)
 def test_spark_runs_in_silence_on_a_machine_without_java(tmp_path: Path) -> None:

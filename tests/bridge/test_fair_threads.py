@@ -91,6 +91,7 @@ def test_keys_that_come_and_go_keep_their_order_from_each_thread(
             assert len(own) == 50 or when_full is WhenFull.DROP_OLDEST
 
 
+@pytest.mark.slow
 @pytest.mark.real_time
 @pytest.mark.usefixtures("eager_switches")
 async def test_keys_of_threads_leave_nothing_behind() -> None:

@@ -125,7 +125,14 @@ async def test_a_signal_handler_may_raise_at_any_point(
 
 
 @pytest.mark.real_time
-@pytest.mark.parametrize("length, is_bulk", [(2, False), (3, True), (SIZE + 3, True)])
+@pytest.mark.parametrize(
+    "length, is_bulk",
+    [
+        (2, False),
+        (3, True),
+        pytest.param(SIZE + 3, True, marks=pytest.mark.slow),
+    ],
+)
 async def test_so_may_one_on_a_thread(length: int, *, is_bulk: bool) -> None:
     """Signal handlers run on the main thread: a loop may be on another one."""
 

@@ -113,6 +113,7 @@ def test_what_is_left_early_is_cancelled(spark: SparkSession) -> None:
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
+@pytest.mark.slow
 def test_the_jvm_keeps_nothing_of_it(spark: SparkSession) -> None:
     """Spark 4.3's `DataFrame.toLocalIterator` keeps all of it: 3 x 20 MB here."""
     runtime = spark._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
