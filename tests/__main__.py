@@ -28,8 +28,8 @@ PARTS: dict[str, list[str]] = {
     "bridge": ["bridge"],
     REST: [],
     "engine": ["engine"],
-    # Its session is its own: it needn't make the longest part longer.
-    "properties": ["properties", "test_java_runtime.py"],
+    # Their sessions are their own: they needn't make the longest part longer.
+    "properties": ["properties", "test_java_runtime.py", "spark/deploy"],
 }
 
 
