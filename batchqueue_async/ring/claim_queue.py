@@ -13,10 +13,7 @@ where a claim would be if nobody had left, and who did is subtracted at its end.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from functools import partial
-from itertools import takewhile
-from operator import is_not
+from collections.abc import Callable, Collection
 from typing import Final
 
 _NOWHERE: Final = -1
@@ -69,11 +66,15 @@ class ClaimQueue:
         """How many sequences the first one wants, of those that wait."""
         return next(iter(self.waiting)).n
 
-    def wanted_before(self, claim: WaitingClaim) -> int:
-        """Return how many sequences those want that wait before it, or would."""
-        if claim not in self.waiting:
-            return self.wanted
-        return sum(each.n for each in takewhile(partial(is_not, claim), self.waiting))
+    def wanted_up_to(self, claims: Collection[WaitingClaim]) -> int:
+        """Return how many all want up to the last one of these; 0 if none waits."""
+        # Backwards: who has just come is the last one.
+        wanted = self.wanted
+        for claim in reversed(self.waiting):
+            if claim in claims:
+                break
+            wanted -= claim.n
+        return wanted
 
     def append(self, claim: WaitingClaim) -> None:
         """Let it wait behind all others."""

@@ -19,9 +19,8 @@ from .errors import (
     log_and_continue,
 )
 from .event_handler import HandlerLike, HandlerMethods, Hook
-from .handler_call import HandlerCall
+from .handler_call import ConsumerSequence, HandlerCall
 from .ring_buffer import RingBuffer
-from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier
 
 E = TypeVar("E")
@@ -50,8 +49,7 @@ class EventProcessor(ABC, Generic[E]):
     ) -> None:
         self.handler: HandlerMethods[E] = HandlerMethods(handler)
         self.barrier = barrier
-        self.sequence: Sequence = Sequence()
-        self.sequence.barrier = barrier
+        self.sequence: ConsumerSequence = ConsumerSequence(barrier)
         self.on_error = on_error
         self.rewind: Rewind = Rewind()
         self.failed: int = 0

@@ -11,17 +11,42 @@ have claimed and not published yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from .errors import RingError
+from .sequence import Sequence
 
 if TYPE_CHECKING:
-    from .sequence import Sequence
+    from .claim_queue import WaitingClaim
+    from .sequence_barrier import SequenceBarrier
+    from .sequencer import Sequencer
 
-Awaited = Callable[[], Iterable["Sequence"]]
-"""Returns the sequences that a wait needs, as far as they are behind."""
+
+class ConsumerSequence(Sequence):
+    """One that a consumer moves.
+
+    Args:
+        barrier: What the consumer waits at.
+
+    Attributes:
+        call: Who is with its handler now.
+    """
+
+    __slots__ = ("barrier", "call")
+
+    def __init__(self, barrier: SequenceBarrier) -> None:
+        super().__init__()
+        self.barrier: SequenceBarrier = barrier
+        self.call: HandlerCall | None = None
+
+    def needs(self) -> Iterable[Sequence]:
+        """Return what has to move before it can."""
+        if self.call is None:
+            return self.barrier.before(self.value + 1)
+        return self.call.needs()
 
 
 class HandlerCall:
@@ -33,15 +58,15 @@ class HandlerCall:
     Attributes:
         sequence: The consumer's own: it grows when the handler has returned.
         is_over: Whether it has; what was started meanwhile may wait now.
-        waits: What its tasks and threads wait for now.
     """
 
-    __slots__ = ("is_over", "sequence", "waits")
+    __slots__ = ("_waits", "is_over", "sequence")
 
-    def __init__(self, sequence: Sequence) -> None:
-        self.sequence: Sequence = sequence
+    def __init__(self, sequence: ConsumerSequence) -> None:
+        self.sequence: ConsumerSequence = sequence
         self.is_over: bool = False
-        self.waits: dict[object, Awaited] = {}
+        # Claims of its tasks and threads, and where they are in line.
+        self._waits: dict[WaitingClaim, Sequencer] = {}
         sequence.call = self
         _handler_call.set(self)
 
@@ -50,34 +75,41 @@ class HandlerCall:
         self.is_over = True
         self.sequence.call = None
 
-    def begin_wait(self, key: object, awaited: Awaited) -> None:
-        """Wait from now on for what `awaited` returns, until `end_wait` of that key.
+    def begin_wait(self, claim: WaitingClaim, sequencer: Sequencer) -> None:
+        """Let others see, until `end_wait`, that a claim of its is in line.
 
         Raises:
-            RingError: It would be for ever; and it does not begin.
+            RingError: It would be for ever.
         """
         # Before it looks: so of those that close a circle together one sees it.
-        self.waits[key] = awaited
+        self._waits[claim] = sequencer
         try:
-            self._refuse_circle(awaited())
-        except RingError:
-            self.end_wait(key)
+            self._refuse_circle(sequencer.behind({claim}))
+        except BaseException:
+            self.end_wait(claim)
             raise
 
-    def end_wait(self, key: object) -> None:
-        """Wait no longer; harmless if it does not."""
-        self.waits.pop(key, None)
+    def end_wait(self, claim: WaitingClaim) -> None:
+        """It waits no longer."""
+        self._waits.pop(claim, None)
 
-    def _refuse_circle(self, awaited: Iterable[Sequence]) -> None:
+    def needs(self) -> Iterable[Sequence]:
+        """Return what has to move before all that it waits for is granted."""
+        lines: defaultdict[Sequencer, set[WaitingClaim]] = defaultdict(set)
+        # Threads add and remove theirs at any time.
+        for claim, sequencer in list(self._waits.items()):
+            lines[sequencer].add(claim)
+        return [each for line, claims in lines.items() for each in line.behind(claims)]
+
+    def _refuse_circle(self, needed: Iterable[Sequence]) -> None:
         """Search the wait-for graph, where everybody needs all that he waits for."""
-        ahead = list(awaited)
+        ahead, seen = list(needed), set[Sequence]()
         if self.sequence in ahead:
             msg = (
                 "a handler waits for room in its own ring, which there is only after "
                 "it returns: use try_publish_event, or another ring"
             )
             raise RingError(msg)
-        seen = set[int]()
         while ahead:
             sequence = ahead.pop()
             if sequence is self.sequence:
@@ -86,9 +118,9 @@ class HandlerCall:
                     "returns: use try_publish_event in one of them"
                 )
                 raise RingError(msg)
-            if id(sequence) not in seen:
-                seen.add(id(sequence))
-                ahead += _needed_by(sequence)
+            if isinstance(sequence, ConsumerSequence) and sequence not in seen:
+                seen.add(sequence)
+                ahead += sequence.needs()
 
 
 _handler_call: ContextVar[HandlerCall | None] = ContextVar(
@@ -100,14 +132,3 @@ def running_call() -> HandlerCall | None:
     """Return the call that this task or thread belongs to, if it is not over."""
     call = _handler_call.get()
     return None if call is None or call.is_over else call
-
-
-def _needed_by(sequence: Sequence) -> Iterable[Sequence]:
-    """Return what has to move before `sequence` can."""
-    running = sequence.call
-    if running is not None:
-        # Threads add and remove theirs at any time.
-        return [each for awaited in list(running.waits.values()) for each in awaited()]
-    if sequence.barrier is None:
-        return ()
-    return sequence.barrier.before(sequence.value + 1)

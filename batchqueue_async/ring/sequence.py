@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from .handler_call import HandlerCall
-    from .sequence_barrier import SequenceBarrier
+from typing import Final, Protocol
 
 INITIAL: Final = -1
 """What a sequence is before the first event, which is number 0."""
@@ -53,17 +49,11 @@ class Sequence(Notifier):
         value: Where it starts; `-1`, before the first event, by default.
     """
 
-    __slots__ = ("_value", "barrier", "call")
-
-    barrier: SequenceBarrier | None
-    call: HandlerCall | None
+    __slots__ = ("_value",)
 
     def __init__(self, value: int = INITIAL) -> None:
         super().__init__()
         self._value = value
-        # Of the consumer that moves it: where it waits, and who is with its handler.
-        self.barrier = None
-        self.call = None
 
     @property
     def value(self) -> int:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -181,13 +182,14 @@ class Sequencer(Notifier, ABC):
         claim = WaitingClaim(n)
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         claim.wake = partial(_wake, woken)
-        call = self.note_wait(claim)
-        self.enqueue(claim)
-        self.recheck()
+        call: HandlerCall | None = None
         try:
+            self.enqueue(claim)
+            self.recheck()
+            call = self.begin_wait(claim)
             await woken
         except BaseException:
-            # Cancelled; or closed, as a coroutine that nobody runs any more.
+            # Refused; cancelled; or closed, as a coroutine that nobody runs any more.
             hole = self.withdraw(claim)
             if hole:
                 self.abandon(hole[0], hole[-1])
@@ -247,22 +249,22 @@ class Sequencer(Notifier, ABC):
             self._set_limit()
             self._wait_for_room()
 
-    def note_wait(self, claim: WaitingClaim) -> HandlerCall | None:
-        """Let others see that a handler is about to wait; returns its call.
+    def begin_wait(self, claim: WaitingClaim) -> HandlerCall | None:
+        """Let others see that a handler waits in line; returns the handler's call.
 
         Raises:
             RingError: Only that handler's own return could end it.
         """
         call = running_call()
         if call is not None:
-            call.begin_wait(claim, partial(self._behind, claim))
+            call.begin_wait(claim, self)
         return call
 
-    def _behind(self, claim: WaitingClaim) -> list[Sequence]:
-        """Return the gating sequences that have to move before it is granted."""
+    def behind(self, claims: Collection[WaitingClaim]) -> list[Sequence]:
+        """Return what has to move before these are granted, as far as they wait."""
         with self._guard:
-            before = self._queue.wanted_before(claim)
-            wrap_point = self.claimed + before + claim.n - self.capacity
+            wanted = self._queue.wanted_up_to(claims)
+            wrap_point = self.claimed + wanted - self.capacity
             return [each for each in self._gating if each.value < wrap_point]
 
     # --- consumers

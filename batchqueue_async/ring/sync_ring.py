@@ -94,27 +94,23 @@ class ThreadIngress:
             self._wake_loop()
 
     def _wait(self, claim: WaitingClaim, timeout: float | None) -> bool:
-        if timeout is not None:
-            return self._wait_in_line(claim, timeout)
-        call = self._sequencer.note_wait(claim)
-        try:
-            return self._wait_in_line(claim, timeout)
-        finally:
-            if call is not None:
-                call.end_wait(claim)
-
-    def _wait_in_line(self, claim: WaitingClaim, timeout: float | None) -> bool:
         until = None if timeout is None else time.monotonic() + timeout
         watchdog = LoopWatchdog(self._loop, "the ring's loop", RingError)
         woken = ThreadEvent()
         claim.wake = woken.set
         self._sequencer.enqueue(claim)
         self._wake_loop()
-        while claim.high is None and not self._sequencer.is_closed:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                break
-            watchdog.wait(woken.wait, left)
+        # What has a time limit ends by itself.
+        call = self._sequencer.begin_wait(claim) if until is None else None
+        try:
+            while claim.high is None and not self._sequencer.is_closed:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                watchdog.wait(woken.wait, left)
+        finally:
+            if call is not None:
+                call.end_wait(claim)
         return self._leave(claim)
 
     def _leave(self, claim: WaitingClaim) -> bool:

@@ -28,6 +28,7 @@ from batchqueue_async._engine.partitions.waiting_line import (
 )
 from benchmarks.opcodes import Instructions
 from tests.engine.until import turns
+from tests.support.comparisons import CountsComparisons
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
 
@@ -46,17 +47,8 @@ async def growth(steps: Callable[[int], Coroutine[Any, Any, int]], n: int) -> fl
     return await steps(4 * n) / await steps(n)
 
 
-class Compared(Waiter):
+class Compared(CountsComparisons, Waiter):
     """A producer in a line that counts how often it is compared."""
-
-    comparisons = 0
-
-    def __eq__(self, other: object) -> bool:
-        Compared.comparisons += 1
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def wake(self) -> None:
         """It looks at its slots all the time."""

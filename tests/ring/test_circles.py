@@ -19,10 +19,13 @@ from batchqueue_async.ring import (
     ProducerType,
     RingBuffer,
     RingError,
+    RingHalted,
     SyncRing,
 )
+from batchqueue_async.ring.handler_call import ConsumerSequence, HandlerCall
 from tests.engine.until import until
 from tests.ring.events import Event, fill, small
+from tests.support.thorough import examples
 
 Errors = list[Exception]
 
@@ -166,6 +169,105 @@ async def test_a_circle_through_threads() -> None:
         await second.ring.publish_event(fill, 1)
         await until(lambda: bool(errors))
     assert len(errors) == 1, "the other one goes on"
+
+
+class Meander:
+    """Publishes into one ring or another, for as long as its events' values say."""
+
+    def __init__(self, chance: random.Random, rings: list[Disruptor[Event]]) -> None:
+        self.rings = chance.choices(rings, k=3)
+        self.times = chance.randint(0, 2)
+        self.pauses = [chance.choice([None, 0.0, 0.001]) for _ in range(3)]
+        self.refused = 0
+
+    async def on_event(self, event: Event, sequence: int, end_of_batch: bool) -> None:
+        left = event.value
+        for time in range(self.times if left else 0):
+            ring = self.rings[(left + time) % 3].ring
+            try:
+                await ring.publish_event(fill, left - 1)
+            except RingError:
+                self.refused += 1
+        pause = self.pauses[left % 3]
+        if pause is not None:
+            await asyncio.sleep(pause)
+
+
+async def run_meanders(seed: int) -> int | None:
+    """Return how many waits were refused; None if it stood still."""
+    chance = random.Random(seed)
+    rings = [small(chance.choice([1, 2, 4])) for _ in range(3)]
+    handlers = [Meander(chance, rings) for _ in range(5)]
+    for handler in handlers:
+        group = chance.choice(rings).handle_events_with(handler)
+        if chance.random() < 0.3:
+            group.then(Forward([], times=0))
+    feeds = [(chance.choice(rings), chance.randint(0, 3)) for _ in range(6)]
+    try:
+        async with AsyncExitStack() as stack:
+            for each in rings:
+                await stack.enter_async_context(each)
+            async with asyncio.timeout(2):
+                for ring, value in feeds:
+                    await ring.ring.publish_event(fill, value)
+                await until(lambda: are_empty(rings))
+    except TimeoutError:
+        return None
+    return sum(each.refused for each in handlers)
+
+
+@pytest.mark.parametrize("seed", range(examples(500)))
+async def test_one_is_refused_exactly_where_all_would_stand_still(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = await run_meanders(seed)
+    assert refused is not None
+    monkeypatch.setattr(HandlerCall, "_refuse_circle", lambda *_: None)
+    stood_still = await run_meanders(seed) is None
+    assert bool(refused) == stood_still
+
+
+async def test_who_was_granted_and_has_not_run_yet_waits_for_nobody() -> None:
+    """Else whoever it is to wait for now would seem to wait for itself."""
+    ring = RingBuffer(Event, 1)
+    gate, own = (ConsumerSequence(ring.new_barrier()) for _ in range(2))
+    ring.add_gating_sequences(gate)
+    ring.publish(await ring.claim())
+    call = HandlerCall(own)
+    claiming = asyncio.create_task(ring.claim())
+    await asyncio.sleep(0)
+    assert [*call.needs()] == [gate]
+    gate.value = 0
+    assert not claiming.done()
+    assert [*call.needs()] == []
+    ring.publish(await claiming)
+    # Nor does who is refused, or told that the ring is closed.
+    refused = HandlerCall(gate)
+    with pytest.raises(RingError):
+        await ring.claim()
+    assert [*refused.needs()] == []
+    ring.halt()
+    with pytest.raises(RingHalted):
+        await ring.claim()
+    assert [*refused.needs()] == []
+    assert refused._waits == call._waits == {}
+
+
+async def test_what_those_behind_want_is_not_waited_for() -> None:
+    ring = RingBuffer(Event, 4)
+    slow, fast, own, others = (ConsumerSequence(ring.new_barrier()) for _ in range(4))
+    ring.add_gating_sequences(slow, fast)
+    ring.publish(0, await ring.claim(4))
+    fast.value = 1
+    call = HandlerCall(own)
+    first = asyncio.create_task(ring.claim(1))
+    second = HandlerCall(others)
+    behind = asyncio.create_task(ring.claim(3))
+    await asyncio.sleep(0)
+    assert [*call.needs()] == [slow]
+    assert [*second.needs()] == [slow, fast]
+    slow.value = fast.value = 3
+    assert (await first, await behind) == (4, 7)
 
 
 @pytest.mark.parametrize("seed", range(20))

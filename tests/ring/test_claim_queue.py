@@ -8,8 +8,10 @@ import pytest
 
 from batchqueue_async.ring import RingBuffer
 from batchqueue_async.ring.claim_queue import ClaimQueue, WaitingClaim
+from batchqueue_async.ring.handler_call import ConsumerSequence, HandlerCall
 from batchqueue_async.ring.sequence import Sequence
 from benchmarks.opcodes import Instructions
+from tests.support.comparisons import CountsComparisons
 
 
 @dataclass
@@ -113,25 +115,37 @@ def test_who_leaves_is_as_if_he_had_never_been_there(seed: int) -> None:
         both.check()
 
 
-class Compared(WaitingClaim):
-    comparisons = 0
-
-    def __eq__(self, other: object) -> bool:
-        Compared.comparisons += 1
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
+class Compared(CountsComparisons, WaitingClaim):
+    """A claim that counts how often it is compared."""
 
 
 def test_nobody_is_looked_for_in_the_line() -> None:
     queue, claims = ClaimQueue(), [Compared(1) for _ in range(500)]
     for claim in claims:
         queue.append(claim)
+    Compared.comparisons = 0
     for claim in reversed(claims):
         queue.remove(claim)
     assert not queue.waiting
-    assert Compared.comparisons < 500
+    assert Compared.comparisons == 0
+
+
+async def test_a_handler_may_start_any_number_that_wait() -> None:
+    """For each it is looked who would wait for whom, but not all along the line."""
+
+    async def cost(count: int) -> int:
+        ring, gate, counts = RingBuffer(object, 1), Sequence(), Instructions()
+        ring.add_gating_sequences(gate)
+        ring.publish(await ring.claim())
+        HandlerCall(ConsumerSequence(ring.new_barrier()))
+        with counts.counted():
+            tasks = [asyncio.ensure_future(ring.claim()) for _ in range(count)]
+            await asyncio.sleep(0)
+        ring.halt()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return sum(counts.by_line().values())
+
+    assert await cost(800) / await cost(200) < 5.0
 
 
 @pytest.mark.parametrize("is_granted", [False, True])
