@@ -11,8 +11,8 @@ from .errors import ExceptionHandler, Rewind, RingError, RingHalted, require_tim
 from .event_handler import HandlerLike
 from .lifecycle import leave_block
 from .ring_buffer import ProducerType, RingBuffer
+from .sequence_barrier import WaitStrategy
 from .stats import RingStats, describe, snapshot
-from .wait_strategy import WaitStrategy
 
 E = TypeVar("E")
 
@@ -33,6 +33,8 @@ class HandlerGroup(Generic[E]):
         rewind: Rewind | None = None,
     ) -> HandlerGroup[E]:
         """Add handlers that get each event after all of this group have passed it.
+
+        Those of the disruptor itself get it as soon as it is published.
 
         Args:
             handlers: They work side by side. Of a ring that runs, they get what comes
@@ -68,7 +70,7 @@ class HandlerGroup(Generic[E]):
         return HandlerGroup(self._consumers, tuple(nodes))
 
 
-class Disruptor(Generic[E]):
+class Disruptor(HandlerGroup[E]):
     """One stream of events that many handlers see, each all of it, in a given order.
 
     Handlers are declared first, and what follows them::
@@ -112,30 +114,9 @@ class Disruptor(Generic[E]):
         )
         """Where producers publish; events published before the start are handled."""
         self._producer = producer
-        self._consumers = ConsumerRepository(self.ring)
-        self._first = HandlerGroup(self._consumers, ())
+        super().__init__(ConsumerRepository(self.ring), ())
 
-    # --- the graph
-
-    def handle_events_with(
-        self,
-        *handlers: HandlerLike[E],
-        max_batch: int | None = None,
-        rewind: Rewind | None = None,
-    ) -> HandlerGroup[E]:
-        """Add handlers that get each event as soon as it is published.
-
-        See `HandlerGroup.handle_events_with` for the arguments and errors.
-        """
-        return self._first.handle_events_with(
-            *handlers, max_batch=max_batch, rewind=rewind
-        )
-
-    def handle_events_with_worker_pool(
-        self, *handlers: HandlerLike[E]
-    ) -> HandlerGroup[E]:
-        """Add handlers that share the events: each goes to exactly one of them."""
-        return self._first.handle_events_with_worker_pool(*handlers)
+    # --- the graph, to which verbs of the group of nobody add those that come first
 
     def after(self, *handlers: HandlerLike[E]) -> HandlerGroup[E]:
         """Return the group of handlers that are in the graph, to go on from there.

@@ -10,12 +10,10 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
-from .multi_producer_sequencer import MultiProducerSequencer
+from .producer_sequencers import MultiProducerSequencer, SingleProducerSequencer
 from .sequence import Sequence
-from .sequence_barrier import SequenceBarrier
+from .sequence_barrier import SequenceBarrier, WaitStrategy
 from .sequencer import Sequencer
-from .single_producer_sequencer import SingleProducerSequencer
-from .wait_strategy import WaitStrategy
 
 E = TypeVar("E")
 A = TypeVar("A")
@@ -26,7 +24,7 @@ class ProducerType(Enum):
     """How many producers a ring has, and so which sequencer it uses."""
 
     SINGLE = "single"
-    """One producer, publishing in order; saves a little time per event."""
+    """One producer, publishing in order: `cursor` is what it has published."""
     MULTI = "multi"
     """Any number of producers, which may await between claim and publication."""
 

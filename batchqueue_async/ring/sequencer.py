@@ -27,8 +27,7 @@ from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import InsufficientCapacity, InvalidArgument, RingHalted
 from .handler_call import HandlerCall, running_call
 from .sequence import INITIAL, Notifier, Sequence, minimum
-from .sequence_barrier import SequenceBarrier
-from .wait_strategy import BlockingWait, WaitStrategy
+from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
 _NONE_FREE: Final = INITIAL - 1
 
@@ -365,7 +364,7 @@ class Sequencer(Notifier, ABC):
     def _wait_for_room(self) -> None:
         """While claims wait, be notified by a sequence that is behind."""
         if self._awaited is not None:
-            self._awaited.remove_waiter(self)
+            self._awaited.remove_waiter(self.recheck)
             self._awaited = None
         if not self._queue.waiting:
             return
@@ -373,7 +372,7 @@ class Sequencer(Notifier, ABC):
         behind = (each for each in self._gating if each.value < wrap_point)
         # Without consumers it is the publications that make room.
         self._awaited = next(behind, self)
-        self._awaited.add_waiter(self)
+        self._awaited.add_waiter(self.recheck)
 
 
 def _wake(woken: asyncio.Future[None]) -> None:
