@@ -16,6 +16,8 @@ class MultiProducerSequencer(Sequencer):
 
     __slots__ = ("_early",)
 
+    published: int
+
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__(capacity, wait)
         # What is published beyond a gap.
