@@ -146,8 +146,7 @@ class LoopRun:
 
     def call(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine on the loop, and wait for it."""
-        name = f"the loop of LoopThread {self._name!r}"
-        return call_on_loop(self._loop, start, self._watchdog(), name)
+        return call_on_loop(start, self._watchdog())
 
     def wait(self) -> bool:
         """Wait until `draining` is done and the thread has ended; whether it is done.

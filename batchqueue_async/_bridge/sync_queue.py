@@ -319,9 +319,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
 
     def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
         refuse_fork(self._parts)
-        watchdog = self._ingress.watchdog(self._patience)
-        name = f"the loop of queue {self.name!r}"
-        return call_on_loop(self._loop, start, watchdog, name)
+        return call_on_loop(start, self._ingress.watchdog(self._patience))
 
 
 async def _as_coroutine(call: Callable[[], R]) -> R:

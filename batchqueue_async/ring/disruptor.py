@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Generic, TypeVar
 
 from .consumer_repository import ConsumerRepository, Node
@@ -124,8 +123,8 @@ class Disruptor(HandlerGroup[E]):
         Raises:
             InvalidArgument: One of them is not.
         """
-        nodes = (self._consumers.node_of(handler) for handler in handlers)
-        return HandlerGroup(self._consumers, tuple(dict.fromkeys(nodes)))
+        nodes = dict.fromkeys(self._consumers.find(each)[0] for each in handlers)
+        return HandlerGroup(self._consumers, tuple(nodes))
 
     def handle_exceptions_with(
         self, on_error: ExceptionHandler, *handlers: HandlerLike[E]
@@ -200,9 +199,6 @@ class Disruptor(HandlerGroup[E]):
         return await self.start()
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
         await leave_block(self.shutdown(self._shutdown_timeout), error)

@@ -29,14 +29,8 @@ E = TypeVar("E")
 class EventProcessor(ABC, Generic[E]):
     """One consumer, with its handler; see its two kinds.
 
-    Args:
-        ring: Where the events come from.
-        handler: What takes them.
-        barrier: What it waits at.
-        on_error: Called when the handler raised; may change while it runs.
-
     Attributes:
-        sequence: The last event that it has passed.
+        on_error: Called when the handler raised; may change while it runs.
         failed: How many calls have raised, hooks included, rewinds not.
     """
 

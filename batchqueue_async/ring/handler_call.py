@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerSequence(Sequence):
-    """One that a consumer moves.
-
-    Args:
-        barrier: What the consumer waits at.
-
-    Attributes:
-        call: Who is with its handler now.
-    """
+    """One that a consumer moves; it waits at `barrier`, or is inside of `call`."""
 
     __slots__ = ("barrier", "call")
 
@@ -56,8 +49,7 @@ class HandlerCall:
     only the end of that call could end is found out wherever it begins.
 
     Attributes:
-        sequence: The consumer's own: it grows when the handler has returned.
-        is_over: Whether it has; what was started meanwhile may wait now.
+        is_over: Whether it has returned; what was started meanwhile may wait now.
     """
 
     __slots__ = ("_waits", "is_over", "sequence")

@@ -14,8 +14,6 @@ class MultiProducerSequencer(Sequencer):
     is what is claimed, `published` what consumers may see.
     """
 
-    __slots__ = ("_early",)
-
     published: int
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
@@ -78,8 +76,6 @@ class SingleProducerSequencer(MultiProducerSequencer):
     producer only. Should a later claim be published first, by a second task, consumers
     see it when those before it have come.
     """
-
-    __slots__ = ()
 
     @property
     def cursor(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from enum import Enum
-from types import TracebackType
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._chunks import chunks
@@ -88,10 +87,7 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         return self._events[self.sequence & (len(self._events) - 1)]
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
         if error is None:
             self._sequencer.publish(self.sequence)
@@ -115,8 +111,6 @@ class RingBuffer(Generic[E]):
     Raises:
         InvalidArgument: The capacity is no power of two.
     """
-
-    __slots__ = ("_events", "_mask", "capacity", "sequencer")
 
     def __init__(
         self,

@@ -31,15 +31,6 @@ class SequenceBarrier:
     far as the slowest of these has come. `RingBuffer.new_barrier` makes it.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_dependencies",
-        "_publications",
-        "_sleepers",
-        "_wait",
-        "is_alerted",
-    )
-
     def __init__(
         self,
         publications: Sequencer,

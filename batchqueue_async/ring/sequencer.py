@@ -40,7 +40,6 @@ class Sequencer(Notifier, ABC):
         wait: How consumers wait; by default `BlockingWait`.
 
     Attributes:
-        capacity: Events that the ring holds.
         claimed: The highest sequence that belongs to a producer, or did.
         published: The highest sequence up to which all are published: consumers go no
             further, whatever was published beyond. A plain number, because producers
@@ -48,40 +47,14 @@ class Sequencer(Notifier, ABC):
         limit: How far the next claim may go at once.
         abandoned: Published without an event; forgotten when claimed again.
         claims_waited: How many claims have had to wait so far.
-        wait_strategy: How consumers wait.
-        is_closed: Whether no claim is granted any more.
         is_halted: Whether consumers are to stop after what they are at.
-        cause: The error that has halted the ring, if it was one.
-        has_told: Whether a producer got to know the cause.
+        cause: The error that has halted the ring, if it was one; `has_told` says
+            whether a producer got to know it.
         ingress: Where other threads come in, if they do.
 
     Raises:
         InvalidArgument: The capacity is no power of two.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_awaited",
-        "_barriers",
-        "_forgotten",
-        "_free_up_to",
-        "_gating",
-        "_guard",
-        "_is_shared",
-        "_queue",
-        "abandoned",
-        "capacity",
-        "cause",
-        "claimed",
-        "claims_waited",
-        "has_told",
-        "ingress",
-        "is_closed",
-        "is_halted",
-        "limit",
-        "published",
-        "wait_strategy",
-    )
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__()
@@ -110,7 +83,7 @@ class Sequencer(Notifier, ABC):
         self._guard: AbstractContextManager[Any] = contextlib.nullcontext()
         self._is_shared = False
 
-    # --- publication: what the two kinds do in their own ways
+    # --- publication: see `producer_sequencers`
 
     @property
     @abstractmethod
