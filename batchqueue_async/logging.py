@@ -25,8 +25,8 @@ from batchqueue_async import (
     in_thread,
     process_queue,
 )
+from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import outlast_threads
-from batchqueue_async._bridge.real_threads import refuse_greenlets
 from batchqueue_async._functions import inside
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike

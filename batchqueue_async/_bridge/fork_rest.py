@@ -71,7 +71,6 @@ def remember(resting: LoopRun | WorkerThread) -> None:
 
 
 def forget(resting: LoopRun | WorkerThread) -> None:
-    """Its thread has ended."""
     _threads.pop(id(resting), None)
 
 

@@ -178,7 +178,6 @@ class ThreadIngress(Announcer[T]):
             self.guard.lock.release()
 
     def watchdog(self, patience: float) -> LoopWatchdog:
-        """Return what watches over the loop while a thread waits."""
         name = f"the loop of queue {self.parts.name!r}"
         return LoopWatchdog(self.loop, name, BatchQueueError, patience)
 
@@ -227,7 +226,9 @@ class ThreadIngress(Announcer[T]):
         if waiter.wants:
             if failure is not None:
                 raise failure
-            self._refuse_dead_loop(partition)
+            if partition.is_closed and not self.parts.state.has_begun_to_close:
+                msg = f"the loop of queue {self.parts.name!r} has ended"
+                raise BatchQueueError(msg)
         return waiter.accepted
 
     def _wait_in_line(
@@ -247,11 +248,6 @@ class ThreadIngress(Announcer[T]):
                 break
             if wait is not None:
                 wait.check()
-
-    def _refuse_dead_loop(self, partition: Partition[T]) -> None:
-        if partition.is_closed and not self.parts.state.has_begun_to_close:
-            msg = f"the loop of queue {self.parts.name!r} has ended"
-            raise BatchQueueError(msg)
 
     def _wait_for_permit(
         self,

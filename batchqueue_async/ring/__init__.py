@@ -12,10 +12,10 @@ General layout, each part knowing those above it only:
   is published by now; `handler_call`: whose wait would never end.
 * `ring_buffer`: the slots, and the verbs of producers; `sync_ring`: on other threads.
 * `event_handler`, `event_processor`: who consumes.
-* `lifecycle`, `worker_pool`, `consumer_repository`, `stats`, `disruptor`: all as one.
+* `lifecycle`, `worker_pool`, `consumer_repository`, `disruptor`: all as one.
 """
 
-from .disruptor import Disruptor, HandlerGroup
+from .disruptor import ConsumerStats, Disruptor, HandlerGroup, RingStats
 from .errors import (
     ExceptionHandler,
     InsufficientCapacity,
@@ -40,7 +40,6 @@ from .sequence_barrier import (
     WaitStrategy,
     YieldingWait,
 )
-from .stats import ConsumerStats, RingStats
 from .sync_ring import SyncRing
 from .worker_pool import WorkerPool
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from enum import Enum
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
@@ -286,16 +286,11 @@ class RingBuffer(Generic[E]):
         was filled before stays published, and the rest of what was claimed is
         abandoned. Waits and raises as `claim` does.
         """
-        sequencer = self.sequencer
         published = 0
-        for chunk in chunks(items, self.capacity):
-            done = 0
-            while done < len(chunk):
-                n = min(len(chunk) - done, max(1, sequencer.remaining_capacity()))
-                high = await sequencer.claim(n)
-                self._fill(high - n + 1, high, fill, chunk[done : done + n])
-                done += n
-            published += done
+        for portion in portions(self, items):
+            high = await self.sequencer.claim(len(portion))
+            self._fill(high - len(portion) + 1, high, fill, portion)
+            published += len(portion)
         return published
 
     def _fill(
@@ -330,3 +325,13 @@ class RingBuffer(Generic[E]):
     def halt(self, cause: BaseException | None = None) -> None:
         """Take no more claims, and stop all consumers after what they are at."""
         self.sequencer.halt(cause)
+
+
+def portions(ring: RingBuffer[Any], items: Iterable[A]) -> Iterator[list[A]]:
+    """Yield the items, each time as many as there is room for, or the next one."""
+    for chunk in chunks(items, ring.capacity):
+        done = 0
+        while done < len(chunk):
+            n = min(len(chunk) - done, max(1, ring.remaining_capacity()))
+            yield chunk[done : done + n]
+            done += n

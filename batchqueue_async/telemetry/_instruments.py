@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -170,23 +170,20 @@ class _Recorder:
     def __init__(
         self, queue: str, size: Callable[..., None], seconds: Callable[..., None]
     ) -> None:
-        self._queue = queue
         self._size = size
         self._seconds = seconds
-        self._attributes: dict[str, dict[str, str]] = {}
+        self._of = cache(
+            lambda handler: {
+                "batchqueue.queue": queue,
+                "batchqueue.handler": handler,
+            }
+        )
 
     def cut(self, handler: str, size: int) -> None:
         self._size(size, self._of(handler))
 
     def called(self, handler: str, seconds: float) -> None:
         self._seconds(seconds, self._of(handler))
-
-    def _of(self, handler: str) -> dict[str, str]:
-        known = self._attributes.get(handler)
-        if known is None:
-            names = {"batchqueue.queue": self._queue, "batchqueue.handler": handler}
-            known = self._attributes[handler] = names
-        return known
 
 
 def _remove(listeners: list[Any], listener: _Recorder) -> None:
