@@ -8,8 +8,8 @@ General layout, each part knowing those above it only:
 
 * `errors`: what goes wrong, and what is done when a handler raises.
 * `sequence`, `sequence_barrier`: how far a consumer may go, and how it waits.
-* `claim_queue`, `sequencer`, `producer_sequencers`: who may fill which slot, and what
-  is published by now; `handler_call`: whose wait would never end.
+* `claim_queue`, `sequencer`, `single_producer_sequencer`: who may fill which slot, and
+  what is published; `handler_call`: whose wait would never end.
 * `ring_buffer`: the slots, and the verbs of producers; `sync_ring`: on other threads.
 * `event_handler`, `event_processor`: who consumes.
 * `lifecycle`, `worker_pool`, `consumer_repository`, `disruptor`: all as one.
@@ -28,7 +28,6 @@ from .errors import (
     log_and_continue,
 )
 from .event_handler import EventBatchHandler, EventHandler
-from .producer_sequencers import MultiProducerSequencer, SingleProducerSequencer
 from .ring_buffer import ProducerType, RingBuffer
 from .sequence import Sequence
 from .sequence_barrier import (
@@ -40,6 +39,8 @@ from .sequence_barrier import (
     WaitStrategy,
     YieldingWait,
 )
+from .sequencer import MultiProducerSequencer
+from .single_producer_sequencer import SingleProducerSequencer
 from .sync_ring import SyncRing
 from .worker_pool import WorkerPool
 

@@ -24,7 +24,7 @@ from .errors import (
     log_and_continue,
 )
 from .event_handler import HandlerLike, identity_of, name_of
-from .event_processor import BatchEventProcessor, EventProcessor
+from .event_processor import EventProcessor
 from .lifecycle import ConsumerTasks
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
@@ -92,9 +92,10 @@ class ConsumerRepository(Generic[E]):
         nodes = []
         for handler in handlers:
             barrier = self._ring.new_barrier(*_sequences(after))
-            consumer = BatchEventProcessor(self._ring, handler, barrier, self._on_error)
+            consumer = EventProcessor(self._ring, handler, barrier, self._on_error)
             consumer.sequence.value = self._ring.sequencer.begin_after
-            consumer.max_batch = max_batch or self._ring.capacity
+            if max_batch is not None:
+                consumer.max_batch = max_batch
             if rewind is not None:
                 consumer.rewind = rewind
             nodes.append(Node(consumer.handler.name, (consumer,), after))

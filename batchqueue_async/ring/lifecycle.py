@@ -18,7 +18,7 @@ from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
 from .sequence import Sequence, minimum
 from .sequence_barrier import SequenceBarrier
-from .sequencer import Sequencer
+from .sequencer import MultiProducerSequencer
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
@@ -39,7 +39,7 @@ class ConsumerTasks:
 
     def __init__(
         self,
-        sequencer: Sequencer,
+        sequencer: MultiProducerSequencer,
         stop: Callable[[], None],
         release: Callable[[], None] = lambda: None,
     ) -> None:

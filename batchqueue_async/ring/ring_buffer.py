@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
-from .producer_sequencers import MultiProducerSequencer, SingleProducerSequencer
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier, WaitStrategy
-from .sequencer import Sequencer
+from .sequencer import MultiProducerSequencer
+from .single_producer_sequencer import SingleProducerSequencer
 
 E = TypeVar("E")
 A = TypeVar("A")
@@ -45,13 +45,15 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
     sequence: int
     _run: Generator[Any, Any, int]
 
-    def __init__(self, sequencer: Sequencer, events: list[E], n: int) -> None:
+    def __init__(
+        self, sequencer: MultiProducerSequencer, events: list[E], n: int
+    ) -> None:
         self._sequencer = sequencer
         self._events = events
         self._n = n
 
     def __await__(self) -> Generator[Any, Any, int]:
-        # What `Sequencer.claim` does, without a coroutine for it.
+        # What the sequencer's `claim` does, without a coroutine for it.
         sequencer, n = self._sequencer, self._n
         high = sequencer.claimed + n
         if n > 0 and high <= sequencer.limit:
@@ -119,7 +121,7 @@ class RingBuffer(Generic[E]):
         producer: ProducerType = ProducerType.MULTI,
         wait: WaitStrategy | None = None,
     ) -> None:
-        self.sequencer: Sequencer = (
+        self.sequencer: MultiProducerSequencer = (
             SingleProducerSequencer(capacity, wait)
             if producer is ProducerType.SINGLE
             else MultiProducerSequencer(capacity, wait)

@@ -19,7 +19,7 @@ from .errors import RingError, RingHalted
 from .sequence import Notifier, Sequence
 
 if TYPE_CHECKING:
-    from .sequencer import Sequencer
+    from .sequencer import MultiProducerSequencer
 
 _SPINS: Final = 100
 
@@ -33,7 +33,7 @@ class SequenceBarrier:
 
     def __init__(
         self,
-        publications: Sequencer,
+        publications: MultiProducerSequencer,
         wait: WaitStrategy,
         dependencies: tuple[Sequence, ...] = (),
     ) -> None:

@@ -27,7 +27,7 @@ from batchqueue_async._threads.watchdog import LoopWatchdog
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout
 from .ring_buffer import RingBuffer, portions
-from .sequencer import Sequencer
+from .sequencer import MultiProducerSequencer
 
 E = TypeVar("E")
 A = TypeVar("A")
@@ -37,7 +37,7 @@ Ts = TypeVarTuple("Ts")
 class ThreadIngress:
     """Where other threads come into a ring; all its `SyncRing`s share it."""
 
-    def __init__(self, sequencer: Sequencer) -> None:
+    def __init__(self, sequencer: MultiProducerSequencer) -> None:
         self._loop = running_loop("a SyncRing")
         self._process = os.getpid()
         self._sequencer = sequencer
@@ -47,7 +47,7 @@ class ThreadIngress:
         sequencer.ingress = self
 
     @staticmethod
-    def of(sequencer: Sequencer) -> ThreadIngress:
+    def of(sequencer: MultiProducerSequencer) -> ThreadIngress:
         """Return the ring's; the first call, on the ring's loop, makes it."""
         ingress = sequencer.ingress or ThreadIngress(sequencer)
         assert isinstance(ingress, ThreadIngress)

@@ -1,0 +1,24 @@
+"""The sequencer for one producer at a time."""
+
+from __future__ import annotations
+
+from .sequencer import MultiProducerSequencer
+
+
+class SingleProducerSequencer(MultiProducerSequencer):
+    """One producer claims and publishes, in the order of its claims.
+
+    So `cursor` is what is published: all up to it. Nobody checks that there is one
+    producer only. Should a later claim be published first, by a second task, consumers
+    see it when those before it have come.
+    """
+
+    @property
+    def cursor(self) -> int:
+        """The highest published sequence."""
+        return self.published
+
+    def is_available(self, sequence: int) -> bool:
+        """Whether the sequence is published and its slot not yet claimed again."""
+        oldest = max(0, self.claimed - self.capacity + 1)
+        return oldest <= sequence <= self.published
