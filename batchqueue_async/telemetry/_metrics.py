@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from batchqueue_async._engine.handler_stats import (
     Cuts,
@@ -55,21 +55,26 @@ def _field(
 ) -> Metric:
     """Return one that is a field of statistics: its name says whose, and which."""
     whose, _, known_as = name.rpartition(".")
-    read: Callable[[object], float] = attrgetter(field or known_as)
+    path = (field or known_as).split(".")
 
-    def of_queue(reading: Reading) -> Values:
-        return [((), read(reading.stats))]
+    def values(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
+        for labels, owner in _owners(reading, whose):
+            found = owner
+            for step in path:
+                found = None if found is None else getattr(found, step)
+            if found is not None:
+                yield labels, found
 
-    def of_handlers(reading: Reading) -> Values:
-        return [((each.name,), read(each)) for each in reading.stats.handlers]
-
-    def of_drain_tasks(reading: Reading) -> Values:
-        return [((str(each.index),), read(each)) for each in reading.stats.drain_tasks]
-
-    by_owner = {"handler": of_handlers, "drain_task": of_drain_tasks}
-    values = by_owner.get(whose, of_queue)
-    labels = (whose,) if whose in by_owner else ()
+    labels = (whose,) if whose in ("handler", "drain_task") else ()
     return Metric(f"batchqueue.{name}", kind, unit, description, values, labels)
+
+
+def _owners(reading: Reading, whose: str) -> list[tuple[tuple[str, ...], Any]]:
+    if whose == "handler":
+        return [((each.name,), each) for each in reading.stats.handlers]
+    if whose == "drain_task":
+        return [((str(each.index),), each) for each in reading.stats.drain_tasks]
+    return [((), reading.stats)]
 
 
 def _outcomes(reading: Reading) -> Values:
@@ -88,14 +93,6 @@ def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
                 yield (handler.name, field.name), getattr(handler.cuts, field.name)
 
 
-def _limits(reading: Reading) -> Values:
-    return [
-        ((each.name,), each.limit.max_batch)
-        for each in reading.stats.handlers
-        if each.limit is not None
-    ]
-
-
 def _limit_changes(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
     for handler in reading.stats.handlers:
         if handler.limit is not None:
@@ -111,11 +108,6 @@ def _fullest(reading: Reading) -> Values:
 def _active(reading: Reading) -> Values:
     limit = reading.stats.drain_task_limit
     return [] if limit is None else [((), limit.drain_tasks)]
-
-
-def _rounds(reading: Reading) -> Values:
-    last = reading.stats.last_round
-    return [] if last is None else [((), last.number)]
 
 
 METRICS: Final = (
@@ -200,12 +192,12 @@ METRICS: Final = (
         "Drain tasks that own partitions, where their number is adaptive.",
         _active,
     ),
-    Metric(
-        "batchqueue.rebalancing.rounds",
+    _field(
+        "rebalancing.rounds",
         "counter",
         "{round}",
         "Rounds of rebalancing.",
-        _rounds,
+        "last_round.number",
     ),
     _field(
         "handler.batches",
@@ -235,13 +227,12 @@ METRICS: Final = (
         _cuts,
         ("handler", "reason"),
     ),
-    Metric(
-        "batchqueue.handler.max_batch",
+    _field(
+        "handler.max_batch",
         "gauge",
         "{item}",
         'What `max_batch="auto"` has come to.',
-        _limits,
-        ("handler",),
+        "limit.max_batch",
     ),
     Metric(
         "batchqueue.handler.limit_changes",
