@@ -29,14 +29,9 @@ class ProducerType(Enum):
 
 
 class Claim(Coroutine[Any, Any, int], Generic[E]):
-    """One claim, as a coroutine (a task may run it) or as a block that fills a slot.
+    """One claim: a coroutine, which a task may run, or a block; see `RingBuffer.claim`.
 
-    Awaited, it returns the highest of the claimed sequences. As a context manager it
-    claims one sequence and gives its event; the sequence is published at the end or, if
-    the block raises, abandoned. Before either, nothing is claimed.
-
-    Attributes:
-        sequence: The claimed sequence, inside of the block.
+    Before either, nothing is claimed; in a block, `sequence` is.
     """
 
     __name__ = "claim"  # For the `repr` of tasks.
