@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -20,6 +21,22 @@ def is_async(call: object) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
     )
+
+
+def inside(
+    around: Callable[..., AbstractContextManager[object]], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return it, async if it is, so that each call runs inside of `around(*args)`."""
+
+    async def call_async(*args: object) -> object:
+        with around(*args):
+            return await call(*args)
+
+    def call_sync(*args: object) -> object:
+        with around(*args):
+            return call(*args)
+
+    return call_async if is_async(call) else call_sync
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:

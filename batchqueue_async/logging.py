@@ -9,7 +9,7 @@ import inspect
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -25,9 +25,9 @@ from batchqueue_async import (
     in_thread,
     process_queue,
 )
+from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import outlast_threads
-from batchqueue_async._bridge.real_threads import refuse_greenlets
-from batchqueue_async._functions import is_async
+from batchqueue_async._functions import inside
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
@@ -234,11 +234,8 @@ class BatchingHandler(logging.Handler):
         dropped = self.dropped
         new, self._reported = dropped - self._reported, dropped
         if new:
-            token = _on_its_way.set(True)
-            try:
+            with _on_the_way():
                 _say_dropped(new, dropped)
-            finally:
-                _on_its_way.reset(token)
 
 
 class _Target:
@@ -247,13 +244,14 @@ class _Target:
     consume: Callable[..., Any]
 
     def __init__(self, target: HandlerLike[logging.LogRecord]) -> None:
-        self.consume = _marked(_consume_of(target))
+        consume: Any = getattr(target, "consume", target)
+        self.consume = inside(_on_the_way, consume)
         if hasattr(target, "tick_every"):
             self.tick_every = target.tick_every
         for name in HOOKS:
             hook = getattr(target, name, None)
             if hook is not None:
-                setattr(self, name, _marked(hook))
+                setattr(self, name, inside(_on_the_way, hook))
 
 
 def _consumer(
@@ -274,30 +272,13 @@ def _handle_each(target: logging.Handler, records: list[logging.LogRecord]) -> N
             target.handle(each)
 
 
-def _consume_of(target: Any) -> Callable[..., Any]:  # noqa: ANN401
-    return getattr(target, "consume", target)  # type: ignore[no-any-return]
-
-
-def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
-    if is_async(function):
-
-        async def call_async(*args: object) -> object:
-            token = _on_its_way.set(True)
-            try:
-                return await function(*args)
-            finally:
-                _on_its_way.reset(token)
-
-        return call_async
-
-    def call(*args: object) -> object:
-        token = _on_its_way.set(True)
-        try:
-            return function(*args)
-        finally:
-            _on_its_way.reset(token)
-
-    return call
+@contextlib.contextmanager
+def _on_the_way(*_: object) -> Iterator[None]:
+    token = _on_its_way.set(True)
+    try:
+        yield
+    finally:
+        _on_its_way.reset(token)
 
 
 def _say_dropped(new: int, dropped: int) -> None:

@@ -56,7 +56,6 @@ def drain_before_others(running: LoopRun) -> None:
 
 
 def forget(running: LoopRun) -> None:
-    """It has ended."""
     _running.pop(id(running), None)
 
 
@@ -191,7 +190,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def refuse_inherited(name: str, process: int) -> None:
-    """Refuse to use a LoopThread in a forked child."""
     if process != os.getpid():
         msg = (
             f"LoopThread {name!r} is its parent process's: a forked child makes "

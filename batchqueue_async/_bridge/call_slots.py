@@ -49,7 +49,6 @@ class CallSlots:
         self._holding: set[SlottedLock] = set()
 
     def new_lock(self) -> SlottedLock:
-        """Return a lock whose callers need a slot, too."""
         lock = SlottedLock(self)
         with self._guard:
             self._locks.add(lock)
@@ -120,7 +119,6 @@ class CallSlots:
         return None
 
     def holders(self) -> list[HandlerCall]:
-        """Return the calls that hold a slot, as far as they are known."""
         with self._guard:
             locks = list(self._locks)
         return [

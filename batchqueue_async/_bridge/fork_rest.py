@@ -13,13 +13,20 @@ blocked in most cases, and the fork goes ahead: nobody may hold it up for long.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+import sys
+import threading
+import time
 from contextlib import suppress
 from threading import get_ident
-from typing import Protocol
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING
 
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.raise_later import raise_later
+
+if TYPE_CHECKING:
+    from batchqueue_async._bridge.loop_run import LoopRun
+    from batchqueue_async._bridge.worker import WorkerThread
 
 
 class Rest:
@@ -38,22 +45,8 @@ class Rest:
             self.over.wait(1.0)
 
 
-class Resting(Protocol):
-    """What has a thread that rests during a fork."""
-
-    @property
-    def ident(self) -> int | None:
-        """The thread's; None if it has not begun, or has ended."""
-
-    def rest(self, rest: Rest) -> Callable[[], None]:
-        """Have the thread call `rest.run`.
-
-        Returns:
-            What waits until it does, if it does so soon.
-        """
-
-
-_threads: dict[int, Resting] = {}
+# What has a thread; `rest` returns what waits until it rests, if it does so soon.
+_threads: dict[int, LoopRun | WorkerThread] = {}
 # By the thread that forks: two may do so at once, and in a signal handler one may do
 # so in the middle of its own.
 _forking: dict[int, list[list[Rest]]] = {}
@@ -61,7 +54,7 @@ _endings: dict[int, BaseException] = {}
 _hooked: list[bool] = []
 
 
-def remember(resting: Resting) -> None:
+def remember(resting: LoopRun | WorkerThread) -> None:
     """Have its thread rest during each fork, until `forget`."""
     _threads[id(resting)] = resting
     if not _hooked and hasattr(os, "register_at_fork"):
@@ -77,8 +70,7 @@ def remember(resting: Resting) -> None:
         )
 
 
-def forget(resting: Resting) -> None:
-    """Its thread has ended."""
+def forget(resting: LoopRun | WorkerThread) -> None:
     _threads.pop(id(resting), None)
 
 
@@ -110,10 +102,45 @@ def _end() -> None:
     if not forks:
         _forking.pop(here, None)
     if (ending := _endings.pop(here, None)) is not None:
-        raise_later(ending, _end.__code__)
+        _raise_later(ending, _end.__code__)
 
 
 def _leave_to_parent() -> None:
     _threads.clear()
     _forking.clear()
     _endings.clear()
+
+
+def _raise_later(error: BaseException, hook: CodeType) -> None:
+    """Have the main thread raise it once it has left the hook, which calls this.
+
+    Of the hook itself Python would only print it. It is what a signal handler has
+    raised there, so it comes as a signal does. Called by another thread it does
+    nothing: those have no signal handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def strike(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        raise error
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not None:  # It would be C's, and could not be put back.
+        signal.signal(signal.SIGINT, strike)
+        threading.Thread(target=_interrupt, args=(hook,), daemon=True).start()
+
+
+def _interrupt(hook: CodeType) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    while _is_in(hook, sys._current_frames().get(main)):  # noqa: SLF001
+        time.sleep(0.0001)
+    # It may sleep by now, and only a real signal wakes it.
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def _is_in(hook: CodeType, frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code is not hook:
+        frame = frame.f_back
+    return frame is not None

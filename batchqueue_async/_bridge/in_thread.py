@@ -74,13 +74,7 @@ def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], ob
 class InThread(Attached):
     """The handler's methods as coroutines; it has the hooks that the handler has.
 
-    Args:
-        handler: Whose hooks they are.
-        consume: What takes a batch.
-        name: What it is called in logs.
-        concurrency: How many calls may be on threads at once.
-        stop: Ends the call that runs on the thread with this identity, if that can be
-            done; None if not.
+    `stop` ends the call that runs on a thread with this identity, if that can be done.
     """
 
     _lock: threading.Lock

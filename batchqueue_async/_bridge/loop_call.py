@@ -16,29 +16,27 @@ R = TypeVar("R")
 
 
 def call_on_loop(
-    loop: asyncio.AbstractEventLoop,
-    start: Callable[[], Coroutine[Any, Any, R]],
-    watchdog: LoopWatchdog,
-    name: str,
+    start: Callable[[], Coroutine[Any, Any, R]], watchdog: LoopWatchdog
 ) -> R:
-    """Run what `start` returns on the loop, and wait for it on this thread.
+    """Run what `start` returns on the watchdog's loop, and wait for it here.
 
     Raises:
-        BatchQueueError: The loop is dead, or ended meanwhile; `name` says whose it is.
+        BatchQueueError: The loop is dead, or ended meanwhile.
     """
-    call = LoopCall(loop, start)
+    call = _Call(watchdog.loop, start)
     try:
         while not call.ended.is_set:
             watchdog.wait(call.ended.wait, None)
-        return call.result()
+        assert call.task is not None
+        return call.task.result()
     except asyncio.CancelledError as error:
-        msg = f"{name} ended during the call"
+        msg = f"{watchdog.name} ended during the call"
         raise BatchQueueError(msg) from error
     finally:
         call.give_up()
 
 
-class LoopCall(Generic[R]):
+class _Call(Generic[R]):
     """One call; when it has `ended`, its result is there for the thread.
 
     Unlike with `asyncio.run_coroutine_threadsafe` the coroutine is made on the loop: a
@@ -56,16 +54,11 @@ class LoopCall(Generic[R]):
         self._loop = loop
         self._start = start
         self._is_given_up = False
-        self._task: asyncio.Task[R] | None = None
+        self.task: asyncio.Task[R] | None = None
         self._body: Coroutine[Any, Any, R] | None = None
         # On a closed loop there is no result; the caller's watchdog says so.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._run)
-
-    def result(self) -> R:
-        """Return the result, or raise what was raised, of a call that has ended."""
-        assert self._task is not None
-        return self._task.result()
 
     def give_up(self) -> None:
         """The thread waits no longer; after the end there is nothing to do."""
@@ -79,17 +72,17 @@ class LoopCall(Generic[R]):
     def _run(self) -> None:
         if not self._is_given_up:
             self._body = self._start()
-            self._task = self._loop.create_task(self._body)
-            self._task.add_done_callback(self._end)
+            self.task = self._loop.create_task(self._body)
+            self.task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def _discard(self) -> None:
         # A loop that ends runs what threads ask for until it is closed, but may not get
         # to the task's first step: no fault of the program, so nobody is to be warned.
-        task, body = self._task, self._body
+        task, body = self.task, self._body
         if task and body and inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
             body.close()
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001

@@ -19,7 +19,6 @@ from batchqueue_async._bridge.at_exit import refuse_inherited
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
-from batchqueue_async._bridge.real_threads import refuse_greenlets
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
@@ -41,6 +40,12 @@ _LAST_SECONDS = 1.0
 
 # How much of a wait for the end is enough: a Ctrl-C counts two.
 _HURRIED, _GIVEN_UP = 2, 4
+
+# Who replaces what `threading` starts, and how its own module tells whether it has.
+_REPLACING = {
+    "gevent": ("gevent.monkey", "is_module_patched", "threading"),
+    "eventlet": ("eventlet.patcher", "is_monkey_patched", "thread"),
+}
 
 
 class LoopRun:
@@ -88,13 +93,11 @@ class LoopRun:
         )
 
     def refuse_on_loop(self, verb: str) -> None:
-        """Refuse what would wait for the loop on its own thread."""
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
             msg = f"{verb} of LoopThread {self._name!r} on its own loop would never end"
             raise BatchQueueError(msg)
 
     def start(self) -> None:
-        """Start, and wait until the loop runs."""
         refuse_greenlets(self._name)
         fork_rest.remember(self)
         try:
@@ -145,9 +148,7 @@ class LoopRun:
                 watchdog.wait(rest.reached.wait, None)
 
     def call(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine on the loop, and wait for it."""
-        name = f"the loop of LoopThread {self._name!r}"
-        return call_on_loop(self._loop, start, self._watchdog(), name)
+        return call_on_loop(start, self._watchdog())
 
     def wait(self) -> bool:
         """Wait until `draining` is done and the thread has ended; whether it is done.
@@ -334,3 +335,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         )
         raise ImportError(msg) from error
     return new_event_loop
+
+
+def refuse_greenlets(name: str) -> None:
+    """Refuse to run a loop on a greenlet: it waits in the operating system.
+
+    All greenlets of its thread would wait with it, and the program hang.
+
+    Raises:
+        BatchQueueError: Threads that start now are greenlets.
+    """
+    for library, (module, question, part) in _REPLACING.items():
+        is_replaced = getattr(sys.modules.get(module), question, None)
+        if is_replaced is not None and is_replaced(part):
+            msg = (
+                f"LoopThread {name!r} needs a thread of its own, and {library} makes "
+                "greenlets of threads: use workers that are threads or processes"
+            )
+            raise BatchQueueError(msg)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from contextvars import Context
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._bridge import at_exit
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import LoopRegistry, uncancel
-from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
 
 if TYPE_CHECKING:
@@ -149,32 +145,3 @@ class LoopShutdown:
         else:
             items = await queue.shutdown(left)
             self._left.setdefault(queue.name, []).extend(items)
-
-
-class SignalDraining:
-    """A signal handler: the first signal ends the program, the second its wait.
-
-    The main thread unwinds by `SystemExit(128 + signal)` from wherever it is, so that
-    `finally` blocks run. It waits for the draining where it leaves the `LoopThread`, or
-    at the interpreter's exit.
-
-    Args:
-        begin: Begins to drain, within so many seconds, or brings the end forward.
-        timeout: Seconds for all queues together.
-    """
-
-    def __init__(
-        self, begin: Callable[[float | None], None], timeout: float | None
-    ) -> None:
-        self._begin = begin
-        self._timeout = timeout
-        self._has_begun = False
-
-    def __call__(self, received: int, frame: FrameType | None) -> None:
-        is_first, self._has_begun = not self._has_begun, True
-        # In a forked child there is nothing to drain.
-        with contextlib.suppress(BatchQueueError):
-            self._begin(self._timeout if is_first else 0.0)
-        # While the interpreter exits nobody would catch it, and its status stands.
-        if is_first and not at_exit.is_exiting():
-            raise SystemExit(128 + received)

@@ -6,14 +6,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
-from batchqueue_async._bridge.loop_shutdown import SignalDraining
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
@@ -25,12 +24,6 @@ from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._threads.watchdog import PATIENCE
 from batchqueue_async._validation import require_positive, require_timeout
-
-
-class _End(Enum):
-    LEFT = "left"
-    STOPPED = "stopped"
-
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -78,7 +71,7 @@ class LoopThread(OfOneProcess):
         self._shutdown_timeout = shutdown_timeout
         self._patience = patience
         self._run: LoopRun | None = None
-        self._end: _End | None = None
+        self._end: Literal["left", "stopped"] | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
 
@@ -129,11 +122,11 @@ class LoopThread(OfOneProcess):
         require_timeout("timeout", timeout)
         run = self._run
         if run is None:
-            self._end = _End.STOPPED
+            self._end = "stopped"
             return {}
         run.refuse_inherited()
         run.refuse_on_loop("stop")
-        self._end = _End.STOPPED
+        self._end = "stopped"
         if run.is_called_by_handler():
             run.draining.begin(timeout, tells=True)
             return {}
@@ -151,7 +144,7 @@ class LoopThread(OfOneProcess):
         return left
 
     def __enter__(self) -> Self:
-        if self._end is _End.LEFT:
+        if self._end == "left":
             self._end = None
         self.start()
         if self._run is not None:
@@ -159,10 +152,7 @@ class LoopThread(OfOneProcess):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
         run = self._run
         if run is None:
@@ -173,7 +163,7 @@ class LoopThread(OfOneProcess):
             logger.warning("%s", refused, loop_thread=self._name)
             return
         run.refuse_on_loop("leaving")
-        self._end = self._end or _End.LEFT
+        self._end = self._end or "left"
         run.draining.begin(self._shutdown_timeout, tells=True)
         if run.is_called_by_handler():
             # As in `stop`: waiting would be waiting for itself.
@@ -246,15 +236,31 @@ class LoopThread(OfOneProcess):
     def install_draining(
         self, signals: Iterable[signal.Signals], timeout: Timeout
     ) -> None:
-        """Do what `drain_on_signals` promises; call that instead."""
+        """Do what `drain_on_signals` promises; call that instead.
+
+        The main thread unwinds by `SystemExit(128 + signal)` from wherever it is, so
+        that `finally` blocks run. It waits for the draining where it leaves the
+        `LoopThread`, or at the interpreter's exit; a second signal ends that wait.
+        """
         if threading.current_thread() is not threading.main_thread():
             msg = "signals are handled by the main thread: call it there"
             raise RuntimeError(msg)
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
-        draining = SignalDraining(self._begin_draining, timeout)
+        has_begun = False
+
+        def drain(received: int, _: FrameType | None) -> None:
+            nonlocal has_begun
+            is_first, has_begun = not has_begun, True
+            # In a forked child there is nothing to drain.
+            with suppress(BatchQueueError):
+                self._begin_draining(timeout if is_first else 0.0)
+            # While the interpreter exits nobody would catch it, and its status stands.
+            if is_first and not at_exit.is_exiting():
+                raise SystemExit(128 + received)
+
         for each in signals:
-            signal.signal(each, draining)
+            signal.signal(each, drain)
 
     def _begin_draining(self, timeout: float | None) -> None:
         run = self._run

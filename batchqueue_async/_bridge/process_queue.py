@@ -107,18 +107,13 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
         # Closed without the lock, which its handlers may need; and what they open
         # anew by that is closed, too.
         with registry.lock:
-            last = next(
-                (
-                    each
-                    for each in reversed(registry.opened)
-                    if wanted is None or each in wanted
-                ),
-                None,
-            )
-            if last is None:
+            left = [
+                each for each in registry.opened if wanted is None or each in wanted
+            ]
+            if not left:
                 return
-            refuse_on_loop(registry.opened[last].loop_thread, "leaving")
-            opened = registry.opened.pop(last)
+            refuse_on_loop(registry.opened[left[-1]].loop_thread, "leaving")
+            opened = registry.opened.pop(left[-1])
         _close(opened)
 
 

@@ -214,7 +214,6 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         require_timeout("timeout", timeout)
-        self._refuse_own_thread()
         self._on_loop(partial(Flush(self._parts, self._log).run, timeout))
 
     def call(
@@ -239,7 +238,6 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         require_timeout("timeout", timeout)
-        self._refuse_own_thread()
 
         async def run() -> R:
             async with asyncio.timeout(timeout):
@@ -275,7 +273,6 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         max_batch_bytes: float | None = None,
     ) -> None:
         """Register a handler, as `BatchQueue.add_handler` does."""
-        self._refuse_own_thread()
         call = partial(
             self._queue.add_handler,
             item_type,
@@ -292,7 +289,6 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
 
     def remove_handler(self, item_type: type) -> bool:
         """Take a handler out, as `BatchQueue.remove_handler` does."""
-        self._refuse_own_thread()
         call = partial(self._queue.remove_handler, item_type)
         return self._on_loop(partial(_as_coroutine, call))
 
@@ -318,10 +314,9 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             raise BatchQueueError(msg)
 
     def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        self._refuse_own_thread()
         refuse_fork(self._parts)
-        watchdog = self._ingress.watchdog(self._patience)
-        name = f"the loop of queue {self.name!r}"
-        return call_on_loop(self._loop, start, watchdog, name)
+        return call_on_loop(start, self._ingress.watchdog(self._patience))
 
 
 async def _as_coroutine(call: Callable[[], R]) -> R:

@@ -60,8 +60,15 @@ class ThreadWaiter(Waiter):
     def take_back(self, count: int) -> None:
         self.accepted -= count
 
-    def wait(self, seconds: float) -> None:
-        """Wait for `wake`; the caller looks at the line afterwards."""
+    def wait(self, watchdog: LoopWatchdog, until: float | None) -> bool:
+        """Wait for `wake`, and look at the line afterwards; False if it is too late."""
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        watchdog.wait(self._nap, left)
+        return True
+
+    def _nap(self, seconds: float) -> None:
         self._signal.wait(seconds)
         self._signal.clear()
 
@@ -152,7 +159,8 @@ class ThreadIngress(Announcer[T]):
             waiter = ThreadWaiter(run[placed:])
             tally = tally or ThreadTally()
             tally.waiter = waiter
-            placed += self._wait_and_put(partition, waiter, until, patience)
+            watchdog = self.watchdog(patience)
+            placed += self._wait_and_put(partition, waiter, until, watchdog)
             tally.count += waiter.accepted
             tally.waiter = None
         if placed < len(run):
@@ -170,7 +178,6 @@ class ThreadIngress(Announcer[T]):
             self.guard.lock.release()
 
     def watchdog(self, patience: float) -> LoopWatchdog:
-        """Return what watches over the loop while a thread waits."""
         name = f"the loop of queue {self.parts.name!r}"
         return LoopWatchdog(self.loop, name, BatchQueueError, patience)
 
@@ -193,12 +200,12 @@ class ThreadIngress(Announcer[T]):
         partition: Partition[T],
         waiter: ThreadWaiter,
         until: float | None,
-        patience: float,
+        watchdog: LoopWatchdog,
     ) -> int:
         wait = self.parts.detector.wait_for_room(partition, waiter)
         failure: BatchQueueError | None = None
         try:
-            self._wait_in_line(partition, waiter, wait, until, patience)
+            self._wait_in_line(partition, waiter, wait, until, watchdog)
         except BatchQueueError as error:
             failure = error
         finally:
@@ -214,12 +221,14 @@ class ThreadIngress(Announcer[T]):
                     wait.end()
                 self.post(partition)
         if wait is not None:
-            self._wait_for_permit(wait, waiter, until, patience)
+            self._wait_for_permit(wait, waiter, until, watchdog)
         # Who was served in the last moment was accepted, so nothing is wrong.
         if waiter.wants:
             if failure is not None:
                 raise failure
-            self._refuse_dead_loop(partition)
+            if partition.is_closed and not self.parts.state.has_begun_to_close:
+                msg = f"the loop of queue {self.parts.name!r} has ended"
+                raise BatchQueueError(msg)
         return waiter.accepted
 
     def _wait_in_line(
@@ -228,32 +237,24 @@ class ThreadIngress(Announcer[T]):
         waiter: ThreadWaiter,
         wait: RoomWait | None,
         until: float | None,
-        patience: float,
+        watchdog: LoopWatchdog,
     ) -> None:
-        watchdog = self.watchdog(patience)
         partition.wait_in_line(waiter, waiter.chunk)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
         self.post(partition)
         while waiter.wants and not partition.is_closed:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            if not waiter.wait(watchdog, until):
                 break
-            watchdog.wait(waiter.wait, left)
             if wait is not None:
                 wait.check()
-
-    def _refuse_dead_loop(self, partition: Partition[T]) -> None:
-        if partition.is_closed and not self.parts.state.has_begun_to_close:
-            msg = f"the loop of queue {self.parts.name!r} has ended"
-            raise BatchQueueError(msg)
 
     def _wait_for_permit(
         self,
         wait: RoomWait,
         waiter: ThreadWaiter,
         until: float | None,
-        patience: float,
+        watchdog: LoopWatchdog,
     ) -> None:
         """Wait until the handler may go on; what was accepted stays accepted."""
         news: list[None] = []
@@ -263,14 +264,10 @@ class ThreadIngress(Announcer[T]):
             waiter.wake()
 
         wait.when_over(tell)
-        watchdog = self.watchdog(patience)
         # A dead loop has no drain task that could mind.
         with contextlib.suppress(BatchQueueError):
-            while not news:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                watchdog.wait(waiter.wait, left)
+            while not news and waiter.wait(watchdog, until):
+                pass
 
 
 def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
@@ -290,17 +287,14 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
 
 def open_up(parts: Parts[Any]) -> None:
     """Let other threads put into the queue, which runs on the loop that runs here."""
-    if parts.ingress is None:
-        parts.ingress = _ingress_for(parts, asyncio.get_running_loop())
-
-
-def _ingress_for(
-    parts: Parts[Any], loop: asyncio.AbstractEventLoop
-) -> ThreadIngress[Any]:
+    if parts.ingress is not None:
+        return
+    loop = asyncio.get_running_loop()
     if parts.room is None:
-        return ThreadIngress(parts, loop)
+        parts.ingress = ThreadIngress(parts, loop)
+        return
     from batchqueue_async._bridge.sized_ingress import (  # noqa: PLC0415 - for few
         SizedIngress,
     )
 
-    return SizedIngress(parts, loop, parts.room)
+    parts.ingress = SizedIngress(parts, loop, parts.room)

@@ -35,11 +35,7 @@ _Calls: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
 
 
 class Workers:
-    """The threads. Daemons, since a call that never returns must not hold up an exit.
-
-    Args:
-        name: That of the threads; numbered if there may be several.
-        most: How many there may be.
+    """The threads, `most` at most. Daemons: a call that never returns holds up no exit.
 
     Raises:
         RuntimeError: No thread can be started.
@@ -76,14 +72,14 @@ class Workers:
 
     def _start(self) -> None:
         number = f" {self._started}" if self._most > 1 else ""
-        thread = _Thread(self._calls, self._idle)
+        thread = WorkerThread(self._calls, self._idle)
         threading.Thread(
             target=thread.serve, name=f"{self._name}{number}", daemon=True
         ).start()
         self._started += 1
 
 
-class _Thread:
+class WorkerThread:
     """What runs on one. It knows only its calls, so that it keeps no handler alive."""
 
     def __init__(self, calls: _Calls, idle: threading.Semaphore) -> None:

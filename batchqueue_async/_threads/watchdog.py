@@ -154,11 +154,7 @@ class Heartbeat:
 class LoopWatchdog:
     """One thread's wait for something that a loop is to do.
 
-    Args:
-        loop: Whose answers it counts.
-        name: What the loop is called in errors.
-        error: What they are.
-        patience: Seconds of silence, of a machine that is free, after which it is dead.
+    After `patience` seconds of silence, of a machine that is free, the loop is dead.
     """
 
     def __init__(
@@ -168,8 +164,8 @@ class LoopWatchdog:
         error: type[Exception],
         patience: float = PATIENCE,
     ) -> None:
-        self._loop = loop
-        self._name = name
+        self.loop = loop
+        self.name = name
         self._error = error
         self._patience = patience
         self._heartbeat = Heartbeat.of(loop)
@@ -187,12 +183,12 @@ class LoopWatchdog:
 
     def _ask(self) -> None:
         heartbeat = self._heartbeat
-        heartbeat.look(is_running=self._loop.is_running())
+        heartbeat.look(is_running=self.loop.is_running())
         if self._begun is None:
             self._begun = heartbeat.free
         if heartbeat.free - max(self._begun, heartbeat.answered) >= self._patience:
             msg = (
-                f"{self._name} has not run for {self._patience} s: it is stopped, "
+                f"{self.name} has not run for {self._patience} s: it is stopped, "
                 "or a handler blocks it"
             )
             raise self._error(msg)
@@ -200,7 +196,7 @@ class LoopWatchdog:
         leads = heartbeat.lead(self, short)
         self._nap = short if leads else min(_LONG, max(_SHORT, 2 * self._patience))
         try:
-            heartbeat.ask(self._loop)
+            heartbeat.ask(self.loop)
         except RuntimeError as error:
-            msg = f"{self._name} is closed"
+            msg = f"{self.name} is closed"
             raise self._error(msg) from error

@@ -7,16 +7,15 @@ alone: the queue does not know it, nor it the queue.
 General layout, each part knowing those above it only:
 
 * `errors`: what goes wrong, and what is done when a handler raises.
-* `sequence`, `wait_strategy`, `sequence_barrier`: how far a consumer may go, and how it
-  waits.
-* `claim_queue`, `sequencer` and its two kinds: who may fill which slot; `handler_call`:
-  whose wait would never end.
+* `sequence`, `sequence_barrier`: how far a consumer may go, and how it waits.
+* `claim_queue`, `sequencer`, `single_producer_sequencer`: who may fill which slot, and
+  what is published; `handler_call`: whose wait would never end.
 * `ring_buffer`: the slots, and the verbs of producers; `sync_ring`: on other threads.
 * `event_handler`, `event_processor`: who consumes.
-* `lifecycle`, `worker_pool`, `consumer_repository`, `stats`, `disruptor`: all as one.
+* `lifecycle`, `worker_pool`, `consumer_repository`, `disruptor`: all as one.
 """
 
-from .disruptor import Disruptor, HandlerGroup
+from .disruptor import ConsumerStats, Disruptor, HandlerGroup, RingStats
 from .errors import (
     ExceptionHandler,
     InsufficientCapacity,
@@ -29,21 +28,20 @@ from .errors import (
     log_and_continue,
 )
 from .event_handler import EventBatchHandler, EventHandler
-from .multi_producer_sequencer import MultiProducerSequencer
 from .ring_buffer import ProducerType, RingBuffer
 from .sequence import Sequence
-from .sequence_barrier import SequenceBarrier
-from .single_producer_sequencer import SingleProducerSequencer
-from .stats import ConsumerStats, RingStats
-from .sync_ring import SyncRing
-from .wait_strategy import (
+from .sequence_barrier import (
     BlockingWait,
     BusySpinWait,
+    SequenceBarrier,
     SleepingWait,
     TimeoutBlockingWait,
     WaitStrategy,
     YieldingWait,
 )
+from .sequencer import MultiProducerSequencer
+from .single_producer_sequencer import SingleProducerSequencer
+from .sync_ring import SyncRing
 from .worker_pool import WorkerPool
 
 __all__ = [

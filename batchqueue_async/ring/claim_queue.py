@@ -45,9 +45,7 @@ class WaitingClaim:
 class ClaimQueue:
     """FIFO of claims that wait, and of those that were granted and have not run yet.
 
-    Attributes:
-        waiting: Those that wait.
-        wanted: How many sequences these want together.
+    Those `waiting` want so many sequences together as `wanted` says.
     """
 
     __slots__ = ("_granted", "_left", "_left_before", "_ran", "waiting", "wanted")

@@ -24,7 +24,7 @@ from .errors import (
     log_and_continue,
 )
 from .event_handler import HandlerLike, identity_of, name_of
-from .event_processor import BatchEventProcessor, EventProcessor
+from .event_processor import EventProcessor
 from .lifecycle import ConsumerTasks
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
@@ -38,15 +38,9 @@ class Node:
     """One handler, or one pool of them, with what it comes after."""
 
     name: str
-    handlers: tuple[object, ...]
     consumers: tuple[EventProcessor[Any], ...]
     after: tuple[Node, ...]
     is_gating: bool = True
-
-    def consumer_of(self, handler: object) -> EventProcessor[Any]:
-        """Return the one of its consumers that calls the handler."""
-        identities = [identity_of(each) for each in self.handlers]
-        return self.consumers[identities.index(identity_of(handler))]
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
@@ -66,7 +60,7 @@ class ConsumerRepository(Generic[E]):
         self.nodes: list[Node] = []
         self.tasks: ConsumerTasks = ConsumerTasks(ring.sequencer, ring.halt)
         self._ring = ring
-        self._by_handler: dict[object, Node] = {}
+        self._by_handler: dict[object, tuple[Node, EventProcessor[Any]]] = {}
         self._on_error: ExceptionHandler = log_and_continue
         # Those with an exception handler of their own.
         self._has_own: set[EventProcessor[E]] = set()
@@ -76,8 +70,8 @@ class ConsumerRepository(Generic[E]):
         """Those of all consumers."""
         return tuple(each for node in self.nodes for each in node.sequences)
 
-    def node_of(self, handler: object) -> Node:
-        """Return the handler's node."""
+    def find(self, handler: object) -> tuple[Node, EventProcessor[Any]]:
+        """Return the handler's node, and which of its consumers calls it."""
         try:
             return self._by_handler[identity_of(handler)]
         except KeyError:
@@ -98,14 +92,15 @@ class ConsumerRepository(Generic[E]):
         nodes = []
         for handler in handlers:
             barrier = self._ring.new_barrier(*_sequences(after))
-            consumer = BatchEventProcessor(self._ring, handler, barrier, self._on_error)
+            consumer = EventProcessor(self._ring, handler, barrier, self._on_error)
             consumer.sequence.value = self._ring.sequencer.begin_after
-            consumer.max_batch = max_batch or self._ring.capacity
+            if max_batch is not None:
+                consumer.max_batch = max_batch
             if rewind is not None:
                 consumer.rewind = rewind
-            nodes.append(Node(consumer.handler.name, (handler,), (consumer,), after))
-        for node in nodes:
-            self._place(node)
+            nodes.append(Node(consumer.handler.name, (consumer,), after))
+        for node, handler in zip(nodes, handlers, strict=True):
+            self._place(node, handler)
         return tuple(nodes)
 
     def add_pool(
@@ -118,9 +113,8 @@ class ConsumerRepository(Generic[E]):
             self._ring, *handlers, barrier=barrier, on_error=self._on_error
         )
         pool.begin_at(self._ring.sequencer.begin_after)
-        name = pool.workers[0].handler.name
-        node = Node(name, tuple(handlers), pool.workers, after)
-        self._place(node)
+        node = Node(pool.workers[0].handler.name, pool.workers, after)
+        self._place(node, *handlers)
         return (node,)
 
     def start(self) -> None:
@@ -133,7 +127,7 @@ class ConsumerRepository(Generic[E]):
         """Set it for some handlers, or for all that have none of their own."""
         if handlers:
             for handler in handlers:
-                consumer = self.node_of(handler).consumer_of(handler)
+                _, consumer = self.find(handler)
                 consumer.on_error = on_error
                 self._has_own.add(consumer)
             return
@@ -154,7 +148,7 @@ class ConsumerRepository(Generic[E]):
         seen: set[object] = set()
         for handler in handlers:
             identity = identity_of(handler)
-            node = self._by_handler.get(identity)
+            node, _ = self._by_handler.get(identity, (None, None))
             if node is not None and (path := _path(node, after)):
                 names = " -> ".join([*(each.name for each in path), node.name])
                 msg = f"this would be a cycle: {names}"
@@ -164,12 +158,12 @@ class ConsumerRepository(Generic[E]):
                 raise RingError(msg)
             seen.add(identity)
 
-    def _place(self, node: Node) -> None:
+    def _place(self, node: Node, *handlers: object) -> None:
         sequencer = self._ring.sequencer
         begin_after = sequencer.begin_after
         node.name = self._free_name(node.name)
-        for handler in node.handlers:
-            self._by_handler[identity_of(handler)] = node
+        for handler, consumer in zip(handlers, node.consumers, strict=True):
+            self._by_handler[identity_of(handler)] = node, consumer
         self.nodes.append(node)
         sequencer.add_gating_sequences(*node.sequences)
         for before in node.after:

@@ -1,9 +1,9 @@
-"""A ring with a graph of consumers: built, run and shut down as one."""
+"""A ring with a graph of consumers: built, run, looked at and shut down as one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .consumer_repository import ConsumerRepository, Node
@@ -11,10 +11,53 @@ from .errors import ExceptionHandler, Rewind, RingError, RingHalted, require_tim
 from .event_handler import HandlerLike
 from .lifecycle import leave_block
 from .ring_buffer import ProducerType, RingBuffer
-from .stats import RingStats, describe, snapshot
-from .wait_strategy import WaitStrategy
+from .sequence_barrier import WaitStrategy
 
 E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """One handler, or one pool of workers.
+
+    Attributes:
+        name: What `describe` calls it.
+        sequence: The last event that it has passed.
+        lag: How many claimed events it has not passed.
+        failed: How often its handlers raised.
+        is_gating: Whether producers wait for it.
+    """
+
+    name: str
+    sequence: int
+    lag: int
+    failed: int
+    is_gating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RingStats:
+    """A frozen snapshot.
+
+    Attributes:
+        capacity: How many events the ring holds.
+        cursor: The highest sequence published (one producer) or claimed (many).
+        claimed: The highest claimed sequence.
+        published: The highest sequence up to which all are published.
+        remaining_capacity: How many sequences could be claimed if nobody waited.
+        claims_waited: How many claims have had to wait for room so far.
+        claims_waiting: How many wait now.
+        consumers: In the order in which they were added.
+    """
+
+    capacity: int
+    cursor: int
+    claimed: int
+    published: int
+    remaining_capacity: int
+    claims_waited: int
+    claims_waiting: int
+    consumers: tuple[ConsumerStats, ...]
 
 
 class HandlerGroup(Generic[E]):
@@ -33,6 +76,8 @@ class HandlerGroup(Generic[E]):
         rewind: Rewind | None = None,
     ) -> HandlerGroup[E]:
         """Add handlers that get each event after all of this group have passed it.
+
+        Those of the disruptor itself get it as soon as it is published.
 
         Args:
             handlers: They work side by side. Of a ring that runs, they get what comes
@@ -68,7 +113,7 @@ class HandlerGroup(Generic[E]):
         return HandlerGroup(self._consumers, tuple(nodes))
 
 
-class Disruptor(Generic[E]):
+class Disruptor(HandlerGroup[E]):
     """One stream of events that many handlers see, each all of it, in a given order.
 
     Handlers are declared first, and what follows them::
@@ -112,30 +157,9 @@ class Disruptor(Generic[E]):
         )
         """Where producers publish; events published before the start are handled."""
         self._producer = producer
-        self._consumers = ConsumerRepository(self.ring)
-        self._first = HandlerGroup(self._consumers, ())
+        super().__init__(ConsumerRepository(self.ring), ())
 
-    # --- the graph
-
-    def handle_events_with(
-        self,
-        *handlers: HandlerLike[E],
-        max_batch: int | None = None,
-        rewind: Rewind | None = None,
-    ) -> HandlerGroup[E]:
-        """Add handlers that get each event as soon as it is published.
-
-        See `HandlerGroup.handle_events_with` for the arguments and errors.
-        """
-        return self._first.handle_events_with(
-            *handlers, max_batch=max_batch, rewind=rewind
-        )
-
-    def handle_events_with_worker_pool(
-        self, *handlers: HandlerLike[E]
-    ) -> HandlerGroup[E]:
-        """Add handlers that share the events: each goes to exactly one of them."""
-        return self._first.handle_events_with_worker_pool(*handlers)
+    # --- the graph, to which verbs of the group of nobody add those that come first
 
     def after(self, *handlers: HandlerLike[E]) -> HandlerGroup[E]:
         """Return the group of handlers that are in the graph, to go on from there.
@@ -143,8 +167,8 @@ class Disruptor(Generic[E]):
         Raises:
             InvalidArgument: One of them is not.
         """
-        nodes = (self._consumers.node_of(handler) for handler in handlers)
-        return HandlerGroup(self._consumers, tuple(dict.fromkeys(nodes)))
+        nodes = dict.fromkeys(self._consumers.find(each)[0] for each in handlers)
+        return HandlerGroup(self._consumers, tuple(nodes))
 
     def handle_exceptions_with(
         self, on_error: ExceptionHandler, *handlers: HandlerLike[E]
@@ -164,11 +188,34 @@ class Disruptor(Generic[E]):
         wait = type(self.ring.sequencer.wait_strategy).__name__
         kind = f"{self._producer.name} producer, {wait}"
         title = f"ring of {self.ring.capacity}, {kind}"
-        return describe(title, self._consumers.nodes)
+        nodes = self._consumers.nodes
+        # The diagram in a fence, as Markdown wants it.
+        return (
+            f"{_as_text(title, nodes)}\n\n```mermaid\n{_as_mermaid(title, nodes)}\n```"
+        )
 
     def stats(self) -> RingStats:
         """Return what the ring and its consumers look like now."""
-        return snapshot(self.ring, self._consumers.nodes)
+        sequencer = self.ring.sequencer
+        return RingStats(
+            capacity=self.ring.capacity,
+            cursor=self.ring.cursor,
+            claimed=sequencer.claimed,
+            published=sequencer.published,
+            remaining_capacity=self.ring.remaining_capacity(),
+            claims_waited=sequencer.claims_waited,
+            claims_waiting=sequencer.claims_waiting,
+            consumers=tuple(
+                ConsumerStats(
+                    name=node.name,
+                    sequence=node.sequence,
+                    lag=sequencer.claimed - node.sequence,
+                    failed=sum(each.failed for each in node.consumers),
+                    is_gating=node.is_gating,
+                )
+                for node in self._consumers.nodes
+            ),
+        )
 
     # --- the life of it
 
@@ -219,9 +266,43 @@ class Disruptor(Generic[E]):
         return await self.start()
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
         await leave_block(self.shutdown(self._shutdown_timeout), error)
+
+
+def _as_text(title: str, nodes: Sequence[Node]) -> str:
+    lines, depths = [title], dict[int, int]()
+    for node in nodes:  # Each comes after those it depends on.
+        depth = 1 + max((depths[id(each)] for each in node.after), default=0)
+        depths[id(node)] = depth
+        text = "    " * depth + _label(node)
+        if node.after:
+            text += f" (after {', '.join(each.name for each in node.after)})"
+        if node.is_gating:
+            text += " [gates producers]"
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def _as_mermaid(title: str, nodes: Sequence[Node]) -> str:
+    ids = {id(node): f"n{number}" for number, node in enumerate(nodes, 1)}
+    lines = ["flowchart LR", f"    ring[({_quoted(title)})]"]
+    lines += [f"    {ids[id(node)]}[{_quoted(_label(node))}]" for node in nodes]
+    for node in nodes:
+        sources = [ids[id(each)] for each in node.after] or ["ring"]
+        lines += [f"    {source} --> {ids[id(node)]}" for source in sources]
+    lines += [f"    {ids[id(node)]} -.-> ring" for node in nodes if node.is_gating]
+    return "\n".join(lines)
+
+
+def _label(node: Node) -> str:
+    workers = len(node.consumers)
+    return node.name if workers == 1 else f"{node.name}: {workers} workers"
+
+
+def _quoted(text: str) -> str:
+    # Mermaid would take `<lambda>` for markup.
+    for character, entity in (('"', "quot"), ("<", "lt"), (">", "gt")):
+        text = text.replace(character, f"#{entity};")
+    return f'"{text}"'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Iterable, Iterator
 from inspect import isawaitable
 from typing import Generic, TypeVar
@@ -26,17 +25,14 @@ from .sequence_barrier import SequenceBarrier
 E = TypeVar("E")
 
 
-class EventProcessor(ABC, Generic[E]):
-    """One consumer, with its handler; see its two kinds.
+class EventProcessor(Generic[E]):
+    """One consumer: gives its handler all that is available, as one batch; then waits.
 
-    Args:
-        ring: Where the events come from.
-        handler: What takes them.
-        barrier: What it waits at.
-        on_error: Called when the handler raised; may change while it runs.
+    Its sequence moves once per batch, so those behind it look once per batch.
 
     Attributes:
-        sequence: The last event that it has passed.
+        on_error: Called when the handler raised; may change while it runs.
+        max_batch: Events per batch at most.
         failed: How many calls have raised, hooks included, rewinds not.
     """
 
@@ -53,6 +49,7 @@ class EventProcessor(ABC, Generic[E]):
         self.on_error = on_error
         self.rewind: Rewind = Rewind()
         self.failed: int = 0
+        self.max_batch: int = ring.capacity
         self._ring = ring
         self._sequencer = ring.sequencer
         self._rewound = 0
@@ -90,13 +87,29 @@ class EventProcessor(ABC, Generic[E]):
         elif filled:
             yield self.on_error(error, filled[0], [self._ring[each] for each in filled])
 
-    @abstractmethod
     def _left_up_to(self, last: int) -> Iterable[int]:
         """Return what would be handled next, up to `last`."""
+        return range(self.sequence.value + 1, last + 1)
 
-    @abstractmethod
     async def _consume(self) -> None:
         """Wait for events and deliver them, again and again."""
+        barrier, sequence = self.barrier, self.sequence
+        has_rested = True
+        while not barrier.is_alerted:
+            first = sequence.value + 1
+            available = barrier.available()
+            if available < first:
+                await self._wait_for(first)
+                has_rested = True
+            elif not has_rested:
+                # Handlers that never await must not keep the loop to themselves.
+                await asyncio.sleep(0)
+                has_rested = True
+            else:
+                last = min(available, first + self.max_batch - 1)
+                passed = await self._deliver(first, last)
+                sequence.value = max(sequence.value, passed)
+                has_rested = False
 
     async def _wait_for(self, sequence: int) -> None:
         try:
@@ -209,38 +222,6 @@ class EventProcessor(ABC, Generic[E]):
         if last - first < len(abandoned):
             return [each for each in range(first, last + 1) if each in abandoned]
         return sorted(each for each in abandoned if first <= each <= last)
-
-
-class BatchEventProcessor(EventProcessor[E]):
-    """Gives its handler everything that is available, as one batch; then waits.
-
-    Its sequence moves once per batch, so those behind it look once per batch.
-    """
-
-    max_batch: int
-    """Events per batch at most."""
-
-    def _left_up_to(self, last: int) -> Iterable[int]:
-        return range(self.sequence.value + 1, last + 1)
-
-    async def _consume(self) -> None:
-        barrier, sequence = self.barrier, self.sequence
-        has_rested = True
-        while not barrier.is_alerted:
-            first = sequence.value + 1
-            available = barrier.available()
-            if available < first:
-                await self._wait_for(first)
-                has_rested = True
-            elif not has_rested:
-                # Handlers that never await must not keep the loop to themselves.
-                await asyncio.sleep(0)
-                has_rested = True
-            else:
-                last = min(available, first + self.max_batch - 1)
-                passed = await self._deliver(first, last)
-                sequence.value = max(sequence.value, passed)
-                has_rested = False
 
 
 async def _finish(result: object) -> None:

@@ -22,18 +22,11 @@ from .sequence import Sequence
 if TYPE_CHECKING:
     from .claim_queue import WaitingClaim
     from .sequence_barrier import SequenceBarrier
-    from .sequencer import Sequencer
+    from .sequencer import MultiProducerSequencer
 
 
 class ConsumerSequence(Sequence):
-    """One that a consumer moves.
-
-    Args:
-        barrier: What the consumer waits at.
-
-    Attributes:
-        call: Who is with its handler now.
-    """
+    """One that a consumer moves; it waits at `barrier`, or is inside of `call`."""
 
     __slots__ = ("barrier", "call")
 
@@ -56,8 +49,7 @@ class HandlerCall:
     only the end of that call could end is found out wherever it begins.
 
     Attributes:
-        sequence: The consumer's own: it grows when the handler has returned.
-        is_over: Whether it has; what was started meanwhile may wait now.
+        is_over: Whether it has returned; what was started meanwhile may wait now.
     """
 
     __slots__ = ("_waits", "is_over", "sequence")
@@ -66,7 +58,7 @@ class HandlerCall:
         self.sequence: ConsumerSequence = sequence
         self.is_over: bool = False
         # Claims of its tasks and threads, and where they are in line.
-        self._waits: dict[WaitingClaim, Sequencer] = {}
+        self._waits: dict[WaitingClaim, MultiProducerSequencer] = {}
         sequence.call = self
         _handler_call.set(self)
 
@@ -75,7 +67,9 @@ class HandlerCall:
         self.is_over = True
         self.sequence.call = None
 
-    def begin_wait(self, claim: WaitingClaim, sequencer: Sequencer) -> None:
+    def begin_wait(
+        self, claim: WaitingClaim, sequencer: MultiProducerSequencer
+    ) -> None:
         """Let others see, until `end_wait`, that a claim of its is in line.
 
         Raises:
@@ -95,7 +89,7 @@ class HandlerCall:
 
     def needs(self) -> Iterable[Sequence]:
         """Return what has to move before all that it waits for is granted."""
-        lines: defaultdict[Sequencer, set[WaitingClaim]] = defaultdict(set)
+        lines: defaultdict[MultiProducerSequencer, set[WaitingClaim]] = defaultdict(set)
         # Threads add and remove theirs at any time.
         for claim, sequencer in list(self._waits.items()):
             lines[sequencer].add(claim)

@@ -18,7 +18,7 @@ from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
 from .sequence import Sequence, minimum
 from .sequence_barrier import SequenceBarrier
-from .sequencer import Sequencer
+from .sequencer import MultiProducerSequencer
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
@@ -33,17 +33,13 @@ class ConsumerTasks:
     """Runs consumers until the ring is shut down.
 
     If one of them ends without being told, it halts the ring. That happens when the
-    loop ends first: what is left then is logged, and exception handlers are told.
-
-    Args:
-        sequencer: The ring's.
-        stop: Tells the consumers to stop, at the end of the shutdown.
-        release: Called when they have.
+    loop ends first: what is left then is logged, and exception handlers are told. At
+    the end of a shutdown `stop` tells them to; `release` is called when they have.
     """
 
     def __init__(
         self,
-        sequencer: Sequencer,
+        sequencer: MultiProducerSequencer,
         stop: Callable[[], None],
         release: Callable[[], None] = lambda: None,
     ) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from enum import Enum
-from types import TracebackType
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
-from .multi_producer_sequencer import MultiProducerSequencer
 from .sequence import Sequence
-from .sequence_barrier import SequenceBarrier
-from .sequencer import Sequencer
+from .sequence_barrier import SequenceBarrier, WaitStrategy
+from .sequencer import MultiProducerSequencer
 from .single_producer_sequencer import SingleProducerSequencer
-from .wait_strategy import WaitStrategy
 
 E = TypeVar("E")
 A = TypeVar("A")
@@ -26,20 +23,15 @@ class ProducerType(Enum):
     """How many producers a ring has, and so which sequencer it uses."""
 
     SINGLE = "single"
-    """One producer, publishing in order; saves a little time per event."""
+    """One producer, publishing in order: `cursor` is what it has published."""
     MULTI = "multi"
     """Any number of producers, which may await between claim and publication."""
 
 
 class Claim(Coroutine[Any, Any, int], Generic[E]):
-    """One claim, as a coroutine (a task may run it) or as a block that fills a slot.
+    """One claim: a coroutine, which a task may run, or a block; see `RingBuffer.claim`.
 
-    Awaited, it returns the highest of the claimed sequences. As a context manager it
-    claims one sequence and gives its event; the sequence is published at the end or, if
-    the block raises, abandoned. Before either, nothing is claimed.
-
-    Attributes:
-        sequence: The claimed sequence, inside of the block.
+    Before either, nothing is claimed; in a block, `sequence` is.
     """
 
     __name__ = "claim"  # For the `repr` of tasks.
@@ -48,13 +40,15 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
     sequence: int
     _run: Generator[Any, Any, int]
 
-    def __init__(self, sequencer: Sequencer, events: list[E], n: int) -> None:
+    def __init__(
+        self, sequencer: MultiProducerSequencer, events: list[E], n: int
+    ) -> None:
         self._sequencer = sequencer
         self._events = events
         self._n = n
 
     def __await__(self) -> Generator[Any, Any, int]:
-        # What `Sequencer.claim` does, without a coroutine for it.
+        # What the sequencer's `claim` does, without a coroutine for it.
         sequencer, n = self._sequencer, self._n
         high = sequencer.claimed + n
         if n > 0 and high <= sequencer.limit:
@@ -90,10 +84,7 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         return self._events[self.sequence & (len(self._events) - 1)]
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
         if error is None:
             self._sequencer.publish(self.sequence)
@@ -118,8 +109,6 @@ class RingBuffer(Generic[E]):
         InvalidArgument: The capacity is no power of two.
     """
 
-    __slots__ = ("_events", "_mask", "capacity", "sequencer")
-
     def __init__(
         self,
         factory: Callable[[], E],
@@ -127,7 +116,7 @@ class RingBuffer(Generic[E]):
         producer: ProducerType = ProducerType.MULTI,
         wait: WaitStrategy | None = None,
     ) -> None:
-        self.sequencer: Sequencer = (
+        self.sequencer: MultiProducerSequencer = (
             SingleProducerSequencer(capacity, wait)
             if producer is ProducerType.SINGLE
             else MultiProducerSequencer(capacity, wait)
@@ -294,16 +283,11 @@ class RingBuffer(Generic[E]):
         was filled before stays published, and the rest of what was claimed is
         abandoned. Waits and raises as `claim` does.
         """
-        sequencer = self.sequencer
         published = 0
-        for chunk in chunks(items, self.capacity):
-            done = 0
-            while done < len(chunk):
-                n = min(len(chunk) - done, max(1, sequencer.remaining_capacity()))
-                high = await sequencer.claim(n)
-                self._fill(high - n + 1, high, fill, chunk[done : done + n])
-                done += n
-            published += done
+        for portion in portions(self, items):
+            high = await self.sequencer.claim(len(portion))
+            self._fill(high - len(portion) + 1, high, fill, portion)
+            published += len(portion)
         return published
 
     def _fill(
@@ -338,3 +322,13 @@ class RingBuffer(Generic[E]):
     def halt(self, cause: BaseException | None = None) -> None:
         """Take no more claims, and stop all consumers after what they are at."""
         self.sequencer.halt(cause)
+
+
+def portions(ring: RingBuffer[Any], items: Iterable[A]) -> Iterator[list[A]]:
+    """Yield the items, each time as many as there is room for, or the next one."""
+    for chunk in chunks(items, ring.capacity):
+        done = 0
+        while done < len(chunk):
+            n = min(len(chunk) - done, max(1, ring.remaining_capacity()))
+            yield chunk[done : done + n]
+            done += n

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final
 
 INITIAL: Final = -1
 """What a sequence is before the first event, which is number 0."""
 
 
-class Waiter(Protocol):
-    """Something that waits until a number has grown."""
-
-    def recheck(self) -> None:
-        """It has grown; whoever still has to wait is added again."""
-
-
 class Notifier:
-    """Keeps waiters and notifies each once; free while there are none."""
+    """Calls those back, once, who wait until a number has grown."""
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: list[Waiter] = []
+        self._waiters: list[Callable[[], None]] = []
 
-    def add_waiter(self, waiter: Waiter) -> None:
-        """Notify the waiter, once, when the number has grown."""
-        self._waiters.append(waiter)
+    def add_waiter(self, recheck: Callable[[], None]) -> None:
+        """Call it, once, when the number has grown."""
+        self._waiters.append(recheck)
 
-    def remove_waiter(self, waiter: Waiter) -> None:
-        """Forget the waiter, if it is one."""
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+    def remove_waiter(self, recheck: Callable[[], None]) -> None:
+        """Forget it, if it is one."""
+        if recheck in self._waiters:
+            self._waiters.remove(recheck)
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.recheck()
+        for recheck in waiters:
+            recheck()
 
 
 class Sequence(Notifier):

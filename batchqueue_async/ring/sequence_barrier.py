@@ -1,16 +1,27 @@
-"""What a consumer waits at: publications, and the consumers before it."""
+"""What a consumer waits at, and how: what that costs, and how late it is.
+
+On one loop nothing happens while a consumer spins: a spin that doesn't yield would wait
+for ever. So each try of the strategies that poll is a turn of the loop. What each costs
+in latency and CPU is measured in `docs/ring.md`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final, Protocol
+
+from batchqueue_async._validation import refuse
 
 from .errors import RingError, RingHalted
 from .sequence import Notifier, Sequence
-from .wait_strategy import WaitStrategy
 
 if TYPE_CHECKING:
-    from .sequencer import Sequencer
+    from .sequencer import MultiProducerSequencer
+
+_SPINS: Final = 100
 
 
 class SequenceBarrier:
@@ -20,18 +31,9 @@ class SequenceBarrier:
     far as the slowest of these has come. `RingBuffer.new_barrier` makes it.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_dependencies",
-        "_publications",
-        "_sleepers",
-        "_wait",
-        "is_alerted",
-    )
-
     def __init__(
         self,
-        publications: Sequencer,
+        publications: MultiProducerSequencer,
         wait: WaitStrategy,
         dependencies: tuple[Sequence, ...] = (),
     ) -> None:
@@ -124,7 +126,7 @@ class _Sleeper:
         if self._at is None:
             self.wake()
         else:
-            self._at.add_waiter(self)
+            self._at.add_waiter(self.recheck)
 
     def wake(self) -> None:
         if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
@@ -137,9 +139,146 @@ class _Sleeper:
 
     def leave(self) -> None:
         if self._at is not None:
-            self._at.remove_waiter(self)
+            self._at.remove_waiter(self.recheck)
 
     def _refuse_foreign_thread(self) -> None:
         self._loop.call_soon_threadsafe(self.wake)
         msg = "the ring belongs to another loop: publish from threads with SyncRing"
         raise RingError(msg)
+
+
+class WaitStrategy(Protocol):
+    """How a consumer waits; one object may serve all consumers of a ring."""
+
+    async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
+        """Return the highest available sequence, once that is `sequence` or more.
+
+        Raises:
+            RingHalted: The barrier was alerted.
+            TimeoutError: It took too long, for a strategy that has a limit.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingWait:
+    """Sleeps until an event is published: the default.
+
+    Idle, it costs nothing. A publication into an empty ring wakes each consumer once,
+    which takes a turn of the loop; while consumers are busy, publishers signal nobody.
+    """
+
+    async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
+        """Sleep until `sequence` is available; see `WaitStrategy.wait_for`."""
+        while (available := barrier.available()) < sequence:
+            barrier.check_alert()
+            await barrier.sleep(sequence)
+        return available
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutBlockingWait:
+    """Sleeps like `BlockingWait`, and calls `on_timeout` when nothing comes for long.
+
+    Idle, it costs one timer per `timeout` and consumer.
+
+    Args:
+        timeout: Seconds without an event after which `on_timeout` is called.
+    """
+
+    timeout: float
+
+    def __post_init__(self) -> None:
+        _require_positive("timeout", self.timeout)
+
+    async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
+        """Sleep until `sequence` is available, for `timeout` seconds at most."""
+        if (available := barrier.available()) < sequence:
+            barrier.check_alert()
+            await barrier.sleep(sequence, self.timeout)
+            barrier.check_alert()
+            if (available := barrier.available()) < sequence:
+                raise TimeoutError
+        return available
+
+
+@dataclass(frozen=True, slots=True)
+class BusySpinWait:
+    """Looks in every turn of the loop; publishers never signal.
+
+    An event is seen in the very turn after its publication. It takes a whole core for
+    as long as the ring runs, and makes every turn of the loop longer for all others:
+    for a loop that does nothing else.
+    """
+
+    async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
+        """Look in every turn; see `WaitStrategy.wait_for`."""
+        return await _poll(sequence, barrier, inf, inf)
+
+
+@dataclass(frozen=True, slots=True)
+class YieldingWait:
+    """Looks in 100 turns of the loop, then offers its core to other threads each time.
+
+    As prompt as `BusySpinWait` while events keep coming. In a pause it still takes all
+    the CPU that nobody else wants, but threads (producers, for one) get theirs.
+    """
+
+    async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
+        """Look in every turn; see `WaitStrategy.wait_for`."""
+        return await _poll(sequence, barrier, _SPINS, inf)
+
+
+@dataclass(frozen=True, slots=True)
+class SleepingWait:
+    """Spins, then yields, then sleeps between looks; publishers never signal.
+
+    With the defaults it looks in 100 turns of the loop, in 100 more that offer the core
+    to other threads, and after that whenever the loop's timer lets it. A loop's timers
+    count milliseconds: much less, as the default, is no pause but one more turn, and
+    takes a whole core; `sleep=0.001` takes a few per cent, and an event that comes
+    after a pause is up to two milliseconds late (`docs/ring.md` has figures).
+
+    Args:
+        retries: Looks before the first sleep; the last 100 of them yield.
+        sleep: Seconds between looks afterwards.
+    """
+
+    retries: int = 200
+    sleep: float = 100e-9
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            refuse("retries", ">= 0", self.retries)
+        _require_positive("sleep", self.sleep)
+
+    async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
+        """Look now and then; see `WaitStrategy.wait_for`."""
+        spins = self.retries - _SPINS
+        return await _poll(sequence, barrier, spins, self.retries, self.sleep)
+
+
+async def _poll(
+    sequence: int,
+    barrier: SequenceBarrier,
+    spins: float,
+    looks: float,
+    sleep: float = 0.0,
+) -> int:
+    """Look in so many turns, of which those after `spins` yield; then sleep between."""
+    looked = 0
+    while (available := barrier.available()) < sequence:
+        barrier.check_alert()
+        if looked >= looks:
+            await asyncio.sleep(sleep)
+            continue
+        if looked >= spins:
+            # Gives the interpreter's lock and the core away, and comes back at once.
+            time.sleep(0)  # noqa: ASYNC251
+        looked += 1
+        await asyncio.sleep(0)
+    return available
+
+
+def _require_positive(field: str, value: float) -> None:
+    if not value > 0:
+        refuse(field, "> 0", value)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from functools import partial
@@ -24,24 +23,26 @@ from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
 from .claim_queue import ClaimQueue, WaitingClaim
-from .errors import InsufficientCapacity, InvalidArgument, RingHalted
+from .errors import InsufficientCapacity, InvalidArgument, RingError, RingHalted
 from .handler_call import HandlerCall, running_call
 from .sequence import INITIAL, Notifier, Sequence, minimum
-from .sequence_barrier import SequenceBarrier
-from .wait_strategy import BlockingWait, WaitStrategy
+from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
 _NONE_FREE: Final = INITIAL - 1
 
 
-class Sequencer(Notifier, ABC):
-    """Gives out sequences and knows which are published; see its two kinds.
+class MultiProducerSequencer(Notifier):
+    """Gives out sequences, and knows which are published, for any number of producers.
+
+    They claim and publish each in its own time, tasks or threads, and in any order:
+    consumers go as far as there is no gap. `cursor` is what is claimed, `published`
+    what consumers may see.
 
     Args:
         capacity: Events that the ring holds; a power of two.
         wait: How consumers wait; by default `BlockingWait`.
 
     Attributes:
-        capacity: Events that the ring holds.
         claimed: The highest sequence that belongs to a producer, or did.
         published: The highest sequence up to which all are published: consumers go no
             further, whatever was published beyond. A plain number, because producers
@@ -49,40 +50,14 @@ class Sequencer(Notifier, ABC):
         limit: How far the next claim may go at once.
         abandoned: Published without an event; forgotten when claimed again.
         claims_waited: How many claims have had to wait so far.
-        wait_strategy: How consumers wait.
-        is_closed: Whether no claim is granted any more.
         is_halted: Whether consumers are to stop after what they are at.
-        cause: The error that has halted the ring, if it was one.
-        has_told: Whether a producer got to know the cause.
+        cause: The error that has halted the ring, if it was one; `has_told` says
+            whether a producer got to know it.
         ingress: Where other threads come in, if they do.
 
     Raises:
         InvalidArgument: The capacity is no power of two.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_awaited",
-        "_barriers",
-        "_forgotten",
-        "_free_up_to",
-        "_gating",
-        "_guard",
-        "_is_shared",
-        "_queue",
-        "abandoned",
-        "capacity",
-        "cause",
-        "claimed",
-        "claims_waited",
-        "has_told",
-        "ingress",
-        "is_closed",
-        "is_halted",
-        "limit",
-        "published",
-        "wait_strategy",
-    )
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__()
@@ -92,6 +67,8 @@ class Sequencer(Notifier, ABC):
         self.capacity: int = capacity
         self.claimed: int = INITIAL
         self.published: int = INITIAL
+        # What is published beyond a gap.
+        self._early: set[int] = set()
         self._free_up_to = INITIAL + capacity
         self.limit: int = self._free_up_to
         self.abandoned: set[int] = set()
@@ -111,20 +88,54 @@ class Sequencer(Notifier, ABC):
         self._guard: AbstractContextManager[Any] = contextlib.nullcontext()
         self._is_shared = False
 
-    # --- publication: what the two kinds do in their own ways
+    # --- publication
 
     @property
-    @abstractmethod
     def cursor(self) -> int:
-        """How far producers have come."""
+        """The highest claimed sequence."""
+        return self.claimed
 
-    @abstractmethod
     def is_available(self, sequence: int) -> bool:
-        """Whether the sequence is published and its slot not used again."""
+        """Whether the sequence is published and its slot not yet published again."""
+        oldest = max(0, self.published - self.capacity + 1)
+        return sequence in self._early or (
+            oldest <= sequence <= self.published
+            and sequence + self.capacity not in self._early
+        )
 
-    @abstractmethod
     def publish(self, low: int, high: int | None = None) -> None:
-        """Make claimed sequences, `low` to `high`, visible to consumers."""
+        """Make `low` to `high` visible to consumers; `high` is `low` by default.
+
+        Beyond a gap they become visible when the gap is closed. What was claimed may be
+        published after the ring was closed, too.
+
+        Raises:
+            RingError: They are not claimed, or were published before.
+        """
+        if high is None:
+            high = low
+        early = self._early
+        if early or low != self.published + 1 or not low <= high <= self.claimed:
+            self._check(low, high)
+            if low > self.published + 1:
+                early.update((low,) if low == high else range(low, high + 1))
+                return
+        self.published = high
+        # After that: a signal handler may have published in the middle of it.
+        while early and self.published + 1 in early:
+            self.published += 1
+            early.discard(self.published)
+        if self._waiters:
+            self._notify()
+
+    def _check(self, low: int, high: int) -> None:
+        early = self._early
+        is_known = (
+            low in early if low == high else not early.isdisjoint(range(low, high + 1))
+        )
+        if is_known or not self.published < low <= high <= self.claimed:
+            msg = f"{low} to {high} is not claimed, or published already"
+            raise RingError(msg)
 
     def abandon(self, low: int, high: int) -> None:
         """Publish claimed sequences without events: consumers skip them."""
@@ -365,7 +376,7 @@ class Sequencer(Notifier, ABC):
     def _wait_for_room(self) -> None:
         """While claims wait, be notified by a sequence that is behind."""
         if self._awaited is not None:
-            self._awaited.remove_waiter(self)
+            self._awaited.remove_waiter(self.recheck)
             self._awaited = None
         if not self._queue.waiting:
             return
@@ -373,7 +384,7 @@ class Sequencer(Notifier, ABC):
         behind = (each for each in self._gating if each.value < wrap_point)
         # Without consumers it is the publications that make room.
         self._awaited = next(behind, self)
-        self._awaited.add_waiter(self)
+        self._awaited.add_waiter(self.recheck)
 
 
 def _wake(woken: asyncio.Future[None]) -> None:

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
-from batchqueue_async._chunks import chunks
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
@@ -27,8 +26,8 @@ from batchqueue_async._threads.watchdog import LoopWatchdog
 
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout
-from .ring_buffer import RingBuffer
-from .sequencer import Sequencer
+from .ring_buffer import RingBuffer, portions
+from .sequencer import MultiProducerSequencer
 
 E = TypeVar("E")
 A = TypeVar("A")
@@ -38,7 +37,7 @@ Ts = TypeVarTuple("Ts")
 class ThreadIngress:
     """Where other threads come into a ring; all its `SyncRing`s share it."""
 
-    def __init__(self, sequencer: Sequencer) -> None:
+    def __init__(self, sequencer: MultiProducerSequencer) -> None:
         self._loop = running_loop("a SyncRing")
         self._process = os.getpid()
         self._sequencer = sequencer
@@ -48,7 +47,7 @@ class ThreadIngress:
         sequencer.ingress = self
 
     @staticmethod
-    def of(sequencer: Sequencer) -> ThreadIngress:
+    def of(sequencer: MultiProducerSequencer) -> ThreadIngress:
         """Return the ring's; the first call, on the ring's loop, makes it."""
         ingress = sequencer.ingress or ThreadIngress(sequencer)
         assert isinstance(ingress, ThreadIngress)
@@ -225,17 +224,13 @@ class SyncRing(Generic[E]):
         self._ingress.check()
         until = None if timeout is None else time.monotonic() + timeout
         published = 0
-        for chunk in chunks(items, self.capacity):
-            done = 0
-            while done < len(chunk):
-                left = None if until is None else max(0.0, until - time.monotonic())
-                if left == 0 and published:
-                    return published
-                n = min(len(chunk) - done, max(1, self._ring.remaining_capacity()))
-                if not self._publish(fill, chunk[done : done + n], left):
-                    return published
-                done += n
-                published += n
+        for portion in portions(self._ring, items):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if left == 0 and published:
+                break
+            if not self._publish(fill, portion, left):
+                break
+            published += len(portion)
         return published
 
     def _publish(

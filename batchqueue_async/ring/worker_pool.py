@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from .errors import (
@@ -158,9 +157,6 @@ class WorkerPool(Generic[E]):
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
         await leave_block(self.drain_and_halt(self._shutdown_timeout), error)

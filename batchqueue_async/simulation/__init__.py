@@ -7,8 +7,7 @@
 
 from batchqueue_async.simulation._cost import Cost, Sample, measure
 from batchqueue_async.simulation._plan import Level, Plan, Trial, plan
-from batchqueue_async.simulation._result import Simulation
-from batchqueue_async.simulation._simulate import simulate
+from batchqueue_async.simulation._simulate import Simulation, simulate
 
 __all__ = [
     "Cost",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import csv
 import random
 import re
+from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from heapq import merge
 from math import isfinite
@@ -15,11 +18,6 @@ from typing import Any, Final
 
 from batchqueue_async import BatchQueueConfig, Retry, round_robin
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async.simulation._outage import (
-    reason_of_impossible,
-    with_outage,
-    with_rare_outage,
-)
 from batchqueue_async.simulation._plan import (
     BATCHES,
     Level,
@@ -27,11 +25,11 @@ from batchqueue_async.simulation._plan import (
     candidates_of,
     tried,
 )
-from batchqueue_async.simulation._result import Simulation
-from batchqueue_async.simulation._simulate import HandlerCost, simulate
+from batchqueue_async.simulation._simulate import HandlerCost, Simulation, simulate
 
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SEED: Final = 20
+_QUANTILES: Final = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,39 +85,22 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.seconds = times[-1]
     elif chosen.seconds is None:
         chosen.seconds = max(60.0, 3 * chosen.outage)
+    return _plan(chosen, level, times)
+
+
+def _plan(chosen: argparse.Namespace, level: Level, times: list[float] | None) -> int:
     cost = _cost(chosen)
-
-    def simulated(config: BatchQueueConfig[Any], cost: HandlerCost) -> Simulation:
-        return simulate(config, _load(chosen, times), cost)
-
-    return _plan(chosen, level, cost, simulated)
-
-
-def _plan(
-    chosen: argparse.Namespace,
-    level: Level,
-    cost: HandlerCost,
-    simulated: Callable[[BatchQueueConfig[Any], HandlerCost], Simulation],
-) -> int:
-    begins = chosen.seconds / 3
-    failing = with_outage(cost, begins, chosen.outage)
     share = 1.0
-    if chosen.outage_every:
+    if chosen.outage_every and chosen.outage:
         share = min(1.0, chosen.seconds / chosen.outage_every)
 
-    def seen(config: BatchQueueConfig[Any]) -> Simulation:
-        worst = simulated(config, failing)
-        if share == 1.0 or not chosen.outage:
-            return worst
-        return with_rare_outage(simulated(config, cost), worst, share)
-
-    def at_best(config: BatchQueueConfig[Any]) -> Simulation:
-        # A sink that takes no time, while it is there.
-        free = with_outage(lambda _: 0.0, begins, chosen.outage)
-        worst = simulated(config, free)
+    def seen(config: BatchQueueConfig[Any], cost: HandlerCost = cost) -> Simulation:
+        failing = _with_outage(cost, chosen.seconds / 3, chosen.outage)
+        worst = simulate(config, _load(chosen, times), failing)
         if share == 1.0:
             return worst
-        return with_rare_outage(simulated(config, lambda _: 0.0), worst, share)
+        usual = simulate(config, _load(chosen, times), cost)
+        return _with_rare_outage(usual, worst, share)
 
     candidates = candidates_of(_config(level), _batches(chosen.max_batch))
     say(_HEAD)
@@ -128,20 +109,64 @@ def _plan(
         if not trial.misses:
             say(_as_code(trial))
             return 0
-        if number == 0 and (
-            why := reason_of_impossible(
-                level, _least(chosen), at_best(trial.config), chosen.outage, share
-            )
-        ):
-            say(why)
-            return 1
+        if number == 0:
+            # A sink that takes no time, while it is there.
+            at_best = seen(trial.config, lambda _: 0.0)
+            if why := _reason_of_impossible(chosen, level, at_best, share):
+                say(why)
+                return 1
     say("none of these holds it")
     return 1
 
 
-def _least(chosen: argparse.Namespace) -> float:
-    """Return what a call for one item takes; 0.0 where that differs."""
-    return 0.0 if chosen.call is None else float(chosen.call + chosen.item)
+def _with_outage(cost: HandlerCost, begins: float, seconds: float) -> HandlerCost:
+    """Return a cost that raises OSError from `begins` on, for so many seconds."""
+    if not seconds:
+        return cost
+
+    def failing(batch: list[Any]) -> float:
+        if begins <= asyncio.get_running_loop().time() < begins + seconds:
+            message = "the sink is down"
+            raise OSError(message)
+        return cost(batch)
+
+    return failing
+
+
+def _with_rare_outage(usual: Simulation, worst: Simulation, share: float) -> Simulation:
+    """Return the worst, with ages of a longer time: of it only a share is like that."""
+    rare = max(1, round(_QUANTILES * share))
+    ages = [*_quantiles(worst.ages, rare), *_quantiles(usual.ages, _QUANTILES - rare)]
+    return replace(worst, ages=array("d", sorted(ages)))
+
+
+def _quantiles(ages: Sequence[float], count: int) -> list[float]:
+    if not ages:
+        return []
+    return [ages[int((place + 0.5) / count * len(ages))] for place in range(count)]
+
+
+def _reason_of_impossible(
+    chosen: argparse.Namespace, level: Level, at_best: Simulation, share: float
+) -> str | None:
+    """Return why no setting can hold a level, in words; None if one may."""
+    # Where calls that were measured differ there is no least one.
+    least = 0.0 if chosen.call is None else chosen.call + chosen.item
+    if level.p99 is not None and least > level.p99:
+        return f"no setting can: a call for one item takes {least:.3g} s"
+    missed = level.misses(at_best) if chosen.outage else []
+    if not missed:
+        return None
+    says = (
+        f"no setting can: with a sink that is away for {chosen.outage:g} s and else "
+        f"takes no time at all, this is missed: {', '.join(missed)}"
+    )
+    if share == 1.0 and level.p99 is not None and at_best.p99 > level.p99:
+        says += (
+            "\np99 is of what was tried; if the outage is rarer, say how rare, such as "
+            "--outage-every 86400 for once a day"
+        )
+    return says
 
 
 def say(text: str) -> None:

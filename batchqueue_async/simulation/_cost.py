@@ -7,10 +7,10 @@ import inspect
 import random
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, linear_regression
-from typing import Any, cast
+from typing import Any
 
 from batchqueue_async import HandlerLike
 from batchqueue_async._policies.handler_checks import require_handler
@@ -176,10 +176,8 @@ async def measure(
     return Cost(samples)
 
 
-async def _timed(handler: object, batch: list[Any]) -> float:
-    consume = cast(
-        "Callable[[list[Any]], object]", getattr(handler, "consume", handler)
-    )
+async def _timed(handler: HandlerLike[Any], batch: list[Any]) -> float:
+    consume: Any = getattr(handler, "consume", handler)
     began = time.perf_counter()
     answer = consume(batch)
     if inspect.isawaitable(answer):

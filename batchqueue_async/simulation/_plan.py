@@ -8,8 +8,12 @@ from typing import Any
 
 from batchqueue_async import BatchQueueConfig, DrainTaskPolicy, PartitionPolicy
 from batchqueue_async._validation import refuse, require_at_least
-from batchqueue_async.simulation._result import Simulation
-from batchqueue_async.simulation._simulate import Arrivals, HandlerCost, simulate
+from batchqueue_async.simulation._simulate import (
+    Arrivals,
+    HandlerCost,
+    Simulation,
+    simulate,
+)
 
 DRAIN_TASKS = (1, 2, 4, 8, 16, 32)
 BATCHES = (50, 200, 1_000, 5_000)

@@ -1,26 +1,30 @@
-"""One setting under one load."""
+"""One setting under one load, and what came of it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import types
 from array import array
 from asyncio import _get_running_loop
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
-from batchqueue_async._validation import (
-    require_at_least,
-    require_instance,
-)
-from batchqueue_async.simulation._result import Simulation
+from batchqueue_async._validation import refuse, require_at_least, require_instance
 from batchqueue_async.testing import VirtualTimeLoop
 
 Arrivals = Iterable[tuple[float, object]]
@@ -30,6 +34,89 @@ HandlerCost = Callable[[list[Any]], float]
 """Seconds that a handler's call takes for a batch; what it raises, the call does."""
 
 NAME = "a simulation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """A load as the queue took it; seconds are virtual ones."""
+
+    arrivals: int
+    """Items that came."""
+    seconds: float
+    """From the start to the end of the shutdown."""
+    peak_waiting: int
+    """The most items that waited in partitions at the same time, and..."""
+    peak_producers: int
+    """...the most producers that waited for room, each with an item."""
+    batches: int
+    """Calls of handlers."""
+    last_seconds: float
+    """Seconds from the last arrival until everything was settled, or given up."""
+    stats: BatchQueueStats
+    """The queue's account at the end: outcomes, partitions, drain tasks."""
+    ages: Sequence[float] = field(repr=False)
+    """Seconds from arrival to the end of the handler's call, of each handled item;
+    ascending."""
+
+    @property
+    def handled(self) -> int:
+        """Items whose handler returned."""
+        return self.stats.handled
+
+    @property
+    def failed(self) -> int:
+        """Items whose handler failed for good."""
+        return self.stats.failed
+
+    @property
+    def lost(self) -> int:
+        """Items that were refused, displaced, of no handler's type, or left."""
+        stats = self.stats
+        return stats.rejected + stats.dropped + stats.unhandled + stats.returned
+
+    @property
+    def left(self) -> int:
+        """Items that the shutdown's deadline left unhandled."""
+        return self.stats.returned
+
+    @property
+    def p50(self) -> float:
+        """The median age."""
+        return self.age(0.5)
+
+    @property
+    def p99(self) -> float:
+        """The age that 99 of 100 items do not exceed."""
+        return self.age(0.99)
+
+    @property
+    def mean_batch(self) -> float:
+        """Items per call of a handler; 0.0 if there was none."""
+        return len(self.ages) / self.batches if self.batches else 0.0
+
+    @property
+    def use(self) -> tuple[float, ...]:
+        """The part of its time that each drain task spent in cycles."""
+        span = self.seconds or 1.0
+        return tuple(each.busy / span for each in self.stats.drain_tasks)
+
+    def age(self, part: float) -> float:
+        """Return the age that this part of all handled items do not exceed.
+
+        Args:
+            part: From 0.0 to 1.0.
+
+        Returns:
+            Seconds; 0.0 if nothing was handled.
+
+        Raises:
+            ValueError: It is no such part.
+        """
+        if not 0 <= part <= 1:
+            refuse("part", "from 0 to 1", part)
+        if not self.ages:
+            return 0.0
+        return self.ages[min(len(self.ages) - 1, int(part * len(self.ages)))]
 
 
 def simulate(
@@ -164,7 +251,7 @@ class _Run:
     async def _produce(
         self, producing: Coroutine[Any, Any, bool], waits_for: object
     ) -> None:
-        self._produced(is_accepted=await _Begun(producing, waits_for))
+        self._produced(is_accepted=await _rest_of(producing, waits_for))
 
     def _produced(self, *, is_accepted: bool) -> None:
         self._inside += is_accepted
@@ -232,16 +319,13 @@ def _of_item(function: Callable[[Any], Hashable]) -> Callable[[_Arrival], Hashab
     return lambda arrival: function(arrival.item)
 
 
-class _Begun:
-    """The rest of a coroutine that has had its first step."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, bool], waits_for: object) -> None:
-        self._coroutine = coroutine
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, None, bool]:
-        yield self._waits_for
-        return (yield from self._coroutine.__await__())
+@types.coroutine
+def _rest_of(
+    coroutine: Coroutine[Any, Any, bool], waits_for: object
+) -> Generator[Any, None, bool]:
+    """Go on with a coroutine that has had its first step."""
+    yield waits_for
+    return (yield from coroutine.__await__())
 
 
 class _Silence(logging.Filter):

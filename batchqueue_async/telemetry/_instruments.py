@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -24,8 +24,7 @@ from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
 from batchqueue_async.telemetry._metrics import (
-    BATCH_SIZE,
-    DURATION,
+    HISTOGRAMS,
     METRICS,
     Metric,
     values_of,
@@ -84,24 +83,20 @@ class Instrumentation:
         self._readings: list[Reading] = []
         self._read_at = float("-inf")
         self._is_closed = False
-        self._record_size = meter.create_histogram(
-            BATCH_SIZE.name,
-            BATCH_SIZE.unit,
-            BATCH_SIZE.description,
-            explicit_bucket_boundaries_advisory=list(SIZES),
-        ).record
-        self._record_seconds = meter.create_histogram(
-            DURATION.name,
-            DURATION.unit,
-            DURATION.description,
-            explicit_bucket_boundaries_advisory=list(SECONDS),
-        ).record
-        self._listening: list[Callable[[], None]] = []
+        self._record_size, self._record_seconds = (
+            meter.create_histogram(
+                each.name,
+                each.unit,
+                each.description,
+                explicit_bucket_boundaries_advisory=list(bounds),
+            ).record
+            for each, bounds in zip(HISTOGRAMS, (SIZES, SECONDS), strict=True)
+        )
+        self._endings: list[Callable[[], None]] = []
         self._heard: WeakSet[BatchQueue[Any]] = WeakSet()
-        self._following: list[Callable[[], None]] = []
         try:
             for each in source.watched:
-                self._following.append(self._follow(each))
+                self._follow(each)
         except BatchQueueError:
             self.close()
             raise
@@ -117,9 +112,8 @@ class Instrumentation:
     def close(self) -> None:
         """Observe nothing from now on. Idempotent."""
         self._is_closed = True
-        for endings in (self._following, self._listening):
-            while endings:
-                endings.pop()()
+        while self._endings:
+            self._endings.pop()()
 
     def _create(self, meter: Meter, metric: Metric) -> None:
         create = {
@@ -147,19 +141,17 @@ class Instrumentation:
                 self._read_at = time.monotonic()
             return self._readings
 
-    def _follow(self, watched: Watched) -> Callable[[], None]:
-        """Listen to each queue; returns what ends it for those of the future."""
-        if isinstance(watched, LoopThread):
-            manager = manager_of(watched)
-            if manager is None:
-                msg = "target must be a LoopThread that runs, got one that does not"
-                raise BatchQueueError(msg)
-            return on_create(manager, self._listen)
-        if isinstance(watched, BatchQueueManager):
-            return on_create(watched, self._listen)
-        for queue in queues_of(watched):
+    def _follow(self, watched: Watched) -> None:
+        """Listen to each queue, those of the future, too."""
+        manager = manager_of(watched) if isinstance(watched, LoopThread) else watched
+        if manager is None:
+            msg = "target must be a LoopThread that runs, got one that does not"
+            raise BatchQueueError(msg)
+        if isinstance(manager, BatchQueueManager):
+            self._endings.append(on_create(manager, self._listen))
+            return
+        for queue in queues_of(manager):
             self._listen(queue)
-        return _nothing
 
     def _listen(self, queue: BatchQueue[Any]) -> None:
         if queue in self._heard:
@@ -169,7 +161,7 @@ class Instrumentation:
         listeners = parts_of(queue).handlers.settings.listeners
         listener = _Recorder(queue.name, self._record_size, self._record_seconds)
         listeners.append(listener)
-        self._listening.append(partial(_remove, listeners, listener))
+        self._endings.append(partial(_remove, listeners, listener))
 
 
 class _Recorder:
@@ -178,27 +170,20 @@ class _Recorder:
     def __init__(
         self, queue: str, size: Callable[..., None], seconds: Callable[..., None]
     ) -> None:
-        self._queue = queue
         self._size = size
         self._seconds = seconds
-        self._attributes: dict[str, dict[str, str]] = {}
+        self._of = cache(
+            lambda handler: {
+                "batchqueue.queue": queue,
+                "batchqueue.handler": handler,
+            }
+        )
 
     def cut(self, handler: str, size: int) -> None:
         self._size(size, self._of(handler))
 
     def called(self, handler: str, seconds: float) -> None:
         self._seconds(seconds, self._of(handler))
-
-    def _of(self, handler: str) -> dict[str, str]:
-        known = self._attributes.get(handler)
-        if known is None:
-            names = {"batchqueue.queue": self._queue, "batchqueue.handler": handler}
-            known = self._attributes[handler] = names
-        return known
-
-
-def _nothing() -> None:
-    pass
 
 
 def _remove(listeners: list[Any], listener: _Recorder) -> None:

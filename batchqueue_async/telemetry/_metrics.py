@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from batchqueue_async._engine.handler_stats import (
     Cuts,
     HandlerStats,
     Histogram,
 )
-from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async.telemetry._source import Reading
 
 Kind = Literal["counter", "sum", "gauge"]
@@ -51,22 +50,31 @@ class HistogramMetric:
     of: Callable[[HandlerStats], Histogram | None]
 
 
-def _of_queue(field: str) -> Callable[[Reading], Values]:
-    read: Callable[[BatchQueueStats], float] = attrgetter(field)
-    return lambda reading: [((), read(reading.stats))]
+def _field(
+    name: str, kind: Kind, unit: str, description: str, field: str = ""
+) -> Metric:
+    """Return one that is a field of statistics: its name says whose, and which."""
+    whose, _, known_as = name.rpartition(".")
+    path = (field or known_as).split(".")
+
+    def values(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
+        for labels, owner in _owners(reading, whose):
+            found = owner
+            for step in path:
+                found = None if found is None else getattr(found, step)
+            if found is not None:
+                yield labels, found
+
+    labels = (whose,) if whose in ("handler", "drain_task") else ()
+    return Metric(f"batchqueue.{name}", kind, unit, description, values, labels)
 
 
-def _of_handlers(field: str) -> Callable[[Reading], Values]:
-    read: Callable[[HandlerStats], float] = attrgetter(field)
-    return lambda reading: [
-        ((each.name,), read(each)) for each in reading.stats.handlers
-    ]
-
-
-def _of_drain_tasks(field: str) -> Callable[[Reading], Values]:
-    return lambda reading: [
-        ((str(each.index),), getattr(each, field)) for each in reading.stats.drain_tasks
-    ]
+def _owners(reading: Reading, whose: str) -> list[tuple[tuple[str, ...], Any]]:
+    if whose == "handler":
+        return [((each.name,), each) for each in reading.stats.handlers]
+    if whose == "drain_task":
+        return [((str(each.index),), each) for each in reading.stats.drain_tasks]
+    return [((), reading.stats)]
 
 
 def _outcomes(reading: Reading) -> Values:
@@ -83,14 +91,6 @@ def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
         if handler.cuts is not None:
             for field in fields(Cuts):
                 yield (handler.name, field.name), getattr(handler.cuts, field.name)
-
-
-def _limits(reading: Reading) -> Values:
-    return [
-        ((each.name,), each.limit.max_batch)
-        for each in reading.stats.handlers
-        if each.limit is not None
-    ]
 
 
 def _limit_changes(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -110,19 +110,8 @@ def _active(reading: Reading) -> Values:
     return [] if limit is None else [((), limit.drain_tasks)]
 
 
-def _rounds(reading: Reading) -> Values:
-    last = reading.stats.last_round
-    return [] if last is None else [((), last.number)]
-
-
 METRICS: Final = (
-    Metric(
-        "batchqueue.items.accepted",
-        "counter",
-        "{item}",
-        "Items that were let in.",
-        _of_queue("accepted"),
-    ),
+    _field("items.accepted", "counter", "{item}", "Items that were let in."),
     Metric(
         "batchqueue.items.rejected",
         "counter",
@@ -139,56 +128,37 @@ METRICS: Final = (
         _outcomes,
         ("outcome",),
     ),
-    Metric(
-        "batchqueue.items.retried",
+    _field(
+        "items.retried",
         "counter",
         "{item}",
         "Items that were to be tried again, each time.",
-        _of_queue("retried"),
     ),
-    Metric(
-        "batchqueue.items.waiting",
-        "sum",
-        "{item}",
-        "Items that wait for their drain task.",
-        _of_queue("waiting"),
+    _field("items.waiting", "sum", "{item}", "Items that wait for their drain task."),
+    _field(
+        "items.in_flight", "sum", "{item}", "Items whose handler has not ended yet."
     ),
-    Metric(
-        "batchqueue.items.in_flight",
-        "sum",
-        "{item}",
-        "Items whose handler has not ended yet.",
-        _of_queue("in_flight"),
-    ),
-    Metric(
-        "batchqueue.items.unaccounted",
+    _field(
+        "items.unaccounted",
         "sum",
         "{item}",
         "Accepted items that are neither there nor settled: 0, or something is lost. "
         "Measured with `audit=True`, else 0 by definition.",
-        _of_queue("unaccounted"),
     ),
-    Metric(
-        "batchqueue.items.oldest_age",
+    _field(
+        "items.oldest_age",
         "gauge",
         "s",
         "How long the oldest item that waits has waited.",
-        _of_queue("oldest_age"),
     ),
-    Metric(
-        "batchqueue.producers.waiting",
+    _field(
+        "producers.waiting",
         "sum",
         "{producer}",
         "Producers that wait for room.",
-        _of_queue("waiting_producers"),
+        "waiting_producers",
     ),
-    Metric(
-        "batchqueue.capacity",
-        "sum",
-        "{item}",
-        "Items that may wait at the same time.",
-        _of_queue("capacity"),
-    ),
+    _field("capacity", "sum", "{item}", "Items that may wait at the same time."),
     Metric(
         "batchqueue.partition.fullest",
         "gauge",
@@ -203,21 +173,17 @@ METRICS: Final = (
         "Partitions.",
         lambda reading: [((), len(reading.overview.used_fractions))],
     ),
-    Metric(
-        "batchqueue.drain_task.cycles",
+    _field(
+        "drain_task.cycles",
         "counter",
         "{cycle}",
         "Cycles in which a drain task delivered something.",
-        _of_drain_tasks("cycles"),
-        ("drain_task",),
     ),
-    Metric(
-        "batchqueue.drain_task.busy",
+    _field(
+        "drain_task.busy",
         "counter",
         "s",
         "Seconds that a drain task has spent in cycles.",
-        _of_drain_tasks("busy"),
-        ("drain_task",),
     ),
     Metric(
         "batchqueue.drain_task.active",
@@ -226,44 +192,32 @@ METRICS: Final = (
         "Drain tasks that own partitions, where their number is adaptive.",
         _active,
     ),
-    Metric(
-        "batchqueue.rebalancing.rounds",
+    _field(
+        "rebalancing.rounds",
         "counter",
         "{round}",
         "Rounds of rebalancing.",
-        _rounds,
+        "last_round.number",
     ),
-    Metric(
-        "batchqueue.handler.batches",
+    _field(
+        "handler.batches",
         "counter",
         "{batch}",
         "Batches that have ended, however they did.",
-        _of_handlers("batches"),
-        ("handler",),
     ),
-    Metric(
-        "batchqueue.handler.items",
-        "counter",
-        "{item}",
-        "The items of these.",
-        _of_handlers("items"),
-        ("handler",),
-    ),
-    Metric(
-        "batchqueue.handler.retried",
+    _field("handler.items", "counter", "{item}", "The items of these."),
+    _field(
+        "handler.retried",
         "counter",
         "{item}",
         "Items of a handler that were to be tried again, each time.",
-        _of_handlers("retried"),
-        ("handler",),
     ),
-    Metric(
-        "batchqueue.handler.inside",
+    _field(
+        "handler.inside",
         "gauge",
         "s",
         "For how long the longest call that runs has been inside of a handler.",
-        _of_handlers("inside_for"),
-        ("handler",),
+        "inside_for",
     ),
     Metric(
         "batchqueue.handler.cuts",
@@ -273,13 +227,12 @@ METRICS: Final = (
         _cuts,
         ("handler", "reason"),
     ),
-    Metric(
-        "batchqueue.handler.max_batch",
+    _field(
+        "handler.max_batch",
         "gauge",
         "{item}",
         'What `max_batch="auto"` has come to.',
-        _limits,
-        ("handler",),
+        "limit.max_batch",
     ),
     Metric(
         "batchqueue.handler.limit_changes",
@@ -319,7 +272,6 @@ HISTOGRAMS: Final = (
         attrgetter("seconds"),
     ),
 )
-BATCH_SIZE, DURATION = HISTOGRAMS
 
 
 def values_of(

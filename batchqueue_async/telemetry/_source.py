@@ -63,17 +63,13 @@ class Reading:
 
 
 class Source:
-    """The queues of a target.
+    """The queues of a target, whose loops get `patience` seconds to answer.
 
-    Args:
-        target: A queue, from either side, a manager, a LoopThread, QueuesElsewhere, or
-            several of them.
-        patience: Seconds that a loop gets to answer.
-        partitions: How many of each queue's partitions are looked at, the fullest.
-        handlers: How many of its handlers, the busiest; None for all.
+    Of each so many `partitions` are looked at, the fullest, and so many `handlers`, the
+    busiest; None for all.
 
     Raises:
-        TypeError: The target is none of these.
+        TypeError: The target is none.
     """
 
     def __init__(
@@ -89,13 +85,6 @@ class Source:
         self._process = os.getpid()
         self._overview = partial(overview, partitions=partitions, handlers=handlers)
 
-    def queues(self) -> list[BatchQueue[Any]]:
-        """Return the queues of this process that there are now, each once."""
-        found: dict[int, BatchQueue[Any]] = {}
-        for each in self.watched:
-            found.update((id(queue), queue) for queue in queues_of(each))
-        return list(found.values())
-
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
 
@@ -103,7 +92,9 @@ class Source:
         at most.
         """
         by_loop: dict[asyncio.AbstractEventLoop | None, list[BatchQueue[Any]]] = {}
-        for queue in self.queues():
+        # Each once, though it may be watched by itself and as one of a manager's.
+        found = {id(each): each for known in self.watched for each in queues_of(known)}
+        for queue in found.values():
             by_loop.setdefault(parts_of(queue).loop, []).append(queue)
         here = [
             reading

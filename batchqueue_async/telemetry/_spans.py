@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar, cast
 
 from opentelemetry.trace import (
@@ -17,7 +18,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._functions import is_async
+from batchqueue_async._functions import inside
 from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable
@@ -94,16 +95,11 @@ class _LinkedHandler(Generic[T]):
             kind=SpanKind.CONSUMER,
         )
 
-        async def consume_async(batch: list[T]) -> object:
-            with start(links=self._links(batch), attributes=_attributes(batch)):
-                return await cast("Awaitable[object]", consume(batch))
+        def span(batch: list[T]) -> AbstractContextManager[object]:
+            count = {"messaging.batch.message_count": len(batch)}
+            return start(links=self._links(batch), attributes=count)
 
-        def consume_sync(batch: list[T]) -> object:
-            with start(links=self._links(batch), attributes=_attributes(batch)):
-                return consume(batch)
-
-        known = consume_async if is_async(consume) else consume_sync
-        self.consume = cast("Any", known)
+        self.consume = inside(span, consume)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - hooks, `tick_every`...
         if name == "_handler":
@@ -129,7 +125,3 @@ class _LinkedHandler(Generic[T]):
 def _context(parent: str) -> SpanContext:
     carrier = {"traceparent": parent}
     return get_current_span(_propagator.extract(carrier)).get_span_context()
-
-
-def _attributes(batch: Sequence[object]) -> dict[str, int]:
-    return {"messaging.batch.message_count": len(batch)}

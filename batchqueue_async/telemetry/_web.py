@@ -9,10 +9,10 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from importlib.resources import files
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from batchqueue_async._validation import refuse
-from batchqueue_async.telemetry._feed import INTERVAL, Feed, Sample
+from batchqueue_async.telemetry._feed import INTERVAL, Feed
 from batchqueue_async.telemetry._socket import SocketFeed
 from batchqueue_async.telemetry._source import PATIENCE, Target
 
@@ -23,18 +23,6 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
-
-
-class Samples(Protocol):
-    """Where a page's samples come from; asked on threads."""
-
-    interval: float
-
-    def sample(self) -> Sample:
-        """Return the latest sample."""
-
-    def history(self) -> list[Sample]:
-        """Return the main figures so far."""
 
 
 def web_view(
@@ -82,7 +70,7 @@ def serve(path: str, port: int) -> None:
         )
 
 
-def _app(feed: Samples, allowed_hosts: Iterable[str] | None) -> ASGIApp:
+def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIApp:
     if isinstance(allowed_hosts, str):
         refuse("allowed_hosts", "an iterable of names, or None", allowed_hosts)
     hosts = None if allowed_hosts is None else {each.lower() for each in allowed_hosts}
@@ -155,7 +143,7 @@ async def _answer(
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-async def _stream(feed: Samples, receive: Receive, send: Send) -> None:
+async def _stream(feed: Feed | SocketFeed, receive: Receive, send: Send) -> None:
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     gone = asyncio.ensure_future(_until_gone(receive))

@@ -5,8 +5,7 @@ plugin for pytest that is only there for who asks for it.
 """
 
 from .recording_handler import RecordingHandler
-from .settling import settle
-from .virtual_time import Deadlock, VirtualTimeLoop, run_virtual
+from .virtual_time import Deadlock, VirtualTimeLoop, run_virtual, settle
 
 __all__ = [
     "Deadlock",

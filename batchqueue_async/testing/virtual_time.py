@@ -4,12 +4,11 @@ import asyncio
 import selectors
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple
-
-from ._awaits import frames_of
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -139,3 +138,34 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """
     with asyncio.Runner(debug=True, loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+async def settle(max_cycles: int = 10_000) -> None:
+    """Let every task run until all of them wait for a timer or for each other.
+
+    For the virtual loop: there, nothing outside the loop can make a task ready. Raises
+    `AssertionError` if they are still busy after `max_cycles` turns of the loop.
+
+    To wait until items are handled, `await queue.flush()` instead.
+    """
+    loop = asyncio.get_running_loop()
+    ready = loop._ready  # type: ignore[attr-defined]  # noqa: SLF001  # No other way.
+    for _ in range(max_cycles):
+        await asyncio.sleep(0)
+        if not ready:
+            return
+    message = f"the loop is still busy after {max_cycles} cycles"
+    raise AssertionError(message)
+
+
+def frames_of(coroutine: Any) -> Iterator[FrameType]:  # noqa: ANN401 - of any kind
+    """Yield the frames of a coroutine and of those that it awaits, outermost first."""
+    while coroutine is not None:
+        # A generator may stand for a coroutine.
+        frame = getattr(coroutine, "cr_frame", None)
+        frame = frame or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            return
+        yield frame
+        awaited = getattr(coroutine, "cr_await", None)
+        coroutine = awaited or getattr(coroutine, "gi_yieldfrom", None)

@@ -16,7 +16,7 @@ import pytest
 
 import batchqueue_async
 from batchqueue_async import PartitionPolicy, Retry
-from batchqueue_async.testing._awaits import frames_of
+from batchqueue_async.testing.virtual_time import frames_of
 from tests.properties.gated_handler import A, B, C, D, Failed, Item
 from tests.properties.setup import INTERVAL, Setup
 from tests.properties.stage import Stage
