@@ -117,15 +117,16 @@ class MultiProducerSequencer(Notifier):
         early = self._early
         if early or low != self.published + 1 or not low <= high <= self.claimed:
             self._check(low, high)
-            if low > self.published + 1:
-                early.update((low,) if low == high else range(low, high + 1))
-                return
-        self.published = high
-        # After that: a signal handler may have published in the middle of it.
+        is_early = low > self.published + 1
+        if is_early:
+            early.update((low,) if low == high else range(low, high + 1))
+        else:
+            self.published = high
+        # After either: a signal handler may have published in the middle of it.
         while early and self.published + 1 in early:
             self.published += 1
             early.discard(self.published)
-        if self._waiters:
+        if self._waiters and not (is_early and high > self.published):
             self._notify()
 
     def _check(self, low: int, high: int) -> None:

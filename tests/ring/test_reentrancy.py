@@ -18,7 +18,9 @@ from batchqueue_async.ring import (
     Sequence,
     SyncRing,
 )
+from batchqueue_async.ring.sequencer import MultiProducerSequencer
 from tests.ring.events import Event, fill, small
+from tests.support.meddling import Once, before_each_line_of
 
 Publishing = Callable[[RingBuffer[Event]], Coroutine[Any, Any, object]]
 
@@ -152,6 +154,25 @@ async def test_a_claim_in_the_middle_of_a_claim_takes_nothing_away(
     with pytest.raises(InsufficientCapacity):
         ring.try_claim()
     assert got == [4]
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_a_publication_in_the_middle_of_a_later_one_hides_nothing(
+    producer: ProducerType, last: int
+) -> None:
+    points = 0
+    while True:
+        ring = RingBuffer(Event, 4, producer=producer)
+        ring.try_claim(last + 1)
+        strike = Once(points, partial(ring.publish, 0))
+        publish = MultiProducerSequencer.publish
+        with before_each_line_of(publish, act=strike):
+            ring.publish(1, last)
+        if not strike.has_acted:
+            break
+        points += 1
+        assert ring.sequencer.published == last
+    assert points > 2
 
 
 def test_a_pool_of_threads_is_no_task_of_a_handler() -> None:
