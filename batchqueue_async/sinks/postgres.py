@@ -6,26 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
+from batchqueue_async._wording import kind_of
 
-from ._postgres.calendar import use_whole_calendar
+from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
-from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
-from ._postgres.staging import Staging, column_types
-from ._postgres.target import LONGEST_NAME, Target, find_target
-from ._postgres.timestamps import with_datetimes
-from .checks import RESERVED, require_columns, require_name
+from ._postgres.staging import LONGEST_NAME, Staging, Target, column_types, find_target
+from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
-from .renamed import renamed
+from .names import quoted
 from .rows import Row, RowReader, is_record_batch, python_rows, selected
-from .table_names import quoted
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
@@ -39,6 +36,7 @@ _COPIED_AT_ONCE = 5_000
 # Record batches of one COPY, of 10,000 rows if they are Spark's: while the server reads
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
+_MOST_TOLD = 20
 _STAGING_TABLES = """
     SELECT relname::text FROM pg_class
     JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -209,7 +207,9 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         staging = self._staging(attempt.table)
         for part in parts:
             if isinstance(part, list):
-                await self._copy_rows(connection, staging, number, part)
+                for start in range(0, len(part), _COPIED_AT_ONCE):
+                    rows = part[start : start + _COPIED_AT_ONCE]
+                    await self._copy_rows(connection, attempt, number, rows)
             else:
                 async with self._connections.copying():
                     await part.copy(connection, staging)
@@ -238,8 +238,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 batches = [selected(batch, self._columns) for batch in group]
                 parts.extend(copier.copies(batches, number))
             else:
-                rows = self._reader.rows(group)
-                parts.append(with_datetimes(rows, self._columns, types))
+                parts.append(self._reader.rows(group))
         return parts
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
@@ -258,14 +257,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         return Staging(self._target, table, RESERVED)
 
     async def _copy_rows(
-        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
-    ) -> None:
-        for start in range(0, len(rows), _COPIED_AT_ONCE):
-            chunk = rows[start : start + _COPIED_AT_ONCE]
-            await self._copy_chunk(connection, staging, number, chunk)
-
-    async def _copy_chunk(
-        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
+        self, connection: Connection, attempt: _Writes, number: int, rows: list[Row]
     ) -> None:
         # The row that is being encoded, and what is wrong with it.
         row, failed = rows[0], None
@@ -278,15 +270,34 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         try:
             async with self._connections.copying():
                 await connection.copy_records_to_table(
-                    staging.name,
-                    schema_name=staging.target.schema,
-                    columns=(staging.mark, *self._columns),
+                    attempt.table,
+                    schema_name=self._target.schema,
+                    columns=(RESERVED, *self._columns),
                     records=records(),
                 )
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             failed = type(error)
         if failed is not None:  # not in the `except`: the error quotes the value
-            refuse_row(self._columns, row, failed)
+            self._refuse_row(row, failed, attempt.types)
+
+    def _refuse_row(
+        self, row: Row, error: type[BaseException], types: dict[str, int]
+    ) -> NoReturn:
+        """Raise a TypeError or ValueError for a row that can't be encoded."""
+        for column, value in zip(self._columns, row, strict=True):
+            if is_no_moment(value, types.get(column, 0)):
+                msg = (
+                    f"column {column} must be a timestamp of the years 1 to 9999, in"
+                    " whole microseconds since 1970, got another number"
+                )
+                raise ValueError(msg)
+        told = [f"{c}: {kind_of(v)}" for c, v in zip(self._columns, row, strict=True)]
+        more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+        msg = (
+            f"an item must be of what the table's columns take ({error.__name__}), got"
+            f" {', '.join(told[:_MOST_TOLD])}{more}"
+        )
+        raise TypeError(msg) if issubclass(error, TypeError) else ValueError(msg)
 
     async def _move(
         self, connection: Connection, epoch: Epoch, attempt: _Writes

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import asyncpg
 from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
-from ._postgres.copied_batches import BatchCopier
-from ._postgres.csv_rows import require_plain
+from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
-from ._postgres.staging import column_types
-from ._postgres.target import find_target
-from .checks import arguments_of, require_name, seconds_of, text_of
-from .column_names import matched
+from ._postgres.staging import column_types, find_target
+from .checks import FromOptions, require_name
 from .epochs import Epoch
+from .names import matched
 from .rows import selected
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
@@ -29,14 +27,6 @@ if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
 
     from ._postgres.connections import Connection
-
-_OPTIONS = {
-    "url": text_of,
-    "table": text_of,
-    "on_conflict": text_of,
-    "timeout": seconds_of,
-    "statement_timeout": seconds_of,
-}
 
 
 @dataclass
@@ -54,7 +44,7 @@ class _Open:
     rows: int = 0
 
 
-class PostgresStagedSink:
+class PostgresStagedSink(FromOptions):
     """Stages record batches in PostgreSQL and publishes an epoch in one transaction.
 
     Why it is exactly once: an attempt is one transaction of COPYs into a staging table,
@@ -125,15 +115,6 @@ class PostgresStagedSink:
     def target(self) -> str:
         """The table, as messages name it."""
         return f"table {self._table}"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options, which have the arguments' names.
-
-        Spark keeps a `url` out of its logs and pages, so that the password in it is.
-        """
-        required = ("url", "table")
-        return cls(**arguments_of("the PostgreSQL sink", options, _OPTIONS, required))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""

@@ -12,12 +12,11 @@ from batchqueue_async._validation import require_at_least
 
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.values import SqliteValues
-from .checks import RESERVED, require_columns, require_name
+from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name
 from .epochs import Epoch
-from .renamed import renamed
+from .names import quoted
 from .rows import Row, RowReader, plain_rows
-from .table_names import quoted
 
 T = TypeVar("T")
 

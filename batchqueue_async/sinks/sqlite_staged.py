@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from batchqueue_async._validation import require_at_least
 
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
-from .checks import arguments_of, flag_of, require_name, seconds_of, text_of
-from .column_names import matched
+from .checks import FromOptions, require_name
 from .epochs import Epoch
+from .names import matched
 from .rows import plain_rows
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_OPTIONS = {
-    "file": text_of,
-    "table": text_of,
-    "on_conflict": text_of,
-    "timeout": seconds_of,
-    "nan_as_null": flag_of,
-    "fences": text_of,
-}
 
 
 @dataclass
@@ -41,7 +33,7 @@ class _Open:
     rows: int = 0
 
 
-class SqliteStagedSink:
+class SqliteStagedSink(FromOptions):
     """Stages record batches in a SQLite file and publishes an epoch in one transaction.
 
     For executors on one host: all processes must see the file on a disk of this host,
@@ -104,20 +96,9 @@ class SqliteStagedSink:
         """The table, as messages name it."""
         return f"table {self._table}"
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options, which have the arguments' names."""
-        required = ("file", "table")
-        return cls(**arguments_of("the SQLite sink", options, _OPTIONS, required))
-
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
-
-        def announce(database: sqlite3.Connection) -> None:
-            with StagedRows.written(database, self._table) as staged:
-                staged.announce(epoch, run)
-
-        await self._file.run(announce)
+        await self._write(lambda staged: staged.announce(epoch, run))
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Add the rows in one transaction.
@@ -171,7 +152,7 @@ class SqliteStagedSink:
     async def abandon(self, attempt: Attempt, /) -> None:
         """Delete the attempt's rows, and strike it off."""
         if self._open.pop(attempt.name, None) is not None:
-            await self._strike_off(attempt.name)
+            await self._write(lambda staged: staged.strike_off(attempt.name))
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Copy the rows and add the fence in one transaction."""
@@ -197,12 +178,7 @@ class SqliteStagedSink:
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Strike the run's attempts off and delete their rows."""
-
-        def discard(database: sqlite3.Connection) -> None:
-            with StagedRows.written(database, self._table) as staged:
-                staged.clear(epoch, run)
-
-        await self._file.run(discard)
+        await self._write(lambda staged: staged.clear(epoch, run))
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
@@ -213,7 +189,7 @@ class SqliteStagedSink:
         try:
             while self._open:
                 name, _ = self._open.popitem()
-                await self._strike_off(name)
+                await self._write(partial(StagedRows.strike_off, name=name))
         finally:
             await self._file.close()
 
@@ -221,9 +197,9 @@ class SqliteStagedSink:
         table = find_table(database, self._table)
         return self._file.fences.has(database, table, epoch)
 
-    async def _strike_off(self, name: str) -> None:
-        def strike_off(database: sqlite3.Connection) -> None:
+    async def _write(self, work: Callable[[StagedRows], object]) -> None:
+        def write(database: sqlite3.Connection) -> None:
             with StagedRows.written(database, self._table) as staged:
-                staged.strike_off(name)
+                work(staged)
 
-        await self._file.run(strike_off)
+        await self._file.run(write)

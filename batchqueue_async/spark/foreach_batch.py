@@ -15,7 +15,7 @@ from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
-from batchqueue_async.sinks.column_names import matched
+from batchqueue_async.sinks.names import matched
 from batchqueue_async.sinks.epochs import require_sink
 
 from .frame_schema import arrow_schema, with_types

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
-from ..table_names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
-from .staging import column_types
-from .target import Target, schema_on_path
+from ..names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
+from .staging import Target, column_types, schema_on_path
 
 if TYPE_CHECKING:
     from .connections import Connection

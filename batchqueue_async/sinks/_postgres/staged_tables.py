@@ -14,8 +14,7 @@ from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
 from ..staged import Attempt
-from .staging import Staging, column_types
-from .target import LONGEST_NAME, Target
+from .staging import LONGEST_NAME, Staging, Target, column_types
 
 if TYPE_CHECKING:
     from .connections import Connection

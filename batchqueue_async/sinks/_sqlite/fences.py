@@ -1,17 +1,29 @@
-"""The fences in a SQLite file: which epochs are visible, and in which table."""
+"""The fences in a SQLite file: which epochs are visible, and in which table.
+
+SQLite numbers tables anew with each VACUUM, so a table gets a mark: a trigger that
+never fires. It goes with a table that is dropped, stays with one that is renamed, and
+is in backups and dumps. By its mark a table is known by another name, or made again.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
+from uuid import uuid4
 
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
-from ..table_names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
-from .identity import MARKED, identity_of, is_empty, mark
+from ..names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
 
 _OLD_COLUMNS = ["query", "batch", "rows", "committed_at"]
+_MARK = "batchqueue_identity_"
+# For the identities of tables that are there, under whatever name.
+_MARKED = (
+    f"(SELECT substr(name, {len(_MARK) + 1}) FROM main.sqlite_master"
+    f" WHERE type = 'trigger' AND substr(name, 1, {len(_MARK)}) = '{_MARK}')"
+)
 
 
 class SqliteFences:
@@ -56,28 +68,27 @@ class SqliteFences:
 
     def has(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
         """Return whether the fence is there; log if it doesn't know its table."""
-        identity = identity_of(database, table)
-        is_rebuilt = identity is None and not is_empty(database, table)
-        unknown = f" OR identity NOT IN {MARKED}" if is_rebuilt else ""
+        identity = _identity_of(database, table)
+        is_rebuilt = identity is None and not _is_empty(database, table)
+        unknown = f" OR identity NOT IN {_MARKED}" if is_rebuilt else ""
         query = (
             f"SELECT target FROM {self._place} WHERE query = ? AND batch = ?"
             f" AND (identity = ? OR target IN (?, ?) AND (identity IS NULL{unknown}))"
             " ORDER BY target DESC"
         )
         which = (epoch.query, epoch.batch, identity, table, ANY_TABLE)
-        with closing(database.execute(query, which)) as found:
-            row = found.fetchone()
-        if row is not None and row[0] == ANY_TABLE:
+        target = first_value(database, query, *which)
+        if target == ANY_TABLE:
             warn_of_old_fence(epoch, table)
-        return row is not None
+        return target is not None
 
     def add(
         self, database: sqlite3.Connection, table: str, epoch: Epoch, rows: int
     ) -> None:
         """Add the epoch's fence, before its rows, in the transaction that is open."""
-        identity = identity_of(database, table)
+        identity = _identity_of(database, table)
         if identity is None:
-            identity = mark(database, table, self._last_identity(database, table))
+            identity = _mark(database, table, self._last_identity(database, table))
         which = (table, epoch.query, epoch.batch)
         # The row stays, for a table that has only another name by now.
         moved = database.execute(
@@ -95,15 +106,14 @@ class SqliteFences:
 
     def _last_identity(self, database: sqlite3.Connection, table: str) -> str | None:
         """Return what a table had before it was rebuilt, if it was."""
-        if is_empty(database, table):
+        if _is_empty(database, table):
             return None
         query = (
             f"SELECT identity FROM {self._place} WHERE target = ? AND identity NOT NULL"
-            f" AND identity NOT IN {MARKED} ORDER BY committed_at DESC LIMIT 1"
+            f" AND identity NOT IN {_MARKED} ORDER BY committed_at DESC LIMIT 1"
         )
-        with closing(database.execute(query, (table,))) as found:
-            row = found.fetchone()
-        return None if row is None else str(row[0])
+        last: str | None = first_value(database, query, table)
+        return last
 
     def _columns(self, database: sqlite3.Connection) -> list[str]:
         query = "SELECT lower(name) FROM pragma_table_info(?, 'main')"
@@ -119,3 +129,46 @@ class SqliteFences:
             " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, identity TEXT,"
             " PRIMARY KEY (target, query, batch)) WITHOUT ROWID"
         )
+
+
+def first_value(database: sqlite3.Connection, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
+    """Return the first value of the first row; None if there is none."""
+    with closing(database.execute(query, values)) as found:
+        row = found.fetchone()
+    return None if row is None else row[0]
+
+
+def _identity_of(database: sqlite3.Connection, table: str) -> str | None:
+    """Return the table's identity; None if it has no mark."""
+    query = (
+        "SELECT substr(name, ?) FROM main.sqlite_master WHERE type = 'trigger'"
+        " AND tbl_name = ? COLLATE NOCASE AND substr(name, 1, ?) = ?"
+    )
+    which = (len(_MARK) + 1, table, len(_MARK), _MARK)
+    identity: str | None = first_value(database, query, *which)
+    return identity
+
+
+def _mark(database: sqlite3.Connection, table: str, earlier: str | None) -> str | None:
+    """Mark a table that has no mark, with the identity that it had earlier, if any.
+
+    Return it; None for views and virtual tables, which can't be marked.
+    """
+    identity = earlier or uuid4().hex
+    name = quoted(f"{_MARK}{identity}")
+    try:
+        # Of updates: a trigger of inserts or deletes would make bulk ones slower.
+        database.execute(
+            f"CREATE TRIGGER main.{name} AFTER UPDATE ON {quoted(table)} WHEN 0"
+            " BEGIN SELECT 1; END"
+        )
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            return None
+        raise
+    return identity
+
+
+def _is_empty(database: sqlite3.Connection, table: str) -> bool:
+    query = f"SELECT 1 FROM main.{quoted(table)} LIMIT 1"
+    return first_value(database, query) is None

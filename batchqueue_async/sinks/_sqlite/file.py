@@ -5,14 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
 
-from ..table_names import as_sql_reads
-from .fences import SqliteFences
+from ..names import as_sql_reads
+from .fences import SqliteFences, first_value
 
 R = TypeVar("R")
 
@@ -86,11 +85,11 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
         " AND name = ? COLLATE NOCASE"
     )
     for name in names:
-        with closing(database.execute(query, (name,))) as found:
-            if (row := found.fetchone()) is not None:
-                return str(row[0])
-    with closing(database.execute("PRAGMA database_list")) as files:
-        (file,) = [file for _, name, file in files if name == "main"]
+        if (found := first_value(database, query, name)) is not None:
+            return str(found)
+    file = first_value(
+        database, "SELECT file FROM pragma_database_list WHERE name = 'main'"
+    )
     # A file that wasn't there has been made by opening it.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)
