@@ -53,14 +53,8 @@ class ParquetDirectory:
     """Files wait in a folder for each epoch, and in it one for each run.
 
     What ends is renamed before it is deleted: who holds one of its files open can't
-    give it its name any more, and who comes later finds no folder.
-
-    Args:
-        path: Where the epochs' folders are.
-        staging: The name of the folder for what waits. It starts with an underscore,
-            so readers pass over it.
-        row_group: How many rows of a file are kept in memory, and written at a time.
-        compression: As pyarrow's `ParquetWriter` takes it.
+    give it its name any more, and who comes later finds no folder. The name of the
+    folder for what waits starts with an underscore, so readers pass over it.
     """
 
     def __init__(
@@ -102,12 +96,7 @@ class ParquetDirectory:
         return StagedFile(path, self._row_group, self._compression)
 
     def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
-        """Make the epoch's folder appear in one rename; return False if it is there.
-
-        Raises:
-            StagedRowsMissing: A sealed file isn't there.
-            OSError: The directory can't be written.
-        """
+        """Make the epoch's folder appear in one rename; return False if it is there."""
         target = self.folder(epoch)
         is_new = not target.exists()
         parts = [part for part in parts if part.rows] or parts[:1]
@@ -234,8 +223,7 @@ class StagedFile:
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add rows; they are written when a row group is full.
 
-        Raises:
-            FileNotFoundError: Somebody has removed the folder: the run is over.
+        As in `seal`, a FileNotFoundError says that the run is over: it was removed.
         """
         with self._lock:
             if not self._is_made:
@@ -251,12 +239,8 @@ class StagedFile:
     def seal(self) -> None:
         """Finish the file, force it to the disk, and give it its name.
 
-        Without a record batch there is none, for want of columns.
-
-        The name is on the disk once the folder's list of names is.
-
-        Raises:
-            FileNotFoundError: Somebody has removed it: the run is over.
+        Without a record batch there is none, for want of columns. The name is on the
+        disk once the folder's list of names is.
         """
         with self._lock:
             if not self.has_columns:

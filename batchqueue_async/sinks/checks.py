@@ -88,12 +88,7 @@ def _read(name: str, text: str, argument: Parameter) -> object:
 def require_columns(
     value: object, *, fold: Callable[[str], str] = lambda name: name
 ) -> None:
-    """Refuse anything but names of columns, each of them once.
-
-    Args:
-        value: The names.
-        fold: Makes the same of names that the database takes for the same.
-    """
+    """Refuse anything but names of columns, each once when they are folded."""
     # A text is a sequence of names of one letter, too: surely a mistake.
     if isinstance(value, str) or not isinstance(value, list | tuple):
         refuse("columns", "a list or tuple of names", value, TypeError)
@@ -107,11 +102,7 @@ def require_columns(
 
 
 def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take arguments by their old names, too, with a warning.
-
-    Args:
-        names: The new names by the old ones.
-    """
+    """Let a function take arguments by their old names, too, with a warning."""
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)

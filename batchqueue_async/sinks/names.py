@@ -75,15 +75,9 @@ def matched(
 ) -> list[str]:
     """Return the table's columns that the names stand for, in the names' order.
 
-    Args:
-        names: The frame's columns.
-        known: The table's.
-        table: How the table is called, for messages.
-        exact: Take a name in that case of letters only; else one that is the only one
-            in another case will do, as it does for Spark.
-
-    Raises:
-        ValueError: The table has no such column, or several; or two names mean one.
+    If the case of letters need not be `exact`, a name that is the only one in another
+    will do, as it does for Spark. A ValueError says that the table has no such column,
+    or several; or that two names mean one.
     """
     found: dict[str, str] = {}
     for name in names:

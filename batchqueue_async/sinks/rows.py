@@ -26,11 +26,8 @@ BatchReader: TypeAlias = Callable[["pa.RecordBatch"], Iterable[Row]]
 class RowReader(Generic[T]):
     """Makes rows of items, for a table with these columns.
 
-    Args:
-        columns: The names of the columns.
-        to_row: Makes a row of an item; None for items that are tuples or lists,
-            mappings by column, or whole record batches of pyarrow.
-        read_batch: Makes rows of a record batch.
+    Without `to_row` items are tuples or lists, mappings by column, or whole record
+    batches of pyarrow.
     """
 
     def __init__(

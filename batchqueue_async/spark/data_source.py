@@ -21,9 +21,8 @@ from batchqueue_async._wording import shown
 from batchqueue_async.sinks.epochs import Epoch
 
 from .data_source_writers import BatchWriter, StreamWriter, announce
-from .frame_schema import arrow_schema
-from .sink_factory import find_factory
-from .staging import StagingQueue
+from .frames import arrow_schema
+from .staging import StagingQueue, find_factory
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -21,9 +21,8 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks.epochs import Epoch
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
-from .frame_schema import with_types
-from .sink_factory import make_sink
-from .staging import StagingQueue, in_one_line, stage_rows
+from .frames import with_types
+from .staging import StagingQueue, in_one_line, make_sink, stage_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -82,12 +81,8 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches. Spark makes a new one for each, and another to commit it.
 
-    So what the commit knows of the query came with the tasks' messages.
-
-    Args:
-        open_queue: Names the sink.
-        query: Replaces the id of the checkpoint as the name of who delivers.
-        columns: The frame's.
+    So what the commit knows of the query came with the tasks' messages. A `query`
+    replaces the id of the checkpoint as the name of who delivers.
     """
 
     def __init__(
@@ -120,11 +115,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         One without partitions has no rows: there is nothing to publish.
 
-        Raises:
-            BatchQueueError: A partition's receipt is missing. With
-                `trigger(continuous=...)` all are: Spark 4.3 gives the rows to nobody,
-                and asks for a commit of nothing. It logs this error and goes on, but
-                it commits no epoch any more.
+        A receipt that is missing is an error. With `trigger(continuous=...)` all are:
+        Spark 4.3 gives the rows to nobody, and asks for a commit of nothing. It logs
+        the error and goes on, but it commits no epoch any more.
         """
         tokens = _all_tokens(messages)
         if tokens:
@@ -165,11 +158,7 @@ def publish(
 ) -> bool:
     """Publish with a sink of its own, blocking.
 
-    Args:
-        open_queue: Names the sink.
-        attempt: For a sink that wants to know the columns of an epoch without rows.
-        tokens: What tasks have staged.
-        columns: The frame's.
+    The attempt is for a sink that wants to know the columns of an epoch without rows.
     """
 
     async def run(sink: StagedSink[Any]) -> bool:

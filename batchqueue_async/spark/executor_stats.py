@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -15,8 +16,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from batchqueue_async import BatchQueueStats, HandlerStats
 
-from ._calls.counts import CallCounts
-from .queries import is_connect
+from .frames import is_connect
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -33,6 +33,26 @@ _ZEROS = dict.fromkeys((*_GROWING, *_NOW), 0)
 # apart, all others are counted together.
 _MOST_NAMES = 200
 _OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class CallCounts:
+    """What the calls of a `map_async` came to, in tasks that Spark has accepted.
+
+    Attributes:
+        calls: How many times `call` was called, further attempts included.
+        items: How many items were given to it, each counted once.
+        retried: How many items were given to it again, counted each time.
+        failed: How many items ended as failed, with `on_error="null"` or `"column"`.
+    """
+
+    calls: int = 0
+    items: int = 0
+    retried: int = 0
+    failed: int = 0
+
+    def __add__(self, other: CallCounts) -> CallCounts:
+        return CallCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def counted(
@@ -107,8 +127,7 @@ class Adding(AccumulatorParam[Report]):
 class Ledger:
     """What the executors of one session have told its driver. Any thread may use it.
 
-    Args:
-        accumulator: What tasks tell; None for Spark Connect, where they cannot.
+    There is no accumulator with Spark Connect, where tasks can tell nothing.
     """
 
     def __init__(self, accumulator: Accumulator[Report] | None) -> None:

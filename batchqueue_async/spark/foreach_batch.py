@@ -15,14 +15,13 @@ from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
-from batchqueue_async.sinks.names import matched
 from batchqueue_async.sinks.epochs import require_sink
+from batchqueue_async.sinks.names import matched
 
-from .frame_schema import arrow_schema, with_types
+from .arrow_batches import whole_frame
+from .frames import arrow_schema, is_connect, with_types
 from .items import to_batches, to_tuples
 from .push import Deadline, ToItems, chosen, push_batches, require_queue
-from .queries import query_id, refuse_connect
-from .whole_frame import whole_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -118,8 +117,7 @@ class ForeachBatchSink(Generic[T]):
             BatchQueueError: The queue is closed, its loop is dead, an earlier failure
                 is not over, or this is Spark Connect.
         """
-        refuse_connect(df, "ForeachBatchSink")
-        epoch = Epoch(query_id(df), batch_id)
+        epoch = Epoch(_query_id(df), batch_id)
         with self._lock:
             if not self._is_settled:
                 self._settle(epoch)
@@ -158,11 +156,7 @@ class ForeachBatchSink(Generic[T]):
         return items
 
     def _in_order(self, df: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Fetch the rows; as a sink wants them, where rows go right into one.
-
-        Raises:
-            ValueError: The sink has other columns.
-        """
+        """Fetch the rows; in a sink's order, where they go right into one."""
         schema = arrow_schema(df.schema)
         batches = with_types(self._fetch(df), schema)
         columns: tuple[str, ...] | None = getattr(self._sink, "columns", None)
@@ -233,3 +227,23 @@ def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
 
 def _fields(epoch: Epoch) -> dict[str, str | int]:
     return {"query": epoch.query, "batch": epoch.batch}
+
+
+def _query_id(df: DataFrame) -> str:
+    """Return the id of the query whose micro-batch this is.
+
+    It comes from the checkpoint: the same after a restart, in whatever process and with
+    whatever parallelism.
+    """
+    if is_connect(df):
+        msg = (
+            "ForeachBatchSink must be called in the driver's process, got a frame of"
+            " Spark Connect; use write_partitions, or"
+            ' writeStream.format("batchqueue")'
+        )
+        raise BatchQueueError(msg)
+    found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not found:
+        msg = "df must be a micro-batch of foreachBatch, got a frame without a query"
+        raise BatchQueueError(msg)
+    return found

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._validation import require_callable
 
-from ._items.annotated import Read, reader_for
-from ._items.columns import values_of
-from ._items.parameters import Parameters, parameters_of
+from ._items import Parameters, Read, parameters_of, reader_for, values_of
 from .frames import require_names_that_differ
 
 if TYPE_CHECKING:

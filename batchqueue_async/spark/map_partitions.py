@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 from batchqueue_async._functions import require_sync_function
 
 from ._calls.declared import declare
-from ._emitting.task import OpenEmittingQueue, QueueTask
+from ._emitting import OpenEmittingQueue, QueueTask
 from .executor_stats import accumulator_of
-from .frames import require_frame
-from .map_in_arrow import map_in_arrow
+from .frames import map_in_arrow, require_frame
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:

@@ -1,31 +1,47 @@
-"""Record batches of some of a frame's partitions, as the executors' JVMs make them."""
+"""Record batches of some of a frame's partitions, as the executors' JVMs make them.
+
+Partitions are fetched several at a time, as many as should fit into some memory, and
+the next ones while the caller is busy with those before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD
+from pyspark import RDD, InheritableThread
 from pyspark.serializers import NoOpSerializer
 
-from .frame_schema import zoned_schema
+from .frames import zoned_schema
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+# Seconds until a job that goes on is cancelled once more.
+_AGAIN = 0.1
+
+Fetch: TypeAlias = Callable[[Sequence[int]], list[bytes]]
+"""What runs a job over partitions, and returns their rows as bytes, in order."""
+
+_MOST_BYTES: Final = 64 * 2**20
+_MOST_PARTITIONS: Final = 64
+_GROWTH: Final = 2
+# What Spark says when a job has brought more than the driver takes.
+_TOO_LARGE: Final = "spark.driver.maxResultSize"
 
 
 class PartitionBatches:
     """A frame of a classic session, which can be computed by parts.
 
-    Spark's own `toArrow` takes the same way, for all partitions at once.
-
-    Attributes:
-        partitions: How many there are. To know it, Spark may run the stages before.
-
-    Raises:
-        PySparkException: A column is of a type that Arrow lacks.
+    Spark's own `toArrow` takes the same way, for all partitions at once. To know how
+    many there are, Spark may run the stages before.
     """
 
     def __init__(self, df: DataFrame) -> None:
@@ -78,3 +94,63 @@ class _AsItIs:
 
     def mapPartitions(self, _: object) -> RDD[Any]:  # noqa: N802  # Spark's name
         return self._rdd
+
+
+def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
+    """Yield what job after job brings, each of the next partitions.
+
+    The first takes one, each other up to twice as many as the one before, but no
+    more than 64, nor more than 64 MiB if they are as large as the largest so far: so
+    partitions that are larger than that come one by one. How large a partition is shows
+    only when it is there. If a job brings more than the driver takes, its partitions
+    come again, one by one.
+    """
+    left, size, largest = range(partitions), 1, 1
+    while left:
+        group = left[:size]
+        try:
+            found = fetch(group)
+        except Exception as error:
+            if len(group) == 1 or _TOO_LARGE not in str(error):
+                raise
+            largest, size = _MOST_BYTES, 1
+            continue
+        left = left[len(group) :]
+        largest = max(largest, sum(map(len, found)) // len(group))
+        fits = _MOST_BYTES // largest
+        size = max(1, min(fits, size * _GROWTH, _MOST_PARTITIONS))
+        yield found
+
+
+def one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
+    """Yield what an iterable makes with Spark jobs, the next of which runs meanwhile.
+
+    The jobs run on threads that have the caller's group of jobs, and its other
+    properties. Who closes the iterator cancels the one that runs.
+    """
+    source, tag = iter(made), f"batchqueue-{uuid.uuid4().hex}"
+
+    def make(future: Future[tuple[T, ...]]) -> None:
+        try:
+            context.addJobTag(tag)
+            # An empty tuple at the end.
+            future.set_result((*islice(source, 1),))
+        except BaseException as error:  # noqa: BLE001  # raised by who takes it
+            future.set_exception(error)
+
+    def begin() -> tuple[Future[tuple[T, ...]], InheritableThread]:
+        future: Future[tuple[T, ...]] = Future()
+        thread = InheritableThread(target=make, args=(future,))
+        thread.start()
+        return future, thread
+
+    future, thread = begin()
+    try:
+        while found := future.result():
+            future, thread = begin()
+            yield found[0]
+    finally:
+        while thread.is_alive():
+            # Again and again: its job may not have begun yet.
+            context.cancelJobsWithTag(tag)
+            thread.join(_AGAIN)

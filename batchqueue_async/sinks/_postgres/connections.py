@@ -43,15 +43,9 @@ class Connections:
     not, because it stands still or is out of reach, the client stops waiting a moment
     later.
 
-    It belongs to the loop that uses it first.
-
-    Args:
-        url: The server and the database.
-        timeout: Seconds until a connection that is not made fails.
-        statement_timeout: Seconds that a statement may take.
-        prepare: Awaited with the first connection, before it is handed out.
-        connections: How many are lent at a time; None for no bound.
-        each: Awaited with each connection, before it is handed out.
+    It belongs to the loop that uses it first. Before a connection is handed out `each`
+    is awaited with it, and `prepare` with the first. `connections` bounds how many are
+    lent at a time.
     """
 
     def __init__(  # noqa: PLR0913 - all that is said of them

@@ -35,11 +35,8 @@ class Fences:
     its oid, which is the same under another name, and another if a table is dropped and
     made again. It notes the oid of the fences, too: if that has changed, the database
     was restored from a dump, so that no oid in it means anything, and names count. They
-    also do in fences of versions that knew no oids.
-
-    Args:
-        name: The table's name: that of the epoch sinks, of the staged ones, or one of
-            a user's, which stands alone.
+    also do in fences of versions that knew no oids. A name of a user's stands alone;
+    those of the epoch sinks and of the staged ones count for both.
     """
 
     def __init__(self, name: str) -> None:

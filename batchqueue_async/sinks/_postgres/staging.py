@@ -58,10 +58,7 @@ class Target:
 class Staging:
     """A staging table: unlogged, so that a server that crashes empties it.
 
-    Attributes:
-        target: Where its rows go.
-        name: Its name, in the target's schema.
-        mark: The column that says what brought a row: an attempt, or one of its writes.
+    Its column `mark` says what brought a row: an attempt, or one of its writes.
     """
 
     target: Target
@@ -96,13 +93,8 @@ class Staging:
     ) -> int:
         """Copy what has one of these marks into the target; return how many there are.
 
-        Args:
-            connection: In a transaction, which has to be undone where the number isn't
-                the one that was wanted.
-            marks: Of the rows that are copied.
-            columns: Of the target.
-            on_conflict: The end of the INSERT.
-            rows: How many there should be: as many as are inserted need no count.
+        If that isn't the number that there should be, the transaction has to be undone.
+        As many as are inserted need no count.
         """
         if await connection.fetchval("SELECT to_regclass($1)", self.place) is None:
             return 0

@@ -20,9 +20,6 @@ class SqliteFile:
     """Runs blocking calls in threads, on a connection that the first of them opens.
 
     A commit waits for the disk, whatever the file is set to.
-
-    Attributes:
-        fences: Which epochs were committed into tables of the file.
     """
 
     def __init__(self, path: Path, timeout: float, fences: str) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._wording import kind_of
 
-from .call import Cut
 from .results import joined, rows_of
 
 if TYPE_CHECKING:
@@ -20,12 +19,8 @@ if TYPE_CHECKING:
 class WaitingRows:
     """Record batches as Spark delivers them, on one side; a call's items on the other.
 
-    Only what a call takes is made into items, so what waits stays columns.
-
-    Args:
-        to_items: Makes items of a record batch, which is a part of one of Spark's.
-        max_batch: How many items a call has at most; a record batch counts its rows.
-        keeps_input: Whether rows are kept beside the items that were made of them.
+    Only what a call takes is made into items, so what waits stays columns. Of the
+    `max_batch` items of a call a record batch counts its rows.
     """
 
     def __init__(
@@ -72,8 +67,11 @@ class WaitingRows:
         """When the first of what waits arrived; of anything that does."""
         return self._batches[0][1] if self._batches else 0.0
 
-    def cut(self) -> Cut:
-        """Take a call's items out; none at all, if no rows that wait make any."""
+    def cut(self) -> tuple[list[Any], pa.RecordBatch | None]:
+        """Take a call's items out, and their rows if they are kept.
+
+        There are none at all if no rows that wait make any.
+        """
         items = [*islice(self._made, self._max_batch)]
         for _ in items:
             self._made.popleft()
@@ -89,7 +87,7 @@ class WaitingRows:
             items.extend(made)
         self._made.extend(items[self._max_batch :])
         del items[self._max_batch :]
-        return Cut(items, joined(parts, parts[0].schema) if parts else None)
+        return items, joined(parts, parts[0].schema) if parts else None
 
     def _take(self, most: int) -> pa.RecordBatch:
         batch, _ = self._batches[0]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchqueue_async import BatchQueue, BatchQueueError
 
-from .call import Call
-from .counts import CallCounts
+from ..executor_stats import CallCounts
+from .call import Call, CallLine
 from .cutting import WaitingRows
-from .kept_input import OutputColumn
-from .line import CallLine
+from .declared import OutputColumn
 from .options import CallOptions
 from .slot import CallSlot
 
@@ -30,13 +29,7 @@ _LONGEST = 0.1
 
 
 class Step(NamedTuple):
-    """What `advance` came to.
-
-    Attributes:
-        rows: What is finished; to be passed on.
-        wants_more: Whether the next call is to bring rows, or their end.
-        is_done: Whether that was all.
-    """
+    """Rows to be passed on, and whether the next call is to bring others, or none."""
 
     rows: list[pa.RecordBatch]
     wants_more: bool
@@ -91,9 +84,7 @@ class CallPipeline:
     ) -> Step:
         """Take rows, if there are any, and wait until there is something to be done.
 
-        Raises:
-            Exception: What a call raised, where nothing else was asked for; or
-                `to_items`.
+        Raises what a call did, where nothing else was asked for, or `to_items`.
         """
         if batch is not None:
             self._waiting.add(batch, asyncio.get_running_loop().time())
@@ -169,12 +160,11 @@ class CallPipeline:
         self._tell()
 
     async def _begin_call(self) -> None:
-        cut = self._waiting.cut()
+        items, given = self._waiting.cut()
         self._tell()
-        if cut.items:
-            await self._begin(Call(cut, self._output))
-
-    async def _begin(self, call: Call) -> None:
+        if not items:
+            return
+        call = Call(items, given, self._output)
         # The last one that had a call: its drain task is awake.
         slot = self._free.pop()
         self._items += len(call)

@@ -14,13 +14,9 @@ from .row_columns import RowColumns
 
 
 class Results(NamedTuple):
-    """What came of some of a call's items.
+    """What came of some of a call's items, in their order.
 
-    Attributes:
-        positions: Which items, in their order.
-        rows: All their rows, one after the other.
-        counts: How many rows each item has; None for one each.
-        error: Why they failed; None if they didn't.
+    `counts` are how many rows each has; None for one each.
     """
 
     positions: Sequence[int]
@@ -32,11 +28,8 @@ class Results(NamedTuple):
 class ResultMaker:
     """Makes `Results` of what a call returned.
 
-    Args:
-        columns: What rows become.
-        flat: Whether each result is a list of rows.
-        keeps_input: Whether the input's columns stand beside a result's: then a record
-            batch has to keep its number of rows.
+    Where the input's columns stand beside a result's (`keeps_input`), a record batch
+    has to keep its number of rows.
     """
 
     def __init__(self, columns: RowColumns, *, flat: bool, keeps_input: bool) -> None:

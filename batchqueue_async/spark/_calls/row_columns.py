@@ -11,14 +11,7 @@ from batchqueue_async._wording import kind_of, reason
 
 
 class Column(NamedTuple):
-    """One column of the results.
-
-    Attributes:
-        name: As declared.
-        type: For Arrow.
-        declared: The type as Spark spells it, for messages.
-        is_nullable: Whether it may be null.
-    """
+    """One column of the results; `declared` is its type as Spark spells it."""
 
     name: str
     type: pa.DataType

@@ -15,7 +15,6 @@ from batchqueue_async.spark.executor_queue import kept_queue
 from batchqueue_async.spark.executor_stats import of_calls
 
 from .caller import Caller
-from .counts import CallCounts
 from .declared import Declared
 from .options import CallOptions
 from .pipeline import CallPipeline
@@ -24,7 +23,7 @@ from .results import joined
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-    from batchqueue_async.spark.executor_stats import Report
+    from batchqueue_async.spark.executor_stats import CallCounts, Report
 
 # A call, or its client's opening, may block the loop for as long as it imports a model.
 _PATIENCE = 600.0
@@ -59,11 +58,7 @@ class OpenCaller:
 class CallTask:
     """The function for `mapInArrow`.
 
-    Attributes:
-        options: How calls are made.
-        declared: What their results are.
-        counts: Where the driver reads how many there were; None where it cannot.
-        told: The same for whoever watches all of the driver's jobs, if somebody does.
+    The driver reads `counts`, where it can; `told` is for whoever watches all its jobs.
     """
 
     options: CallOptions
