@@ -66,7 +66,6 @@ class ParquetDirectory:
         self._compression = compression
 
     def folder(self, epoch: Epoch) -> Path:
-        """Return the epoch's folder, which is there if the epoch is published."""
         query = quote(epoch.query, safe="")
         return self.path / f"{self._key()}={query}-{epoch.batch:08d}"
 
@@ -91,7 +90,6 @@ class ParquetDirectory:
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
-        """Return what writes a file into the run's folder, which must be there."""
         path = self._run_folder(epoch, run) / f"{name}.parquet"
         return StagedFile(path, self._row_group, self._compression)
 
@@ -114,7 +112,6 @@ class ParquetDirectory:
         return is_new
 
     def clear(self, epoch: Epoch) -> None:
-        """Delete what waits for the epoch, of whatever run."""
         # The folders of earlier versions' attempts are of longer names.
         for folder in self._staging.glob(f"{prefix(epoch)}*"):
             self._delete(folder)
@@ -167,7 +164,6 @@ class ParquetDirectory:
 
 
 def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
-    """Write what an epoch consists of, and force it to the disk."""
     content = {
         "query": epoch.query,
         "batch": epoch.batch,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from batchqueue_async._wording import shown
 
-from .epochs import Epoch
+from .epochs import Epoch, fields_of
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
 
@@ -30,7 +30,10 @@ def as_sql_reads(table: str) -> tuple[str | None, str] | None:
     found = _SPELLED.fullmatch(table)
     if found is None:
         return None
-    schema, name = (part and _unquoted(part) for part in found.groups())
+    schema, name = (
+        part[1:-1].replace('""', '"') if part and part[0] == '"' else part
+        for part in found.groups()
+    )
     return schema, name
 
 
@@ -47,7 +50,7 @@ def warn_of_old_fence(epoch: Epoch, table: str) -> None:
         " a table that is new fences of its own",
         epoch,
         table,
-        extra=_fields(epoch, table),
+        extra=fields_of(epoch) | {"table": table},
     )
 
 
@@ -58,16 +61,8 @@ def warn_of_new_table(epoch: Epoch, table: str) -> None:
         " the new one of that name, too",
         epoch,
         table,
-        extra=_fields(epoch, table),
+        extra=fields_of(epoch) | {"table": table},
     )
-
-
-def _fields(epoch: Epoch, table: str) -> dict[str, str | int]:
-    return {"query": epoch.query, "batch": epoch.batch, "table": table}
-
-
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
 def matched(

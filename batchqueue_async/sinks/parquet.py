@@ -76,8 +76,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         columns: The names of a row's values; None with `to_row`, or without a schema.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If an argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     def __init__(
@@ -154,8 +153,6 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
 
 
 class _RecordBatchReader(Generic[T]):
-    """Makes record batches of items."""
-
     def __init__(
         self, schema: pa.Schema | None, to_row: Callable[[T], Row] | None
     ) -> None:

@@ -49,8 +49,7 @@ class ParquetStagedSink(FromOptions):
             in the first rows get a dictionary, too.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: An argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     # A directory of empty epochs can be read, too.
@@ -64,15 +63,12 @@ class ParquetStagedSink(FromOptions):
         compression: str = "zstd",
     ) -> None:
         require_int("row_group", row_group, at_least=1)
+        # As messages name it.
+        self.target: str = f"directory {Path(directory)}"
         self._directory = ParquetDirectory(
             Path(directory), "_staged", row_group, compression
         )
         self._open: dict[str, StagedFile] = {}
-
-    @property
-    def target(self) -> str:
-        """The directory, as messages name it."""
-        return f"directory {self._directory.path}"
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Make the run's folder: once it is gone, so is the run."""

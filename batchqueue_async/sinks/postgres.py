@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -57,20 +57,19 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     Why it is exactly once: every attempt has a staging table of its own, which nobody
     reads. `commit` moves its rows into the table and adds a row to the table of fences,
     in one transaction. The fences' primary key is the table and the epoch: of two
-    processes that commit the same one, the second waits for the first and then finds
-    its fence. What died processes left is dropped when their epoch begins again. Any
-    number of tables of one schema may share the fences.
+    processes that commit the same one, the second waits and then finds the first one's
+    fence. What died processes left is dropped when their epoch begins again. Any number
+    of tables of one schema may share the fences.
 
-    What it costs: every row is written twice. The first time by COPY into an unlogged
-    table, which is cheap; a server that crashes empties it, so `commit` counts the rows
-    first. The second time on the server alone, while a commit takes as long as an
-    INSERT of the whole epoch. A commit waits for the server's disk, whatever
-    `synchronous_commit` says. One small row per epoch stays. It needs the right to make
-    tables in the table's schema.
+    What it costs: every row is written twice. First by COPY into an unlogged table,
+    which is cheap; a server that crashes empties it, so `commit` counts the rows. Then
+    on the server alone, while a commit takes as long as an INSERT of the whole epoch,
+    and waits for the server's disk, whatever `synchronous_commit` says. One small row
+    per epoch stays. It needs the right to make tables in the table's schema.
 
-    Nothing waits for ever. A statement that takes longer than `statement_timeout` is
-    ended by the server; if the server doesn't do that either, because it stands still
-    or can't be reached, the sink gives the connection up some seconds later.
+    Nothing waits for ever. The server ends a statement that takes longer than
+    `statement_timeout`; if it stands still or can't be reached, the sink gives the
+    connection up some seconds later.
 
     Fences that earlier versions wrote know no table, and count for every table of their
     schema; those of `PostgresStagedSink` count, too. A table that is filled anew from
@@ -78,16 +77,16 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     oid: they count for a table that was renamed, and not for one that was dropped and
     made again, of which a warning tells.
 
-    Items are tuples, lists or mappings of what asyncpg takes, or record batches of
-    pyarrow; anything else with `to_row`. Record batches are the quickest by far, where
-    their columns have the table's own types, or are decimals: then no row becomes a
-    Python object. A NamedTuple's fields are matched by name. For a column of timestamps
-    an int stands for microseconds since 1970 (UTC). It belongs to the loop that uses it
-    first. Close it with `close`; a queue whose handler is an `EpochWriter` does that.
+    Items are tuples (a NamedTuple's fields are matched by name), lists or mappings of
+    what asyncpg takes, or record batches of pyarrow; anything else with `to_row`.
+    Record batches are the quickest by far, where their columns have the table's own
+    types, or are decimals: then no row becomes a Python object. For a column of
+    timestamps an int stands for microseconds since 1970 (UTC). It belongs to the loop
+    that uses it first. Close it with `close`, as a queue does with its `EpochWriter`.
 
     Args:
-        url: The server and the database: `postgresql://...`. It is told to nobody: no
-            message and no log has it.
+        url: The server and the database: `postgresql://...`. No message and no log has
+            it.
         table: Where rows go; "schema.table" for one outside of the search path. As it
             is named, or in double quotes as SQL spells it: `t`, `public.t` and
             `public."t"` are one.
@@ -106,8 +105,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         columns: The names of a row's values; None with `to_row`.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If an argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     @renamed(dsn="url", patience="timeout")
@@ -189,7 +187,12 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                     copied = await self._copy(connection, attempt, number, piece)
                     rows += copied
 
-        await _together([copy_what_is_left] * min(len(pieces), self._copies))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(len(pieces), self._copies)):
+                    group.create_task(copy_what_is_left())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the others came of it
         attempt.acknowledged[number] = rows
 
     def _pieces(self, items: list[T]) -> list[list[T]]:
@@ -313,17 +316,3 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 " epoch"
             )
             raise BatchQueueError(msg)
-
-
-async def _together(works: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Do all of it at the same time, and return when nothing of it goes on."""
-    if len(works) == 1:
-        await works[0]()
-        return
-    tasks = [asyncio.ensure_future(work()) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

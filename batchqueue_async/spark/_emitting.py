@@ -16,7 +16,6 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
@@ -25,16 +24,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from batchqueue_async import (
     BatchQueue,
-    BatchQueueConfig,
     BatchQueueError,
-    HandlerLike,
     LoopThread,
     SyncBatchQueue,
 )
 from batchqueue_async._wording import shown
 
 from ._calls.declared import Declared
-from ._calls.row_columns import RowColumns
+from ._calls.results import RowColumns
 from .executor_stats import Report, since, together
 
 if TYPE_CHECKING:
@@ -95,8 +92,6 @@ OpenEmittingQueue: TypeAlias = Callable[[LoopThread, Emit], SyncBatchQueue[T]]
 
 @dataclass(frozen=True)
 class QueueTask:
-    """The function for `mapInArrow`."""
-
     open_queue: OpenEmittingQueue[Any]
     to_items: Callable[[pa.RecordBatch], Iterable[Any]]
     declared: Declared
@@ -124,20 +119,13 @@ class _TaskThread(LoopThread):
         super().__init__(name, patience=_PATIENCE)
         self._queues: list[SyncBatchQueue[Any]] = []
 
-    def open(
-        self,
-        name: str,
-        config: BatchQueueConfig[T] | None = None,
-        handlers: Mapping[type[Any], HandlerLike[Any]] | None = None,
-    ) -> SyncBatchQueue[T]:
-        queue = super().open(name, config, handlers)
-        self._queues.append(queue)
-        return queue
+    def open(self, *declared: Any, **named: Any) -> SyncBatchQueue[Any]:  # noqa: ANN401
+        self._queues.append(super().open(*declared, **named))
+        return self._queues[-1]
 
     def opened(
         self, open_queue: OpenEmittingQueue[Any], emit: Emit
     ) -> SyncBatchQueue[Any]:
-        """Return the queue that `open_queue` opens."""
         queue: object = open_queue(self, emit)
         if not isinstance(queue, SyncBatchQueue):
             msg = f"open_queue must return a SyncBatchQueue, got {shown(queue)}"
@@ -157,7 +145,6 @@ class _TaskThread(LoopThread):
         return report
 
     def close(self) -> None:
-        """End all queues in good order."""
         left = self.stop()
         for queue in self._queues:
             if names := queue.stats().not_closed:
@@ -284,7 +271,6 @@ class _Output:
 
     @property
     def is_full(self) -> bool:
-        """Whether rows should be taken before more are emitted."""
         return len(self._rows) >= self._most
 
     def add(self, rows: Sequence[Any]) -> None:

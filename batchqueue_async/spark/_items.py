@@ -107,26 +107,17 @@ def _with_dicts(kind: pa.DataType) -> Convert | None:
         return None
     if pa.types.is_map(kind):
         inner = _with_dicts(kind.item_type)
-        return dict if inner is None else _map_of(inner)
+        if inner is None:
+            return dict
+        return lambda pairs: {k: it if it is None else inner(it) for k, it in pairs}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = _with_dicts(kind.value_type)
-        return None if inner is None else _list_of(inner)
+        each = _with_dicts(kind.value_type)
+        return None if each is None else lambda values: _converted(values, each)
     if pa.types.is_struct(kind):
-        inners = {each.name: _with_dicts(each.type) for each in kind}
+        inners = {field.name: _with_dicts(field.type) for field in kind}
         known = {name: inner for name, inner in inners.items() if inner is not None}
         return _struct_of(known) if known else None
     return None
-
-
-def _map_of(inner: Convert) -> Convert:
-    def convert(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        return {key: None if it is None else inner(it) for key, it in pairs}
-
-    return convert
-
-
-def _list_of(inner: Convert) -> Convert:
-    return lambda values: _converted(values, inner)
 
 
 def _struct_of(inners: dict[str, Convert]) -> Convert:
@@ -140,8 +131,6 @@ def _struct_of(inners: dict[str, Convert]) -> Convert:
 
 
 class Parameter(NamedTuple):
-    """One value that it takes."""
-
     name: str
     annotation: Any
 
@@ -212,7 +201,6 @@ class _Unfit(Exception):
 
 
 def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
-    """Return what makes the column's values for this parameter."""
     choices = [*_choices(parameter.annotation)]
     if pa.types.is_timestamp(column.type):
         if datetime in choices and int not in choices:
@@ -346,5 +334,4 @@ def _object_conversion(kind: pa.DataType, wanted: type) -> Convert:
 
 
 def _made_of(kind: pa.DataType) -> type | None:
-    """Return what values of the type are in Python; None for what has no class."""
     return next((made for is_it, made in _KINDS if is_it(kind)), None)

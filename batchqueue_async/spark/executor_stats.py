@@ -182,23 +182,20 @@ def _combined(
 ) -> BatchQueueStats:
     """Return the sums, with the sign of each part."""
     counts = dict.fromkeys(_GROWING, 0)
-    handlers: dict[str, HandlerStats] = {}
+    handlers: dict[str, list[int]] = {}
     capacity = 0
     not_closed: dict[str, None] = {}
     for sign, stats in parts:
-        for count in _GROWING:
-            counts[count] += sign * getattr(stats, count)
+        for outcome in _GROWING:
+            counts[outcome] += sign * getattr(stats, outcome)
         for each in stats.handlers:
-            known = handlers.get(each.name) or _handler(each.name, 0, 0, 0)
-            handlers[each.name] = _handler(
-                each.name,
-                known.batches + sign * each.batches,
-                known.items + sign * each.items,
-                known.retried + sign * each.retried,
-            )
+            sums = handlers.setdefault(each.name, [0, 0, 0])
+            for at, count in enumerate((each.batches, each.items, each.retried)):
+                sums[at] += sign * count
         capacity = max(capacity, stats.capacity)
         not_closed |= dict.fromkeys(stats.not_closed)
-    return counted(name, handlers.values(), (*not_closed,), capacity=capacity, **counts)
+    told = [_handler(handler, *sums) for handler, sums in handlers.items()]
+    return counted(name, told, (*not_closed,), capacity=capacity, **counts)
 
 
 def _handler(name: str, batches: int, items: int, retried: int) -> HandlerStats:

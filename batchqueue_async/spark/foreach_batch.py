@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
+from batchqueue_async._validation import require_instance
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
-from batchqueue_async.sinks.epochs import require_sink
+from batchqueue_async.sinks.epochs import fields_of, require_sink
 from batchqueue_async.sinks.names import matched
 
 from .arrow_batches import whole_frame
 from .frames import arrow_schema, is_connect, with_types
 from .items import to_batches, to_tuples
-from .push import Deadline, ToItems, chosen, push_batches, require_queue
+from .push import Deadline, ToItems, chosen, push_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,14 +64,14 @@ class ForeachBatchSink(Generic[T]):
     micro-batch is accepted. A handler that keeps what it could not write keeps it until
     then.
 
-    Where rows go right into the sink, since the queue's consumer is its `EpochWriter`,
-    the frame's columns are matched with the sink's by name, and a frame that has others
-    is refused. A handler of yours gets them in the frame's order.
+    Where the queue's consumer is the sink's `EpochWriter`, so that rows go right into
+    it, the frame's columns are matched with the sink's by name, and a frame that has
+    others is refused. A handler of yours gets them in the frame's order.
 
     One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
     Calls wait for each other, since a stopped query's last call may still be running.
-    It works in the driver's process only, so not with Spark Connect, whose server runs
-    `foreachBatch` elsewhere; there it raises.
+    It works in the driver's process only, so with Spark Connect it raises: there the
+    server runs `foreachBatch` elsewhere.
 
     Args:
         sync_queue: The queue, as other threads see it.
@@ -82,8 +83,8 @@ class ForeachBatchSink(Generic[T]):
             of their results, of a partition or 64 MiB each.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If the timeout is negative.
+        TypeError, ValueError: An argument is of the wrong kind; the timeout is
+            negative.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class ForeachBatchSink(Generic[T]):
         timeout: float | None = None,
         fetch: Callable[[DataFrame], Iterator[pa.RecordBatch]] = whole_frame,
     ) -> None:
-        require_queue("sync_queue", sync_queue)
+        require_instance("sync_queue", sync_queue, SyncBatchQueue, "a SyncBatchQueue")
         if sink is not None:
             require_sink("sink", sink)
         require_arguments("fetch", fetch, 1, "one argument, a frame")
@@ -125,7 +126,7 @@ class ForeachBatchSink(Generic[T]):
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
                 says = "%s is committed already: skipped"
-                logger.info(says, epoch, extra=_fields(epoch))
+                logger.info(says, epoch, extra=fields_of(epoch))
             else:
                 self._attempt_epoch(df, epoch, self._sink)
 
@@ -184,7 +185,7 @@ class ForeachBatchSink(Generic[T]):
         except Exception:
             # The news is what made it fail; what is left goes with the next `begin`.
             says = "what was staged for %s cannot be discarded"
-            logger.exception(says, epoch, extra=_fields(epoch))
+            logger.exception(says, epoch, extra=fields_of(epoch))
         with contextlib.suppress(Exception):
             self._settle(epoch)
 
@@ -221,12 +222,8 @@ def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
             " queue's handler must write through the same EpochWriter",
             epoch,
             items,
-            extra=_fields(epoch) | {"items": items},
+            extra=fields_of(epoch) | {"items": items},
         )
-
-
-def _fields(epoch: Epoch) -> dict[str, str | int]:
-    return {"query": epoch.query, "batch": epoch.batch}
 
 
 def _query_id(df: DataFrame) -> str:

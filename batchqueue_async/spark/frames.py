@@ -167,7 +167,8 @@ def map_in_arrow(
     names on their way.
     """
     names = df.columns
-    if _can_be_looked_up(names):
+    is_plain = not any("." in name or "`" in name for name in names)
+    if is_plain and len({name.casefold() for name in names}) == len(names):
         return df.mapInArrow(function, schema)
 
     # Nested, so that it travels by value: executors need not have this package.
@@ -176,9 +177,3 @@ def map_in_arrow(
 
     plain = df.toDF(*(f"c{number}" for number in range(len(names))))
     return plain.mapInArrow(renamed, schema)
-
-
-def _can_be_looked_up(names: list[str]) -> bool:
-    if any("." in name or "`" in name for name in names):
-        return False
-    return len({name.casefold() for name in names}) == len(names)

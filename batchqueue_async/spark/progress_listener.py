@@ -11,8 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
 from batchqueue_async._functions import require_sync_function
-
-from .push import require_queue
+from batchqueue_async._validation import require_instance
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -73,7 +72,7 @@ class QueueProgressListener(StreamingQueryListener):
         on_record: Callable[[QueryRecord], object] | None = None,
     ) -> None:
         super().__init__()
-        require_queue("sync_queue", sync_queue)
+        require_instance("sync_queue", sync_queue, SyncBatchQueue, "a SyncBatchQueue")
         if on_record is not None:
             told = "one argument, a QueryRecord"
             require_sync_function("on_record", on_record, 1, told)

@@ -19,6 +19,7 @@ from batchqueue_async import (
 )
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason, shown, without_secrets
+from batchqueue_async.sinks.epochs import fields_of
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .executor_queue import executor_queue
@@ -47,12 +48,8 @@ _WAITING_BATCHES = 16
 class Work:
     """What one task asks of the stager; the answers come back in it.
 
-    Attributes:
-        attempt: Whose rows they are.
-        target: Where they go, for messages.
-        is_published: The epoch was published before, so the rows aren't needed.
-        error: Why no more can be staged; None while all is well.
-        token: The receipt, once it is sealed.
+    If the epoch was published before, the rows aren't needed. After an error no more
+    can be staged.
     """
 
     attempt: Attempt
@@ -120,7 +117,10 @@ class StagingQueue:
         """Open the queue whose consumer stages with a new sink."""
         stager = Stager(make_sink(self.sink, dict(self.options)))
         config = BatchQueueConfig[Any](
-            consumer=stager, buffer_size=_WAITING_BATCHES, on_error=_told_by_the_task
+            consumer=stager,
+            buffer_size=_WAITING_BATCHES,
+            # The task that waits for these steps raises, and says why.
+            on_error=lambda _steps, _error: None,
         )
         return loop_thread.open("batchqueue data source", config)
 
@@ -151,11 +151,8 @@ def stage_rows(
     if work.error is not None:
         # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
         msg = f"{attempt} was not staged into {work.target}: {in_one_line(work.error)}"
-        epoch = attempt.epoch
-        fields = {
+        fields = fields_of(attempt.epoch) | {
             "queue": queue.name,
-            "query": epoch.query,
-            "batch": epoch.batch,
             "error_type": type(work.error).__qualname__,
         }
         logger.error("%s", msg, extra=fields)
@@ -164,10 +161,6 @@ def stage_rows(
         msg = f"queue {queue.name!r} was shut down while it staged {attempt}"
         raise BatchQueueError(msg)
     return work.token
-
-
-def _told_by_the_task(steps: list[Step], error: BaseException) -> None:
-    """Log nothing: the task that waits for these steps raises, and says why."""
 
 
 def find_factory(name: str | None) -> SinkFactory:

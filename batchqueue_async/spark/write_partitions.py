@@ -12,7 +12,6 @@ from pyspark import TaskContext
 
 from batchqueue_async import (
     BatchQueueError,
-    BatchQueueStats,
     DeliveryError,
     Failure,
     SyncBatchQueue,
@@ -141,14 +140,13 @@ def write_partitions(
     the count. Let the queue's `Retry` try again. For exactly once write to
     `format("batchqueue")`.
 
-    Works with a classic session and with Spark Connect. The executors' Python must be
-    able to import this package, and what `open_queue` and `to_items` refer to.
+    Works with Spark Connect, too. The executors' Python must be able to import this
+    package, and what `open_queue` and `to_items` refer to.
 
     Args:
         df: A batch frame.
         open_queue: Opens the queue; as for `executor_queue`.
-        to_items: Makes items of a record batch, as for `push`: `to_tuples` (None means
-            this one), `to_dicts`, `to_batches`, `to_objects(Type)`, or one of yours.
+        to_items: Makes items of a record batch, as for `push`.
         timeout: Seconds that a task waits for room at most, and then for its flush;
             None for no limit.
 
@@ -160,8 +158,8 @@ def write_partitions(
         PySparkException: A task failed for good, with what it raised in the text: Spark
             could not compute the rows, `open_queue` or `to_items` raised, or the queue
             closed, refused an item, or was not done in time.
-        TypeError: An argument is of the wrong kind.
-        ValueError: It is a streaming frame, or `timeout` is negative.
+        TypeError, ValueError: An argument is of the wrong kind; it is a streaming
+            frame, or `timeout` is negative.
     """
     require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
     make = chosen(to_items)
@@ -171,12 +169,17 @@ def write_partitions(
     told = None if ledger is None else ledger.accumulator
     run = _task_function(open_queue, make, timeout, told)
     answers = map_in_arrow(df, run, _COLUMNS).collect()
+    answers.sort(key=attrgetter("partition"))
     result = WriteResult(
-        tuple(sorted(map(_result_of, answers), key=attrgetter("partition")))
+        tuple(
+            PartitionResult(it.partition, it.rows, it.items, it.failed, (*it.failures,))
+            for it in answers
+        )
     )
     if ledger is not None and told is None:
         for each in answers:
-            ledger.add(_stats_of(each))
+            handled = each.items - each.failed
+            ledger.add(counted(each.queue, handled=handled, failed=each.failed))
     if result.failed:
         name = next(answer.queue for answer in answers if answer.failed)
         raise PartitionsFailed(name, result)
@@ -211,10 +214,8 @@ def _task_function(
         task = TaskContext.get()
         partition = task.partitionId() if task is not None else 0
         answer = (partition, rows, items, failed, failures, queue.name)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([v], f.type) for v, f in zip(answer, _SCHEMA, strict=True)],
-            schema=_SCHEMA,
-        )
+        named = dict(zip(_SCHEMA.names, answer, strict=True))
+        yield pa.RecordBatch.from_pylist([named], _SCHEMA)
 
     return run
 
@@ -243,18 +244,3 @@ def _produce(
         )
         raise BatchQueueError(msg)
     return accepted
-
-
-def _result_of(answer: Any) -> PartitionResult:  # noqa: ANN401  # a Row
-    return PartitionResult(
-        answer.partition,
-        answer.rows,
-        answer.items,
-        answer.failed,
-        tuple(answer.failures),
-    )
-
-
-def _stats_of(answer: Any) -> BatchQueueStats:  # noqa: ANN401  # a Row
-    handled = answer.items - answer.failed
-    return counted(answer.queue, handled=handled, failed=answer.failed)

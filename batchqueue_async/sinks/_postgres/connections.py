@@ -207,20 +207,17 @@ class Connections:
         raise ValueError(msg)
 
     async def _works(self, connection: Connection, since: float) -> bool:
-        if connection.is_closed():
-            self.end(connection)
-            return False
-        if asyncio.get_running_loop().time() < since + _IDLE:
-            return True
+        is_fresh = asyncio.get_running_loop().time() < since + _IDLE
+        works = is_fresh and not connection.is_closed()
         try:
-            await connection.execute("SELECT 1", timeout=PARTING)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            self.end(connection)
-            return False
-        except BaseException:
-            self.end(connection)
-            raise
-        return True
+            if not (works or connection.is_closed()):
+                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    await connection.execute("SELECT 1", timeout=PARTING)
+                    works = True
+        finally:
+            if not works:
+                self.end(connection)
+        return works
 
 
 def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer

@@ -36,8 +36,6 @@ _CYCLE = 146_097
 
 @dataclass(frozen=True, slots=True)
 class CopiedBatches:
-    """What goes to the server, and what it is told about it."""
-
     columns: tuple[str, ...]
     format: Literal["binary", "csv"]
     chunks: list[pa.Buffer | bytes]
@@ -75,7 +73,6 @@ class BatchCopier:
         return [self.copied([*same], mark) for _, same in groups]
 
     def copied(self, batches: list[pa.RecordBatch], mark: UUID | int) -> CopiedBatches:
-        """Return record batches of one schema as one COPY reads them."""
         schema = batches[0].schema
         columns = self._mark, *schema.names
         count = sum(batch.num_rows for batch in batches)

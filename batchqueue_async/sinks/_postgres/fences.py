@@ -56,14 +56,14 @@ class Fences:
             place = f"{quoted(str(schema))}.{quoted(self._name)}"
             key = target.name if self._name == PUBLISHED else ANY_TABLE
             places.append((place, [key]))
-        columns = [await self._columns(connection, place) for place, _ in places]
+        columns = [await column_types(connection, place) for place, _ in places]
         if self._name in _OTHERS:
             other = target.beside(_OTHERS[self._name])
-            names = await self._columns(connection, other)
+            names = await column_types(connection, other)
             if "target" in names:
                 places.append((other, target.keys))
                 columns.append(names)
-        if not all(names >= _COLUMNS_TODAY for names in columns):
+        if not all(names.keys() >= _COLUMNS_TODAY for names in columns):
             async with connection.transaction():
                 # Two that make it at once would collide in the catalogue.
                 await connection.execute(
@@ -121,11 +121,8 @@ class Fences:
             warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
 
-    async def _columns(self, connection: Connection, place: str) -> set[str]:
-        return {*await column_types(connection, place)}
-
     async def _bring_up(self, connection: Connection, place: str) -> None:
-        columns = await self._columns(connection, place)
+        columns = await column_types(connection, place)
         if not columns:
             # The default is for processes that know the old layout only.
             time = "published_at" if self._name == PUBLISHED else "committed_at"
@@ -145,9 +142,9 @@ class Fences:
         )
 
     async def _add_target(
-        self, connection: Connection, place: str, columns: set[str]
+        self, connection: Connection, place: str, columns: dict[str, int]
     ) -> None:
-        if not columns >= _OLD_COLUMNS:
+        if not columns.keys() >= _OLD_COLUMNS:
             msg = f"table {place} is none of fences: it has {sorted(columns)}"
             raise BatchQueueError(msg)
         key = await connection.fetchval(_PRIMARY_KEY, place)

@@ -15,8 +15,7 @@ from ..epochs import Epoch
 from ..names import quoted
 from ..rows import Row
 from ..staged import Attempt
-from .fences import first_value
-from .file import find_table
+from .file import find_table, first_value
 
 _KEY = "batchqueue_attempt"
 _ATTEMPTS = "main.batchqueue_attempts"
@@ -197,7 +196,6 @@ class StagedRows:
         self._database.execute(f"CREATE INDEX {index} ON {quoted(self._name)} ({_KEY})")
 
     def _columns(self, table: str) -> dict[str, str]:
-        """Return the affinities of a table's columns by their names."""
         query = "SELECT name, type FROM pragma_table_info(?, 'main')"
         with closing(self._database.execute(query, (table,))) as found:
             return {str(name): _affinity(str(kind)) for name, kind in found}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import NoReturn, cast
+from typing import cast
 
 from batchqueue_async._wording import kind_of
 
@@ -34,15 +34,14 @@ class SqliteValues:
             raise error(told % column) from None
         return made
 
-    def refuse_text(self, rows: Iterable[Row]) -> NoReturn:
-        """Raise a ValueError for the first text that is none in UTF-8."""
+    def broken_text(self, rows: Iterable[Row]) -> ValueError:
+        """Return what to raise for the first text that is none in UTF-8."""
         for _, *row in rows:
             if any(map(_is_broken, row)):
                 column = self._column_of(row, _is_broken)
                 msg = f"column {column} must be text in UTF-8, got half a surrogate"
-                raise ValueError(msg)
-        msg = "an item must be of text in UTF-8, got half a surrogate"
-        raise ValueError(msg)
+                return ValueError(msg)
+        return ValueError("an item must be of text in UTF-8, got half a surrogate")
 
     def _column_of(self, row: Row, is_it: Callable[[object], bool]) -> str:
         named = zip(self._columns, row, strict=True)

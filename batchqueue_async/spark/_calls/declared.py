@@ -15,7 +15,7 @@ from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
 from .options import OnError
-from .row_columns import Column
+from .results import Column
 
 _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
     spark_types.BooleanType: pa.bool_(),
@@ -159,12 +159,13 @@ def _refuse_other_type(given: StructField, result: StructField) -> None:
 
 
 def _arrow_type(declared: DataType, column: str) -> pa.DataType:
-    """Return what values of the type are made as."""
     if (plain := _PLAIN.get(type(declared))) is not None:
         return plain
     if isinstance(declared, spark_types.DecimalType):
         return pa.decimal128(declared.precision, declared.scale)
-    if isinstance(declared, spark_types.ArrayType) and not _must_be_empty(declared):
+    # Of `ARRAY()`, an array of nulls without nulls, Arrow has none.
+    empty = spark_types.ArrayType(spark_types.NullType(), containsNull=False)
+    if isinstance(declared, spark_types.ArrayType) and declared != empty:
         return pa.list_(_arrow_type(declared.elementType, column))
     if isinstance(declared, spark_types.MapType):
         key = _arrow_type(declared.keyType, column)
@@ -177,13 +178,6 @@ def _arrow_type(declared: DataType, column: str) -> pa.DataType:
         f" {column!r} of type {declared.simpleString().upper()}"
     )
     raise TypeError(msg)
-
-
-def _must_be_empty(array: spark_types.ArrayType) -> bool:
-    """Whether it is the type of `ARRAY()`, for which Arrow has none."""
-    return (
-        isinstance(array.elementType, spark_types.NullType) and not array.containsNull
-    )
 
 
 def beside_input(
