@@ -24,7 +24,7 @@ from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 from batchqueue_async.spark import to_batches, write_partitions
-from batchqueue_async.spark.data_source_writers import Staged
+from batchqueue_async.spark.data_source import Staged
 from benchmarks import machine
 from benchmarks.spark_setup import OpenSlowQueue, frame_of, rate, session
 from benchmarks.spark_streams import Streams

@@ -1,12 +1,18 @@
-"""What a sink refuses of its arguments, its options and its items."""
+"""What a sink takes and refuses: its arguments, its options and its items."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Final, NoReturn, ParamSpec, Self, TypeVar
 
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 RESERVED: Final = "batchqueue_write"
 """The column of a staging table that says which write a row came with."""
@@ -36,63 +42,53 @@ def require_name(field: str, value: object) -> None:
         refuse(field, "a name", value)
 
 
-def arguments_of(
-    what: str,
-    options: Mapping[str, str],
-    readers: Mapping[str, Callable[[str, str], object]],
-    required: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return a sink's arguments of the data source's options, which have their names.
+class FromOptions:
+    """Makes a sink of the data source's options, which have its arguments' names."""
 
-    Options that nobody would read are refused: most are misspelt.
-    """
-    for name in options:
-        if name not in readers:
-            msg = f"{what} has the options {', '.join(readers)}, got {shown(name)}"
-            raise ValueError(msg)
-    for name in required:
-        if not options.get(name):
-            refuse(name, "given as an option", options.get(name))
-    given = {name: read for name, read in readers.items() if name in options}
-    return {name: read(name, options[name]) for name, read in given.items()}
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        """Make one; what an option's text stands for, its argument's default says.
+
+        Options that nobody would read are refused: most are misspelt. Spark keeps a
+        `url` out of its logs and pages, so that the password in it is.
+        """
+        # What a class that derives from a sink takes is its own affair.
+        sink = next(each for each in cls.__mro__ if FromOptions in each.__bases__)
+        known = signature(sink).parameters
+        for name in options:
+            if name not in known:
+                what, names = sink.__name__, ", ".join(known)
+                msg = f"{what} has the options {names}, got {shown(name)}"
+                raise ValueError(msg)
+        for name, each in known.items():
+            if each.default is each.empty and not options.get(name):
+                refuse(name, "given as an option", options.get(name))
+        read = {name: _read(name, text, known[name]) for name, text in options.items()}
+        return cls(**read)
 
 
-def text_of(_: str, text: str) -> str:
-    """Return an option's text as it is."""
+def _read(name: str, text: str, argument: Parameter) -> object:
+    kind = type(argument.default)
+    if kind is bool:
+        if text.lower() not in {"true", "false"}:
+            refuse(name, '"true" or "false"', text)
+        return text.lower() == "true"
+    if kind is int:
+        if not text.isdecimal():
+            refuse(name, "a whole number", text)
+        return int(text)
+    if kind is float:
+        try:
+            return float(text)
+        except ValueError:
+            refuse(name, "a number of seconds", text)
     return text
-
-
-def count_of(field: str, text: str) -> int:
-    """Return the whole number that an option's text stands for."""
-    if not text.isdecimal():
-        refuse(field, "a whole number", text)
-    return int(text)
-
-
-def seconds_of(field: str, text: str) -> float:
-    """Return the number that an option's text stands for."""
-    try:
-        return float(text)
-    except ValueError:
-        refuse(field, "a number of seconds", text)
-
-
-def flag_of(field: str, text: str) -> bool:
-    """Return what an option's text stands for, in whatever case."""
-    if text.lower() not in {"true", "false"}:
-        refuse(field, '"true" or "false"', text)
-    return text.lower() == "true"
 
 
 def require_columns(
     value: object, *, fold: Callable[[str], str] = lambda name: name
 ) -> None:
-    """Refuse anything but names of columns, each of them once.
-
-    Args:
-        value: The names.
-        fold: Makes the same of names that the database takes for the same.
-    """
+    """Refuse anything but names of columns, each once when they are folded."""
     # A text is a sequence of names of one letter, too: surely a mistake.
     if isinstance(value, str) or not isinstance(value, list | tuple):
         refuse("columns", "a list or tuple of names", value, TypeError)
@@ -103,3 +99,26 @@ def require_columns(
         refuse("columns", "one name or more, each once", value)
     if RESERVED in names:
         refuse("columns", f"other names than {RESERVED}, the staged rows' own", value)
+
+
+def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function take arguments by their old names, too, with a warning."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def taking_both(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old in names.keys() & kwargs.keys():
+                new = names[old]
+                msg = (
+                    f"{old} is called {new} now; version 0.3 won't know {old} any more"
+                )
+                warnings.warn(msg, DeprecationWarning, stacklevel=2)
+                if new in kwargs:
+                    msg = f"{new} must be given once, got it as {old}, too"
+                    raise TypeError(msg)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return taking_both
+
+    return decorated

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from batchqueue_async._validation import require_at_least
 
-from .checks import arguments_of, seconds_of
+from .checks import FromOptions
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
 
-class CountingStagedSink:
+class CountingStagedSink(FromOptions):
     """Counts rows and forgets them; the receipts are real.
 
     It is not exactly once, because it has no memory: nothing outlives the object, so a
@@ -28,11 +28,6 @@ class CountingStagedSink:
         self._delay = delay
         self._open: dict[str, int] = {}
         self._published: dict[Epoch, int] = {}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options: `delay`."""
-        return cls(**arguments_of("the counting sink", options, {"delay": seconds_of}))
 
     @property
     def published(self) -> Mapping[Epoch, int]:

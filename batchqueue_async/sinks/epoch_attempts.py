@@ -90,11 +90,7 @@ class NumberedWrites:
 
     A write counts when it has returned. One that failed, or was cancelled in the
     middle, may have left rows behind; they carry a number that is not acknowledged, and
-    are left out.
-
-    Attributes:
-        table: The staging table's name; starts with the epoch's `prefix`.
-        acknowledged: How many rows each write added, by its number.
+    are left out. What is acknowledged is how many rows a write added, by its number.
     """
 
     table: str
@@ -115,12 +111,8 @@ class NumberedWrites:
 def prefix(epoch: Epoch, target: str = "") -> str:
     """Return what the names of all attempts at an epoch start with.
 
-    A digest: it has one length, and no character that a name must not have.
-
-    Args:
-        epoch: The epoch.
-        target: What it goes to, where attempts for several targets lie side by side:
-            those for another one have other names.
+    A digest: it has one length, and no character that a name must not have. Where
+    attempts for several targets lie side by side, their names differ by the target.
     """
     of_target = f"\0{target}" if target else ""
     text = f"{epoch.query}\0{epoch.batch}{of_target}"

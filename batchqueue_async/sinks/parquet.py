@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
+import pyarrow as pa
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
-from batchqueue_async._validation import require_int
-from batchqueue_async._wording import reason
+from batchqueue_async._validation import refuse, require_int
+from batchqueue_async._wording import kind_of, reason
 
-from ._parquet.directory import ParquetDirectory, Part
-from ._parquet.file import StagedFile
-from ._parquet.record_batches import RecordBatchReader
+from ._parquet import ParquetDirectory, Part, StagedFile
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
-from .rows import Row
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from .rows import Row, RowReader, python_rows, selected
 
 T = TypeVar("T")
 
@@ -79,8 +76,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         columns: The names of a row's values; None with `to_row`, or without a schema.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If an argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     def __init__(
@@ -94,7 +90,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     ) -> None:
         require_int("row_group", row_group, at_least=1)
         super().__init__()
-        self._reader = RecordBatchReader(schema, to_row)
+        self._reader = _RecordBatchReader(schema, to_row)
         self.columns: tuple[str, ...] | None = None
         if schema is not None and to_row is None:
             self.columns = tuple(schema.names)
@@ -154,3 +150,71 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             self._directory.clear_run(epoch, attempt.run)
 
         await to_thread.run_sync(discard)
+
+
+class _RecordBatchReader(Generic[T]):
+    def __init__(
+        self, schema: pa.Schema | None, to_row: Callable[[T], Row] | None
+    ) -> None:
+        if schema is not None and not isinstance(schema, pa.Schema):
+            refuse("schema", "a pyarrow.Schema", schema, TypeError)
+        if schema is None and to_row is not None:
+            refuse("schema", "given together with to_row", schema)
+        self._schema = schema
+        self._to_row = to_row
+
+    def batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
+        rows: list[Any] = []
+        for item in items:
+            if self._to_row is None and isinstance(item, pa.RecordBatch):
+                yield from self._of_rows(rows)
+                rows = []
+                yield item if self._schema is None else _fitted(item, self._schema)
+            else:
+                rows.append(item)
+        yield from self._of_rows(rows)
+
+    def empty(self) -> list[pa.RecordBatch]:
+        """Return one without rows, if its columns are known."""
+        if self._schema is None:
+            return []
+        return [pa.RecordBatch.from_pylist([], schema=self._schema)]
+
+    def _of_rows(self, items: list[Any]) -> Iterator[pa.RecordBatch]:
+        if not items:
+            return
+        if self._schema is None:
+            rule = "a record batch, for a sink without a schema"
+            msg = f"an item must be {rule}, got {kind_of(items[0])}"
+            raise TypeError(msg)
+        reader = RowReader(self._schema.names, self._to_row, python_rows)
+        columns = zip(*reader.rows(items), strict=True)
+        arrays = [
+            _made(field, partial(pa.array, column, field.type))
+            for column, field in zip(columns, self._schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = selected(batch, schema.names).columns
+    for field, column in zip(schema, columns, strict=True):
+        if column.null_count and not field.nullable:
+            refuse(f"column {field.name}", "without nulls", "null")
+    arrays = [
+        _made(field, partial(column.cast, field.type))
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _made(field: pa.Field, make: Callable[[], pa.Array]) -> pa.Array:
+    """Return the column; what pyarrow says of a bad value would quote it."""
+    try:
+        return make()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        refused = TypeError if isinstance(error, TypeError) else ValueError
+        why = type(error).__name__
+    # Not in the `except`, where the error would be this one's context.
+    msg = f"column {field.name} must be of {field.type}, got a value that isn't ({why})"
+    raise refused(msg)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from batchqueue_async._validation import require_int
 
-from ._parquet.directory import ParquetDirectory, Part
-from ._parquet.file import StagedFile, force_to_disk
-from .checks import arguments_of, count_of, text_of
+from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
+from .checks import FromOptions
 from .epochs import Epoch
 from .staged import Attempt, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OPTIONS = {"directory": text_of, "row_group": count_of, "compression": text_of}
 
-
-class ParquetStagedSink:
+class ParquetStagedSink(FromOptions):
     """Stages a file per attempt, and publishes an epoch by renaming one folder.
 
     An epoch becomes the folder `batchqueue_epoch=<query>-<batch>` in `directory`, with
@@ -52,8 +49,7 @@ class ParquetStagedSink:
             in the first rows get a dictionary, too.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: An argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     # A directory of empty epochs can be read, too.
@@ -67,21 +63,12 @@ class ParquetStagedSink:
         compression: str = "zstd",
     ) -> None:
         require_int("row_group", row_group, at_least=1)
+        # As messages name it.
+        self.target: str = f"directory {Path(directory)}"
         self._directory = ParquetDirectory(
             Path(directory), "_staged", row_group, compression
         )
         self._open: dict[str, StagedFile] = {}
-
-    @property
-    def target(self) -> str:
-        """The directory, as messages name it."""
-        return f"directory {self._directory.path}"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options, which have the arguments' names."""
-        required = ("directory",)
-        return cls(**arguments_of("the Parquet sink", options, _OPTIONS, required))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Make the run's folder: once it is gone, so is the run."""

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from anyio import to_thread
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
+from batchqueue_async._wording import kind_of
 
-from ._postgres.calendar import use_whole_calendar
+from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
-from ._postgres.errors import refuse_row
 from ._postgres.fences import EPOCHS, Fences
-from ._postgres.staging import Staging, column_types
-from ._postgres.target import LONGEST_NAME, Target, find_target
-from ._postgres.timestamps import with_datetimes
-from .checks import RESERVED, require_columns, require_name
+from ._postgres.staging import LONGEST_NAME, Staging, Target, column_types, find_target
+from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
-from .renamed import renamed
+from .names import quoted
 from .rows import Row, RowReader, is_record_batch, python_rows, selected
-from .table_names import quoted
 
 if TYPE_CHECKING:
     from ._postgres.connections import Connection
@@ -39,6 +36,7 @@ _COPIED_AT_ONCE = 5_000
 # Record batches of one COPY, of 10,000 rows if they are Spark's: while the server reads
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
+_MOST_TOLD = 20
 _STAGING_TABLES = """
     SELECT relname::text FROM pg_class
     JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -59,20 +57,19 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     Why it is exactly once: every attempt has a staging table of its own, which nobody
     reads. `commit` moves its rows into the table and adds a row to the table of fences,
     in one transaction. The fences' primary key is the table and the epoch: of two
-    processes that commit the same one, the second waits for the first and then finds
-    its fence. What died processes left is dropped when their epoch begins again. Any
-    number of tables of one schema may share the fences.
+    processes that commit the same one, the second waits and then finds the first one's
+    fence. What died processes left is dropped when their epoch begins again. Any number
+    of tables of one schema may share the fences.
 
-    What it costs: every row is written twice. The first time by COPY into an unlogged
-    table, which is cheap; a server that crashes empties it, so `commit` counts the rows
-    first. The second time on the server alone, while a commit takes as long as an
-    INSERT of the whole epoch. A commit waits for the server's disk, whatever
-    `synchronous_commit` says. One small row per epoch stays. It needs the right to make
-    tables in the table's schema.
+    What it costs: every row is written twice. First by COPY into an unlogged table,
+    which is cheap; a server that crashes empties it, so `commit` counts the rows. Then
+    on the server alone, while a commit takes as long as an INSERT of the whole epoch,
+    and waits for the server's disk, whatever `synchronous_commit` says. One small row
+    per epoch stays. It needs the right to make tables in the table's schema.
 
-    Nothing waits for ever. A statement that takes longer than `statement_timeout` is
-    ended by the server; if the server doesn't do that either, because it stands still
-    or can't be reached, the sink gives the connection up some seconds later.
+    Nothing waits for ever. The server ends a statement that takes longer than
+    `statement_timeout`; if it stands still or can't be reached, the sink gives the
+    connection up some seconds later.
 
     Fences that earlier versions wrote know no table, and count for every table of their
     schema; those of `PostgresStagedSink` count, too. A table that is filled anew from
@@ -80,16 +77,16 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     oid: they count for a table that was renamed, and not for one that was dropped and
     made again, of which a warning tells.
 
-    Items are tuples, lists or mappings of what asyncpg takes, or record batches of
-    pyarrow; anything else with `to_row`. Record batches are the quickest by far, where
-    their columns have the table's own types, or are decimals: then no row becomes a
-    Python object. A NamedTuple's fields are matched by name. For a column of timestamps
-    an int stands for microseconds since 1970 (UTC). It belongs to the loop that uses it
-    first. Close it with `close`; a queue whose handler is an `EpochWriter` does that.
+    Items are tuples (a NamedTuple's fields are matched by name), lists or mappings of
+    what asyncpg takes, or record batches of pyarrow; anything else with `to_row`.
+    Record batches are the quickest by far, where their columns have the table's own
+    types, or are decimals: then no row becomes a Python object. For a column of
+    timestamps an int stands for microseconds since 1970 (UTC). It belongs to the loop
+    that uses it first. Close it with `close`, as a queue does with its `EpochWriter`.
 
     Args:
-        url: The server and the database: `postgresql://...`. It is told to nobody: no
-            message and no log has it.
+        url: The server and the database: `postgresql://...`. No message and no log has
+            it.
         table: Where rows go; "schema.table" for one outside of the search path. As it
             is named, or in double quotes as SQL spells it: `t`, `public.t` and
             `public."t"` are one.
@@ -108,8 +105,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         columns: The names of a row's values; None with `to_row`.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If an argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     @renamed(dsn="url", patience="timeout")
@@ -191,7 +187,12 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                     copied = await self._copy(connection, attempt, number, piece)
                     rows += copied
 
-        await _together([copy_what_is_left] * min(len(pieces), self._copies))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(len(pieces), self._copies)):
+                    group.create_task(copy_what_is_left())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the others came of it
         attempt.acknowledged[number] = rows
 
     def _pieces(self, items: list[T]) -> list[list[T]]:
@@ -209,7 +210,9 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         staging = self._staging(attempt.table)
         for part in parts:
             if isinstance(part, list):
-                await self._copy_rows(connection, staging, number, part)
+                for start in range(0, len(part), _COPIED_AT_ONCE):
+                    rows = part[start : start + _COPIED_AT_ONCE]
+                    await self._copy_rows(connection, attempt, number, rows)
             else:
                 async with self._connections.copying():
                     await part.copy(connection, staging)
@@ -238,8 +241,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 batches = [selected(batch, self._columns) for batch in group]
                 parts.extend(copier.copies(batches, number))
             else:
-                rows = self._reader.rows(group)
-                parts.append(with_datetimes(rows, self._columns, types))
+                parts.append(self._reader.rows(group))
         return parts
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
@@ -258,14 +260,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         return Staging(self._target, table, RESERVED)
 
     async def _copy_rows(
-        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
-    ) -> None:
-        for start in range(0, len(rows), _COPIED_AT_ONCE):
-            chunk = rows[start : start + _COPIED_AT_ONCE]
-            await self._copy_chunk(connection, staging, number, chunk)
-
-    async def _copy_chunk(
-        self, connection: Connection, staging: Staging, number: int, rows: list[Row]
+        self, connection: Connection, attempt: _Writes, number: int, rows: list[Row]
     ) -> None:
         # The row that is being encoded, and what is wrong with it.
         row, failed = rows[0], None
@@ -278,15 +273,34 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         try:
             async with self._connections.copying():
                 await connection.copy_records_to_table(
-                    staging.name,
-                    schema_name=staging.target.schema,
-                    columns=(staging.mark, *self._columns),
+                    attempt.table,
+                    schema_name=self._target.schema,
+                    columns=(RESERVED, *self._columns),
                     records=records(),
                 )
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             failed = type(error)
         if failed is not None:  # not in the `except`: the error quotes the value
-            refuse_row(self._columns, row, failed)
+            self._refuse_row(row, failed, attempt.types)
+
+    def _refuse_row(
+        self, row: Row, error: type[BaseException], types: dict[str, int]
+    ) -> NoReturn:
+        """Raise a TypeError or ValueError for a row that can't be encoded."""
+        for column, value in zip(self._columns, row, strict=True):
+            if is_no_moment(value, types.get(column, 0)):
+                msg = (
+                    f"column {column} must be a timestamp of the years 1 to 9999, in"
+                    " whole microseconds since 1970, got another number"
+                )
+                raise ValueError(msg)
+        told = [f"{c}: {kind_of(v)}" for c, v in zip(self._columns, row, strict=True)]
+        more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+        msg = (
+            f"an item must be of what the table's columns take ({error.__name__}), got"
+            f" {', '.join(told[:_MOST_TOLD])}{more}"
+        )
+        raise TypeError(msg) if issubclass(error, TypeError) else ValueError(msg)
 
     async def _move(
         self, connection: Connection, epoch: Epoch, attempt: _Writes
@@ -302,17 +316,3 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 " epoch"
             )
             raise BatchQueueError(msg)
-
-
-async def _together(works: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Do all of it at the same time, and return when nothing of it goes on."""
-    if len(works) == 1:
-        await works[0]()
-        return
-    tasks = [asyncio.ensure_future(work()) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

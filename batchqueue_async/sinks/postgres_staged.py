@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import asyncpg
 from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
-from ._postgres.copied_batches import BatchCopier
-from ._postgres.csv_rows import require_plain
+from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
-from ._postgres.staging import column_types
-from ._postgres.target import find_target
-from .checks import arguments_of, require_name, seconds_of, text_of
-from .column_names import matched
+from ._postgres.staging import column_types, find_target
+from .checks import FromOptions, require_name
 from .epochs import Epoch
+from .names import matched
 from .rows import selected
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
 
     from ._postgres.connections import Connection
-
-_OPTIONS = {
-    "url": text_of,
-    "table": text_of,
-    "on_conflict": text_of,
-    "timeout": seconds_of,
-    "statement_timeout": seconds_of,
-}
 
 
 @dataclass
@@ -54,7 +45,7 @@ class _Open:
     rows: int = 0
 
 
-class PostgresStagedSink:
+class PostgresStagedSink(FromOptions):
     """Stages record batches in PostgreSQL and publishes an epoch in one transaction.
 
     Why it is exactly once: an attempt is one transaction of COPYs into a staging table,
@@ -64,36 +55,32 @@ class PostgresStagedSink:
     before its first row and finds itself struck off when it seals too late.
 
     What it costs: rows are written twice, first by COPY into an unlogged table, in
-    parallel, then by one INSERT on the server, which is the part that doesn't scale
-    out. Columns of numbers, texts, bytes, booleans, dates and timestamps that have the
-    table's own types go to COPY in its binary form, others as CSV, which is several
-    times slower: a BIGINT in the frame for an INTEGER in the table, a DECIMAL.
+    parallel, then by one INSERT on the server, which doesn't scale out. Columns of
+    numbers, texts, bytes, booleans, dates and timestamps that have the table's own
+    types go to COPY in its binary form, others (a BIGINT for an INTEGER, a DECIMAL) as
+    CSV, which is several times slower.
 
-    The staging table has no key and no index, so each publish reads all of it. Once it
-    has more than 8 MiB it is emptied at the end of an epoch, with TRUNCATE, if no other
-    epoch is on its way; otherwise the epoch's rows are deleted. So what drivers staged
-    that died for good, and epochs of other queries into the same table, make a publish
-    slower while they are there.
+    The staging table has no key and no index, so each publish reads all of it. Above
+    8 MiB it is emptied at the end of an epoch, with TRUNCATE, if no other epoch is on
+    its way; else the epoch's rows are deleted. So what drivers staged that died for
+    good, and epochs of other queries into the same table, make a publish slower.
 
     If the server crashes in between, the staged rows are gone; `publish` counts them,
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
     holds one connection. One small row per published epoch stays. Attempts whose driver
     died for good go after 7 days, with the next `publish` into the table.
 
-    The columns of the record batches are matched by name, in whatever case of letters
-    where that has one meaning. The table must exist; the
-    tables `<table>_staged`, `batchqueue_attempts` and `batchqueue_published` are made
-    beside it when they are missing, which takes the right to create tables there. If
-    the table's columns change, the next attempt makes `<table>_staged` anew. Fences
-    know a table by its name and oid: they count for one that was renamed, and not for
-    one that was dropped and made again, of which a warning tells. Those of earlier
-    versions count by name.
+    Record batches' columns are matched by name, in whatever case of letters where that
+    has one meaning. The table must exist; `<table>_staged`, `batchqueue_attempts` and
+    `batchqueue_published` are made beside it when they are missing, which takes the
+    right to create tables there. If the table's columns change, the next attempt makes
+    `<table>_staged` anew. Fences know a table by its name and oid: they count for one
+    that was renamed, and not for one that was dropped and made again, of which a
+    warning tells. Those of earlier versions count by name.
 
     Args:
         url: The server and the database: `postgresql://...`.
-        table: Where rows go; "schema.table" for one outside of the search path. As it
-            is named, or in double quotes as SQL spells it: `t`, `public.t` and
-            `public."t"` are one.
+        table: Where rows go; as for `PostgresEpochSink`.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         timeout: Seconds to wait for a connection.
         statement_timeout: Seconds that a statement may take, as the server counts them;
@@ -101,8 +88,7 @@ class PostgresStagedSink:
             is the INSERT of a whole epoch.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: An argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     def __init__(
@@ -115,25 +101,13 @@ class PostgresStagedSink:
         statement_timeout: float = 300.0,
     ) -> None:
         require_name("table", table)
+        # As messages name it.
+        self.target: str = f"table {table}"
         self._table = table
         self._on_conflict = on_conflict
         self._fences = Fences(PUBLISHED)
         self._connections = Connections(url, timeout, statement_timeout, self._prepare)
         self._open: dict[str, _Open] = {}
-
-    @property
-    def target(self) -> str:
-        """The table, as messages name it."""
-        return f"table {self._table}"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options, which have the arguments' names.
-
-        Spark keeps a `url` out of its logs and pages, so that the password in it is.
-        """
-        required = ("url", "table")
-        return cls(**arguments_of("the PostgreSQL sink", options, _OPTIONS, required))
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
@@ -188,19 +162,16 @@ class PostgresStagedSink:
         current = self._open.pop(attempt.name, None)
         if current is None:
             return
-        connection = current.connection
+        leave = self._connections.end  # rolls back, too
         try:
-            async with asyncio.timeout(PARTING):
-                await current.transaction.rollback()
-                await self._tables.strike_off(connection, attempt)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            # Rolls back, too. `publish` or `discard` strikes it off.
-            self._connections.end(connection)
-        except BaseException:
-            self._connections.end(connection)
-            raise
-        else:
-            self._connections.give_back(connection)
+            # Else `publish` or `discard` strikes it off.
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                async with asyncio.timeout(PARTING):
+                    await current.transaction.rollback()
+                    await self._tables.strike_off(current.connection, attempt)
+                leave = self._connections.give_back
+        finally:
+            leave(current.connection)
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Move the rows and add the fence in one transaction."""

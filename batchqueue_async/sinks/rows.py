@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._validation import refuse
@@ -26,11 +27,8 @@ BatchReader: TypeAlias = Callable[["pa.RecordBatch"], Iterable[Row]]
 class RowReader(Generic[T]):
     """Makes rows of items, for a table with these columns.
 
-    Args:
-        columns: The names of the columns.
-        to_row: Makes a row of an item; None for items that are tuples or lists,
-            mappings by column, or whole record batches of pyarrow.
-        read_batch: Makes rows of a record batch.
+    Without `to_row` items are tuples or lists, mappings by column, or whole record
+    batches of pyarrow.
     """
 
     def __init__(
@@ -109,13 +107,9 @@ def is_record_batch(item: object) -> bool:
 
 def python_values(column: pa.Array, name: str) -> list[Any]:
     """Return a column's values as objects of Python's."""
-    try:
+    with suppress(OverflowError, ValueError):  # which may quote the value
         values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError):
-        pass
-    else:
         return values
-    # Not in the `except`: the error may quote the value.
     msg = (
         f"column {name} must be of dates and times of the years 1 to 9999, as Python's"
         f" are, got others of type {column.type}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,12 +13,11 @@ from batchqueue_async._validation import require_at_least
 
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.values import SqliteValues
-from .checks import RESERVED, require_columns, require_name
+from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name
 from .epochs import Epoch
-from .renamed import renamed
+from .names import quoted
 from .rows import Row, RowReader, plain_rows
-from .table_names import quoted
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
     same file. The fences' primary key is the table and the epoch, so there can be no
     second one, and any number of tables may share the fences.
 
-    What it costs: every row is written twice, the first time into a temporary file. The
-    file is locked for other writers during `commit` alone. A commit waits for the disk
+    What it costs: every row is written twice, first into a temporary file. The file is
+    locked for other writers during `commit` alone. A commit waits for the disk
     (`synchronous = FULL`, whatever the file is set to), because Spark forgets the epoch
     afterwards. One small row per epoch stays.
 
@@ -45,8 +45,8 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
     bytes, None); a Decimal, and a date or time of Python's, becomes its text, which
     sorts like it if it is a date. A row with a NaN, of which SQLite would make NULL
     without a word, is refused, unless `nan_as_null` says that this is wanted. Blocking
-    calls run in threads, one at a time. Close it with `close`; a queue whose handler is
-    an `EpochWriter` does that.
+    calls run in threads, one at a time. Close it with `close`, as a queue does with its
+    `EpochWriter`.
 
     Args:
         path: The file.
@@ -63,8 +63,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         columns: The names of a row's values; None with `to_row`.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If an argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     @renamed(patience="timeout")
@@ -96,12 +95,7 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-
-        def has_fence(database: sqlite3.Connection) -> bool:
-            table = find_table(database, self._table)
-            return self._file.fences.has(database, table, epoch)
-
-        return await self._file.run(has_fence)
+        return await self._file.has_fence(self._table, epoch)
 
     async def close(self) -> None:
         """Close the file; attempts that have not ended are discarded."""
@@ -131,16 +125,11 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
             rows = self._values.plain(number, self._reader.rows(items))
             database.execute("BEGIN")
             # Undone by the file if a value is not what SQLite takes.
-            try:
+            with suppress(UnicodeEncodeError):  # which has the whole text
                 database.executemany(statement, rows)
-            except UnicodeEncodeError:
-                is_text = False
-            else:
-                is_text = True
-            if not is_text:  # not in the `except`: the error has the whole text
-                self._values.refuse_text(rows)
-            database.execute("COMMIT")
-            return len(rows)
+                database.execute("COMMIT")
+                return len(rows)
+            raise self._values.broken_text(rows)
 
         attempt.acknowledged[number] = await self._file.run(insert)
 

@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from batchqueue_async._validation import require_at_least
 
-from ._sqlite.file import SqliteFile, find_table
+from ._sqlite.file import SqliteFile
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
-from .checks import arguments_of, flag_of, require_name, seconds_of, text_of
-from .column_names import matched
+from .checks import FromOptions, require_name
 from .epochs import Epoch
+from .names import matched
 from .rows import plain_rows
 from .staged import Attempt, StagedRowsMissing, Token, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OPTIONS = {
-    "file": text_of,
-    "table": text_of,
-    "on_conflict": text_of,
-    "timeout": seconds_of,
-    "nan_as_null": flag_of,
-    "fences": text_of,
-}
-
 
 @dataclass
 class _Open:
-    """An attempt that has staged something: the frame's columns, and the table's."""
-
     names: list[str]
     columns: list[str]
     rows: int = 0
 
 
-class SqliteStagedSink:
+class SqliteStagedSink(FromOptions):
     """Stages record batches in a SQLite file and publishes an epoch in one transaction.
 
     For executors on one host: all processes must see the file on a disk of this host,
@@ -60,24 +50,22 @@ class SqliteStagedSink:
     published epoch stays. Attempts whose driver died for good go after 7 days, with the
     next `publish` into the table.
 
-    The columns of the record batches are matched by name. The table must exist; the
-    tables `<table>_staged`, `batchqueue_attempts` and the fences are made when they are
-    missing. Values become what SQLite takes, as in `SqliteEpochSink`: timestamps are
-    whole microseconds since 1970 (UTC), dates and decimals texts; a row with a NaN is
-    refused unless `nan_as_null` says that NULL is wanted in its place.
+    Record batches' columns are matched by name. The table must exist; `<table>_staged`,
+    `batchqueue_attempts` and the fences are made when they are missing. Values become
+    what SQLite takes, as in `SqliteEpochSink`: timestamps are whole microseconds since
+    1970 (UTC), dates and decimals texts; a row with a NaN is refused, unless
+    `nan_as_null` says that NULL is wanted in its place.
 
     Args:
         file: The file.
-        table: Where rows go: a table of the file, or a view that takes rows. As it is
-            named, or as SQL spells it: `items`, `main.items` and `"items"` are one.
+        table: Where rows go; as for `SqliteEpochSink`.
         on_conflict: The end of the INSERT, such as "ON CONFLICT (id) DO NOTHING".
         timeout: Seconds to wait while others have the file locked.
         nan_as_null: Write NULL for a NaN, instead of refusing its row.
         fences: The table of fences.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: An argument has a wrong value.
+        TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
     def __init__(  # noqa: PLR0913
@@ -93,31 +81,17 @@ class SqliteStagedSink:
         require_name("table", table)
         require_name("fences", fences)
         require_at_least("timeout", timeout, 0)
+        # As messages name it.
+        self.target: str = f"table {table}"
         self._table = table
         self._on_conflict = on_conflict
         self._nan_as_null = nan_as_null
         self._file = SqliteFile(Path(file), timeout, fences)
         self._open: dict[str, _Open] = {}
 
-    @property
-    def target(self) -> str:
-        """The table, as messages name it."""
-        return f"table {self._table}"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> Self:
-        """Make one from the data source's options, which have the arguments' names."""
-        required = ("file", "table")
-        return cls(**arguments_of("the SQLite sink", options, _OPTIONS, required))
-
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
-
-        def announce(database: sqlite3.Connection) -> None:
-            with StagedRows.written(database, self._table) as staged:
-                staged.announce(epoch, run)
-
-        await self._file.run(announce)
+        await self._write(lambda staged: staged.announce(epoch, run))
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Add the rows in one transaction.
@@ -142,7 +116,8 @@ class SqliteStagedSink:
             with StagedRows.written(database, self._table) as staged:
                 # Of an announced run that is over its number tells, below.
                 is_first = known is None and not attempt.is_announced
-                if is_first and self._has_fence(database, attempt.epoch):
+                fences, table = self._file.fences, staged.table
+                if is_first and fences.has(database, table, attempt.epoch):
                     return None
                 number = staged.number_of(attempt, is_new=known is None)
                 columns = matched(names, staged.columns, self.target)
@@ -171,7 +146,7 @@ class SqliteStagedSink:
     async def abandon(self, attempt: Attempt, /) -> None:
         """Delete the attempt's rows, and strike it off."""
         if self._open.pop(attempt.name, None) is not None:
-            await self._strike_off(attempt.name)
+            await self._write(lambda staged: staged.strike_off(attempt.name))
 
     async def publish(self, epoch: Epoch, tokens: Sequence[Token], /) -> bool:
         """Copy the rows and add the fence in one transaction."""
@@ -180,9 +155,10 @@ class SqliteStagedSink:
 
         def publish(database: sqlite3.Connection) -> bool:
             with StagedRows.written(database, self._table) as staged:
-                is_new = not self._has_fence(database, epoch)
+                fences, table = self._file.fences, staged.table
+                is_new = not fences.has(database, table, epoch)
                 if is_new:
-                    self._file.fences.add(database, staged.table, epoch, rows)
+                    fences.add(database, table, epoch, rows)
                 if is_new and full:
                     names = [token.attempt.name for token in full]
                     found = staged.count(names)
@@ -197,33 +173,24 @@ class SqliteStagedSink:
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Strike the run's attempts off and delete their rows."""
-
-        def discard(database: sqlite3.Connection) -> None:
-            with StagedRows.written(database, self._table) as staged:
-                staged.clear(epoch, run)
-
-        await self._file.run(discard)
+        await self._write(lambda staged: staged.clear(epoch, run))
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
-        return await self._file.run(lambda database: self._has_fence(database, epoch))
+        return await self._file.has_fence(self._table, epoch)
 
     async def close(self) -> None:
         """Delete what isn't sealed, and close the file."""
         try:
             while self._open:
                 name, _ = self._open.popitem()
-                await self._strike_off(name)
+                await self._write(partial(StagedRows.strike_off, name=name))
         finally:
             await self._file.close()
 
-    def _has_fence(self, database: sqlite3.Connection, epoch: Epoch) -> bool:
-        table = find_table(database, self._table)
-        return self._file.fences.has(database, table, epoch)
-
-    async def _strike_off(self, name: str) -> None:
-        def strike_off(database: sqlite3.Connection) -> None:
+    async def _write(self, work: Callable[[StagedRows], object]) -> None:
+        def write(database: sqlite3.Connection) -> None:
             with StagedRows.written(database, self._table) as staged:
-                staged.strike_off(name)
+                work(staged)
 
-        await self._file.run(strike_off)
+        await self._file.run(write)

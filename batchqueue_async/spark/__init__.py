@@ -30,10 +30,8 @@ from batchqueue_async.sinks.staged import (
     Token,
 )
 
-from ._calls.counts import CallCounts
-from ._emitting.emit import Emit
-from ._emitting.task import OpenEmittingQueue
-from .arrow_batches import arrow_batches
+from ._emitting import Emit, OpenEmittingQueue
+from .arrow_batches import arrow_batches, whole_frame
 from .data_source import BatchQueueSource
 from .executor_queue import (
     OpenQueue,
@@ -41,19 +39,23 @@ from .executor_queue import (
     executor_queue,
     flushed_queue,
 )
+from .executor_stats import CallCounts
 from .foreach_batch import ForeachBatchSink
 from .idempotency_key import idempotency_key
 from .items import to_batches, to_dicts, to_objects, to_tuples
 from .java import JavaMissingError, ensure_java
 from .map_async import call_counts, map_async
 from .map_partitions import map_partitions_with_queue
-from .partition_results import PartitionResult, PartitionsFailed, WriteResult
 from .progress_listener import QueryRecord, QueueProgressListener
 from .push import PushProgress, push
 from .registered_source import register_when_wanted, use_session
 from .spark_jobs import SparkJobs
-from .whole_frame import whole_frame
-from .write_partitions import write_partitions
+from .write_partitions import (
+    PartitionResult,
+    PartitionsFailed,
+    WriteResult,
+    write_partitions,
+)
 
 __all__ = [
     "Attempt",

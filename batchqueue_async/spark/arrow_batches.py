@@ -1,22 +1,53 @@
-"""A frame's rows come to the driver as columns, in bounded memory."""
+"""A frame's rows come to the driver as columns: in bounded memory, or all at once.
+
+The executors' JVMs make record batches of some of its partitions. These are fetched
+several at a time, as many as should fit into some memory, and the next ones while the
+caller is busy with those before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING
+import struct
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
+from pyspark import RDD, InheritableThread
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import types as spark_types
 
-from .frames import require_frame
-from .one_ahead import one_ahead
-from .packed_batches import packed_batches
-from .partition_batches import PartitionBatches
-from .partition_groups import partition_groups
-from .queries import is_connect
+from .frames import is_connect, map_in_arrow, require_frame, zoned_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+# Seconds until a job that goes on is cancelled once more.
+_AGAIN = 0.1
+
+Fetch: TypeAlias = Callable[[Sequence[int]], list[bytes]]
+"""What runs a job over partitions, and returns their rows as bytes, in order."""
+
+_MOST_BYTES: Final = 64 * 2**20
+_MOST_PARTITIONS: Final = 64
+_GROWTH: Final = 2
+# What Spark says when a job has brought more than the driver takes.
+_TOO_LARGE: Final = "spark.driver.maxResultSize"
+_PLAIN = (
+    spark_types.BinaryType,
+    spark_types.BooleanType,
+    spark_types.DateType,
+    spark_types.NumericType,
+    spark_types.StringType,
+    spark_types.TimestampNTZType,
+    spark_types.TimestampType,
+)
 
 
 def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -44,19 +75,187 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
     require_frame(df)
-    return _streamed(df) if is_connect(df) else _by_partition(df)
-
-
-def _streamed(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    for row in packed_batches(df).toLocalIterator(prefetchPartitions=True):
-        yield from pa.ipc.open_stream(row.packed)
+    return _packed(df, is_streamed=True) if is_connect(df) else _by_partition(df)
 
 
 def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     # Not the frame's own iterator: in 4.3 the driver's JVM keeps all that has gone
     # through that, for good; and it takes a job for each partition.
-    batches = PartitionBatches(df)
+    batches = _PartitionBatches(df)
     groups = partition_groups(batches.partitions, batches.fetch)
-    with closing(one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
+    with closing(_one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
         for group in ahead:
             yield from map(batches.unpack, group)
+
+
+def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Return what `arrow_batches` does, in one Spark job, all of it in memory at once.
+
+    The rows wait as Arrow bytes, some 30 bytes for a row of four short columns, within
+    `spark.driver.maxResultSize`. For small frames of many partitions, such as a
+    micro-batch, it is many times faster than several jobs. They come right from the
+    executors' JVMs, but over Spark Connect, if there is an array, a map or a struct
+    among the columns, through Python workers, which takes up to three times as long.
+
+    Raises:
+        TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
+        PySparkException: Spark cannot compute the rows, or send them as Arrow.
+    """
+    require_frame(df)
+    # In 4.3 `toArrow` fails where a struct may be null and its field may not.
+    if all(isinstance(field.dataType, _PLAIN) for field in df.schema):
+        return _plain(df)
+    return _packed(df, is_streamed=False) if is_connect(df) else _in_one_job(df)
+
+
+def _plain(df: DataFrame) -> Iterator[pa.RecordBatch]:
+    for batch in df.toArrow().cast(zoned_schema(df)).to_batches():
+        if batch.num_rows:
+            yield batch
+
+
+def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
+    batches = _PartitionBatches(df)
+    if batches.partitions:
+        yield from map(batches.unpack, batches.fetch(range(batches.partitions)))
+
+
+def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
+    """Return what comes packed by workers, each in a row as Arrow's stream format."""
+
+    # Nested, so that it travels by value: executors need not have this package.
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                stream = pa.BufferOutputStream()
+                with pa.ipc.new_stream(stream, batch.schema) as writer:
+                    writer.write_batch(batch)
+                value = stream.getvalue()
+                # A column of one value, around the bytes as they are.
+                ends = pa.py_buffer(struct.pack("=ii", 0, value.size))
+                column = pa.Array.from_buffers(pa.binary(), 1, [None, ends, value])
+                yield pa.RecordBatch.from_arrays([column], ["packed"])
+
+    frame = map_in_arrow(df, packed, "packed BINARY")
+    streamed = partial(frame.toLocalIterator, prefetchPartitions=True)
+    for row in streamed() if is_streamed else frame.collect():
+        yield from pa.ipc.open_stream(row.packed)
+
+
+class _PartitionBatches:
+    """A frame of a classic session, which can be computed by parts.
+
+    Spark's own `toArrow` takes the same way, for all partitions at once. To know how
+    many there are, Spark may run the stages before.
+    """
+
+    def __init__(self, df: DataFrame) -> None:
+        self._session = df.sparkSession
+        self._schema = zoned_schema(df)
+        self._rdd: RDD[Any] = RDD(
+            _of_bytes(df), self._session.sparkContext, NoOpSerializer()
+        )
+        self.partitions: int = self._rdd.getNumPartitions()
+
+    def fetch(self, partitions: Sequence[int]) -> list[bytes]:
+        """Run a job; return the record batches of these partitions, in their order."""
+        job: Any = _AsItIs(self._rdd)
+        with _settings_for_tasks(self._session):
+            return self._session.sparkContext.runJob(job, iter, partitions)
+
+    def unpack(self, packed: bytes) -> pa.RecordBatch:
+        """Return what was fetched as a record batch."""
+        return pa.ipc.read_record_batch(pa.py_buffer(packed), self._schema)
+
+
+def _of_bytes(df: Any) -> Any:  # noqa: ANN401 - of Spark's JVM, untyped
+    return df._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001 - there is no other way
+
+
+@contextmanager
+def _settings_for_tasks(session: SparkSession) -> Iterator[None]:
+    """Send a session's settings with the jobs of this thread.
+
+    Spark does so for a whole frame, but not for its parts; some functions read them
+    where they run.
+    """
+    context, settings = session.sparkContext, session.conf.getAll
+    ours = {key: it for key, it in settings.items() if key.startswith("spark.sql.")}
+    before: dict[str, Any] = {key: context.getLocalProperty(key) for key in ours}
+    try:
+        for key, value in ours.items():
+            context.setLocalProperty(key, value)
+        yield
+    finally:
+        for key, earlier in before.items():
+            context.setLocalProperty(key, earlier)
+
+
+class _AsItIs:
+    """What `runJob` takes for an RDD; spares each task the way through Python."""
+
+    def __init__(self, rdd: RDD[Any]) -> None:
+        self._rdd = rdd
+
+    def mapPartitions(self, _: object) -> RDD[Any]:  # noqa: N802  # Spark's name
+        return self._rdd
+
+
+def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
+    """Yield what job after job brings, each of the next partitions.
+
+    The first takes one, each other up to twice as many as the one before, but no
+    more than 64, nor more than 64 MiB if they are as large as the largest so far: so
+    partitions that are larger than that come one by one. How large a partition is shows
+    only when it is there. If a job brings more than the driver takes, its partitions
+    come again, one by one.
+    """
+    left, size, largest = range(partitions), 1, 1
+    while left:
+        group = left[:size]
+        try:
+            found = fetch(group)
+        except Exception as error:
+            if len(group) == 1 or _TOO_LARGE not in str(error):
+                raise
+            largest, size = _MOST_BYTES, 1
+            continue
+        left = left[len(group) :]
+        largest = max(largest, sum(map(len, found)) // len(group))
+        fits = _MOST_BYTES // largest
+        size = max(1, min(fits, size * _GROWTH, _MOST_PARTITIONS))
+        yield found
+
+
+def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
+    """Yield what an iterable makes with Spark jobs, the next of which runs meanwhile.
+
+    The jobs run on threads that have the caller's group of jobs, and its other
+    properties. Who closes the iterator cancels the one that runs.
+    """
+    source, tag = iter(made), f"batchqueue-{uuid.uuid4().hex}"
+
+    def make(future: Future[tuple[T, ...]]) -> None:
+        try:
+            context.addJobTag(tag)
+            # An empty tuple at the end.
+            future.set_result((*islice(source, 1),))
+        except BaseException as error:  # noqa: BLE001  # raised by who takes it
+            future.set_exception(error)
+
+    def begin() -> tuple[Future[tuple[T, ...]], InheritableThread]:
+        future: Future[tuple[T, ...]] = Future()
+        thread = InheritableThread(target=make, args=(future,))
+        thread.start()
+        return future, thread
+
+    future, thread = begin()
+    try:
+        while found := future.result():
+            future, thread = begin()
+            yield found[0]
+    finally:
+        while thread.is_alive():
+            # Again and again: its job may not have begun yet.
+            context.cancelJobsWithTag(tag)
+            thread.join(_AGAIN)

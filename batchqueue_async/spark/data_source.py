@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    WriterCommitMessage,
 )
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
-from batchqueue_async.sinks.epochs import Epoch
+from batchqueue_async.sinks.epochs import Epoch, fields_of
+from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
-from .data_source_writers import BatchWriter, StreamWriter, announce
-from .frame_schema import arrow_schema
-from .sink_factory import find_factory
-from .staging import StagingQueue
+from .frames import arrow_schema, with_types
+from .staging import StagingQueue, find_factory, in_one_line, make_sink, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+logger: logging.Logger = logging.getLogger("batchqueue_async")
+
+R = TypeVar("R")
+
+# Spark sets these for the jobs of a streaming query, and takes them to its tasks.
+_QUERY = "sql.streaming.queryId"
+_BATCH = "streaming.sql.batchId"
+_RUN = "spark.jobGroup.id"
 
 FORMAT: Final = "batchqueue"
 
@@ -86,15 +99,15 @@ class BatchQueueSource(DataSource):
         overwrite: bool,  # noqa: FBT001  # Spark's signature
     ) -> DataSourceArrowWriter:
         """Check the options, announce the job and return its writer."""
-        settings = Settings.of(self.options)
+        open_queue, query, batch = _settings(self.options)
         if overwrite:
             msg = 'mode must be "append": staged rows are added, got "overwrite"'
             raise ValueError(msg)
-        epoch = Epoch(settings.query or f"write-{uuid4()}", settings.batch)
+        epoch = Epoch(query or f"write-{uuid4()}", batch)
         run = uuid4().hex
         columns = arrow_schema(schema)
-        announce(settings.open_queue, epoch, run)
-        return BatchWriter(settings.open_queue, epoch, run, columns)
+        announce(open_queue, epoch, run)
+        return BatchWriter(open_queue, epoch, run, columns)
 
     def streamWriter(  # noqa: N802  # Spark's name
         self,
@@ -114,8 +127,8 @@ class BatchQueueSource(DataSource):
                 f" got {shown(self.options['batch'])}"
             )
             raise ValueError(msg)
-        settings = Settings.of(self.options)
-        return StreamWriter(settings.open_queue, settings.query, arrow_schema(schema))
+        open_queue, query, _ = _settings(self.options)
+        return StreamWriter(open_queue, query, arrow_schema(schema))
 
 
 def _refused() -> BatchQueueError:
@@ -126,26 +139,216 @@ def _refused() -> BatchQueueError:
     return BatchQueueError(msg)
 
 
+def _settings(options: Mapping[str, str]) -> tuple[StagingQueue, str | None, int]:
+    """Return the options, checked: how to stage, the query and the batch."""
+    options = {key.lower(): value for key, value in options.items()}
+    sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
+    find_factory(sink)
+    if query == "":
+        refuse("query", "a name", query)
+    if batch is not None and query is None:
+        msg = f"batch must be given with query, got batch={batch!r} alone"
+        raise ValueError(msg)
+    if batch is not None and not batch.isdecimal():
+        refuse("batch", "a whole number >= 0", batch)
+    theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
+    return StagingQueue(str(sink), theirs), query, int(batch or 0)
+
+
 @dataclass(frozen=True)
-class Settings:
-    """The options, checked."""
+class Staged(WriterCommitMessage):
+    """What a task tells the commit."""
+
+    token: Token
+
+
+@dataclass(frozen=True)
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one batch job. Spark pickles it to tasks, and to where it commits."""
+
+    open_queue: StagingQueue
+    epoch: Epoch
+    run: str
+    columns: pa.Schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage one partition, on an executor."""
+        attempt = _attempt(_task(), self.epoch, self.run, is_announced=True)
+        rows = with_types(iterator, self.columns)
+        return Staged(stage_rows(self.open_queue, attempt, rows))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish all partitions, beside the driver; log if they were before."""
+        tokens = _all_tokens(messages)
+        nobody = Attempt(self.epoch, self.run, 0, uuid4().hex, is_announced=True)
+        if not publish(self.open_queue, nobody, tokens, self.columns):
+            logger.warning(
+                "%s is published already, so this write of it changes nothing: another"
+                " write takes another `query` or `batch`",
+                self.epoch,
+                extra=fields_of(self.epoch),
+            )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove whatever the job has staged, beside the driver."""
+        discard(self.open_queue, self.epoch, self.run)
+
+
+@dataclass(frozen=True)
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches. Spark makes a new one for each, and another to commit it.
+
+    So what the commit knows of the query came with the tasks' messages. A `query`
+    replaces the id of the checkpoint as the name of who delivers.
+    """
 
     open_queue: StagingQueue
     query: str | None
-    batch: int
+    columns: pa.Schema
 
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Settings:
-        """Read them."""
-        options = {key.lower(): value for key, value in options.items()}
-        sink, query, batch = (options.get(key) for key in ("sink", "query", "batch"))
-        find_factory(sink)
-        if query == "":
-            refuse("query", "a name", query)
-        if batch is not None and query is None:
-            msg = f"batch must be given with query, got batch={batch!r} alone"
-            raise ValueError(msg)
-        if batch is not None and not batch.isdecimal():
-            refuse("batch", "a whole number >= 0", batch)
-        theirs = tuple(sorted((k, v) for k, v in options.items() if k not in _OWN))
-        return cls(StagingQueue(str(sink), theirs), query, int(batch or 0))
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage one partition of a micro-batch, on an executor."""
+        task = _task()
+        query, batch, run = map(task.getLocalProperty, (_QUERY, _BATCH, _RUN))
+        if not (query and batch and run):
+            msg = (
+                "the trigger must make micro-batches: this task has no "
+                f"{_QUERY}, {_BATCH} and {_RUN}, got {(query, batch, run)}"
+            )
+            raise BatchQueueError(msg)
+        attempt = _attempt(task, Epoch(self.query or query, int(batch)), run)
+        rows = with_types(iterator, self.columns)
+        return Staged(stage_rows(self.open_queue, attempt, rows))
+
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803  # Spark's name
+    ) -> None:
+        """Publish the micro-batch, beside the driver.
+
+        One without partitions has no rows: there is nothing to publish.
+
+        A receipt that is missing is an error. With `trigger(continuous=...)` all are:
+        Spark 4.3 gives the rows to nobody, and asks for a commit of nothing. It logs
+        the error and goes on, but it commits no epoch any more.
+        """
+        tokens = _all_tokens(messages)
+        if tokens:
+            epoch, run = tokens[0].attempt.epoch, tokens[0].attempt.run
+            if epoch.batch != batchId:
+                msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
+                raise BatchQueueError(msg)
+            nobody = Attempt(epoch, run, 0, uuid4().hex)
+            publish(self.open_queue, nobody, tokens, self.columns)
+
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803  # Spark's name
+    ) -> None:
+        """Remove what the micro-batch has staged, beside the driver.
+
+        If no task has sealed anything, then nobody here knows the query's name. A task
+        that failed has undone its own; one that was killed right after sealing leaves
+        rows that the next `publish` of the same batch removes.
+        """
+        for token in _tokens(messages)[:1]:
+            discard(self.open_queue, token.attempt.epoch, token.attempt.run)
+
+
+def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
+    """Tell the sink of a run whose tasks will start, blocking; if it wants to know."""
+
+    async def tell(sink: StagedSink[Any]) -> None:
+        if (heard := getattr(sink, "announce", None)) is not None:
+            await heard(epoch, run)
+
+    _with_sink(open_queue, tell)
+
+
+def publish(
+    open_queue: StagingQueue, attempt: Attempt, tokens: list[Token], columns: pa.Schema
+) -> bool:
+    """Publish with a sink of its own, blocking.
+
+    The attempt is for a sink that wants to know the columns of an epoch without rows.
+    """
+
+    async def run(sink: StagedSink[Any]) -> bool:
+        all_tokens = tokens
+        wants_columns = getattr(sink, "wants_columns", False)
+        if wants_columns and not any(token.rows for token in tokens):
+            if await sink.is_published(attempt.epoch):
+                return False
+            await sink.stage(attempt, [pa.RecordBatch.from_pylist([], columns)])
+            all_tokens = [*tokens, await sink.seal(attempt)]
+        return await sink.publish(attempt.epoch, all_tokens)
+
+    return _with_sink(open_queue, run)
+
+
+def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
+    """Discard with a sink of its own, blocking; log it where the sink can't.
+
+    Something has failed before, or Spark would not abort. Of an abort that raises it
+    says "Writing job failed", and nothing of what came first.
+    """
+    try:
+        _with_sink(open_queue, lambda sink: sink.discard(epoch, run))
+    except Exception as error:  # noqa: BLE001  # whatever a sink raises
+        fields = fields_of(epoch)
+        logger.warning(
+            "what was staged for %s cannot be removed now: %s",
+            epoch,
+            in_one_line(error),
+            extra=fields | {"error_type": type(error).__qualname__},
+        )
+
+
+def _with_sink(
+    open_queue: StagingQueue, use: Callable[[StagedSink[Any]], Awaitable[R]]
+) -> R:
+    async def run() -> R:
+        sink = make_sink(open_queue.sink, dict(open_queue.options))
+        try:
+            return await use(sink)
+        finally:
+            await sink.close()
+
+    return asyncio.run(run())
+
+
+def _all_tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
+    tokens = _tokens(messages)
+    if len(tokens) < len(messages):
+        msg = (
+            f"Spark commits {len(messages)} partitions, but the tasks staged"
+            f" {len(tokens)}; a stream's trigger must make micro-batches: with"
+            " trigger(continuous=...) Spark gives the rows to nobody"
+        )
+        raise BatchQueueError(msg)
+    return tokens
+
+
+def _tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
+    return [message.token for message in messages if isinstance(message, Staged)]
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    if task is None:
+        msg = "rows are staged by Spark's tasks only; there is none here"
+        raise BatchQueueError(msg)
+    return task
+
+
+def _attempt(
+    task: TaskContext, epoch: Epoch, run: str, *, is_announced: bool = False
+) -> Attempt:
+    is_case_sensitive = task.getLocalProperty("spark.sql.caseSensitive") == "true"
+    # Spark's numbers start again with every driver, so they can't tell attempts apart.
+    name = uuid4().hex
+    return Attempt(
+        epoch, run, task.partitionId(), name, is_announced, is_case_sensitive
+    )

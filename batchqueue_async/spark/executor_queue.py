@@ -88,9 +88,7 @@ def kept_queue(
 ) -> SyncBatchQueue[T]:
     """Return this process's queue for all that equal `open_queue`, as `executor_queue`.
 
-    Args:
-        open_queue: Opens it; hashable.
-        make_loop_thread: Makes its `LoopThread`, if it has none.
+    It must be hashable.
     """
     queue = process_queue(open_queue, make_loop_thread=make_loop_thread)
     _known.pop(open_queue, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -15,8 +16,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from batchqueue_async import BatchQueueStats, HandlerStats
 
-from ._calls.counts import CallCounts
-from .queries import is_connect
+from .frames import is_connect
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -33,6 +33,26 @@ _ZEROS = dict.fromkeys((*_GROWING, *_NOW), 0)
 # apart, all others are counted together.
 _MOST_NAMES = 200
 _OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class CallCounts:
+    """What the calls of a `map_async` came to, in tasks that Spark has accepted.
+
+    Attributes:
+        calls: How many times `call` was called, further attempts included.
+        items: How many items were given to it, each counted once.
+        retried: How many items were given to it again, counted each time.
+        failed: How many items ended as failed, with `on_error="null"` or `"column"`.
+    """
+
+    calls: int = 0
+    items: int = 0
+    retried: int = 0
+    failed: int = 0
+
+    def __add__(self, other: CallCounts) -> CallCounts:
+        return CallCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def counted(
@@ -107,8 +127,7 @@ class Adding(AccumulatorParam[Report]):
 class Ledger:
     """What the executors of one session have told its driver. Any thread may use it.
 
-    Args:
-        accumulator: What tasks tell; None for Spark Connect, where they cannot.
+    There is no accumulator with Spark Connect, where tasks can tell nothing.
     """
 
     def __init__(self, accumulator: Accumulator[Report] | None) -> None:
@@ -163,23 +182,20 @@ def _combined(
 ) -> BatchQueueStats:
     """Return the sums, with the sign of each part."""
     counts = dict.fromkeys(_GROWING, 0)
-    handlers: dict[str, HandlerStats] = {}
+    handlers: dict[str, list[int]] = {}
     capacity = 0
     not_closed: dict[str, None] = {}
     for sign, stats in parts:
-        for count in _GROWING:
-            counts[count] += sign * getattr(stats, count)
+        for outcome in _GROWING:
+            counts[outcome] += sign * getattr(stats, outcome)
         for each in stats.handlers:
-            known = handlers.get(each.name) or _handler(each.name, 0, 0, 0)
-            handlers[each.name] = _handler(
-                each.name,
-                known.batches + sign * each.batches,
-                known.items + sign * each.items,
-                known.retried + sign * each.retried,
-            )
+            sums = handlers.setdefault(each.name, [0, 0, 0])
+            for at, count in enumerate((each.batches, each.items, each.retried)):
+                sums[at] += sign * count
         capacity = max(capacity, stats.capacity)
         not_closed |= dict.fromkeys(stats.not_closed)
-    return counted(name, handlers.values(), (*not_closed,), capacity=capacity, **counts)
+    told = [_handler(handler, *sums) for handler, sums in handlers.items()]
+    return counted(name, told, (*not_closed,), capacity=capacity, **counts)
 
 
 def _handler(name: str, batches: int, items: int, retried: int) -> HandlerStats:

@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
+from batchqueue_async._validation import require_instance
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
-from batchqueue_async.sinks.column_names import matched
-from batchqueue_async.sinks.epochs import require_sink
+from batchqueue_async.sinks.epochs import fields_of, require_sink
+from batchqueue_async.sinks.names import matched
 
-from .frame_schema import arrow_schema, with_types
+from .arrow_batches import whole_frame
+from .frames import arrow_schema, is_connect, with_types
 from .items import to_batches, to_tuples
-from .push import Deadline, ToItems, chosen, push_batches, require_queue
-from .queries import query_id, refuse_connect
-from .whole_frame import whole_frame
+from .push import Deadline, ToItems, chosen, push_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,14 +64,14 @@ class ForeachBatchSink(Generic[T]):
     micro-batch is accepted. A handler that keeps what it could not write keeps it until
     then.
 
-    Where rows go right into the sink, since the queue's consumer is its `EpochWriter`,
-    the frame's columns are matched with the sink's by name, and a frame that has others
-    is refused. A handler of yours gets them in the frame's order.
+    Where the queue's consumer is the sink's `EpochWriter`, so that rows go right into
+    it, the frame's columns are matched with the sink's by name, and a frame that has
+    others is refused. A handler of yours gets them in the frame's order.
 
     One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
     Calls wait for each other, since a stopped query's last call may still be running.
-    It works in the driver's process only, so not with Spark Connect, whose server runs
-    `foreachBatch` elsewhere; there it raises.
+    It works in the driver's process only, so with Spark Connect it raises: there the
+    server runs `foreachBatch` elsewhere.
 
     Args:
         sync_queue: The queue, as other threads see it.
@@ -83,8 +83,8 @@ class ForeachBatchSink(Generic[T]):
             of their results, of a partition or 64 MiB each.
 
     Raises:
-        TypeError: If an argument is of the wrong kind.
-        ValueError: If the timeout is negative.
+        TypeError, ValueError: An argument is of the wrong kind; the timeout is
+            negative.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ForeachBatchSink(Generic[T]):
         timeout: float | None = None,
         fetch: Callable[[DataFrame], Iterator[pa.RecordBatch]] = whole_frame,
     ) -> None:
-        require_queue("sync_queue", sync_queue)
+        require_instance("sync_queue", sync_queue, SyncBatchQueue, "a SyncBatchQueue")
         if sink is not None:
             require_sink("sink", sink)
         require_arguments("fetch", fetch, 1, "one argument, a frame")
@@ -118,8 +118,7 @@ class ForeachBatchSink(Generic[T]):
             BatchQueueError: The queue is closed, its loop is dead, an earlier failure
                 is not over, or this is Spark Connect.
         """
-        refuse_connect(df, "ForeachBatchSink")
-        epoch = Epoch(query_id(df), batch_id)
+        epoch = Epoch(_query_id(df), batch_id)
         with self._lock:
             if not self._is_settled:
                 self._settle(epoch)
@@ -127,7 +126,7 @@ class ForeachBatchSink(Generic[T]):
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
                 says = "%s is committed already: skipped"
-                logger.info(says, epoch, extra=_fields(epoch))
+                logger.info(says, epoch, extra=fields_of(epoch))
             else:
                 self._attempt_epoch(df, epoch, self._sink)
 
@@ -158,11 +157,7 @@ class ForeachBatchSink(Generic[T]):
         return items
 
     def _in_order(self, df: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Fetch the rows; as a sink wants them, where rows go right into one.
-
-        Raises:
-            ValueError: The sink has other columns.
-        """
+        """Fetch the rows; in a sink's order, where they go right into one."""
         schema = arrow_schema(df.schema)
         batches = with_types(self._fetch(df), schema)
         columns: tuple[str, ...] | None = getattr(self._sink, "columns", None)
@@ -190,7 +185,7 @@ class ForeachBatchSink(Generic[T]):
         except Exception:
             # The news is what made it fail; what is left goes with the next `begin`.
             says = "what was staged for %s cannot be discarded"
-            logger.exception(says, epoch, extra=_fields(epoch))
+            logger.exception(says, epoch, extra=fields_of(epoch))
         with contextlib.suppress(Exception):
             self._settle(epoch)
 
@@ -227,9 +222,25 @@ def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
             " queue's handler must write through the same EpochWriter",
             epoch,
             items,
-            extra=_fields(epoch) | {"items": items},
+            extra=fields_of(epoch) | {"items": items},
         )
 
 
-def _fields(epoch: Epoch) -> dict[str, str | int]:
-    return {"query": epoch.query, "batch": epoch.batch}
+def _query_id(df: DataFrame) -> str:
+    """Return the id of the query whose micro-batch this is.
+
+    It comes from the checkpoint: the same after a restart, in whatever process and with
+    whatever parallelism.
+    """
+    if is_connect(df):
+        msg = (
+            "ForeachBatchSink must be called in the driver's process, got a frame of"
+            " Spark Connect; use write_partitions, or"
+            ' writeStream.format("batchqueue")'
+        )
+        raise BatchQueueError(msg)
+    found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not found:
+        msg = "df must be a micro-batch of foreachBatch, got a frame without a query"
+        raise BatchQueueError(msg)
+    return found

@@ -1,27 +1,43 @@
-"""Which frames there are rows of: refused before anything runs, or not at all."""
+"""A frame: what is refused of it, its columns' types, and functions over its rows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyspark.sql import types as spark_types
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
+
+Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+# Spark writes it into its own Parquet files, and reads them by it: there are types that
+# Parquet's don't tell from others.
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_UNTOLD = (DayTimeIntervalType, NullType, VariantType)
 
 
 def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
     """Refuse anything but a frame whose rows Spark can send to Python.
 
-    Raises:
-        TypeError: It is no DataFrame of Spark's, or has a column of a type for which
-            Arrow in Python has none: Spark's own error comes from a worker, and says
-            "KeyError: 21".
-        ValueError: It has no columns: Spark's record batches have no rows then.
+    Of a type that Arrow in Python lacks Spark's own error comes from a worker, and says
+    "KeyError: 21". Without columns Spark's record batches have no rows.
     """
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
@@ -32,7 +48,9 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         raise TypeError(msg)
     require_columns(df.schema.names)
     for field in df.schema:
-        if any(isinstance(it, _UNKNOWN) for it in parts_of(field.dataType)):
+        if any(
+            isinstance(it, YearMonthIntervalType) for it in parts_of(field.dataType)
+        ):
             msg = (
                 "df must have columns that Arrow in Python knows, got column"
                 f" {field.name!r} of type {field.dataType.simpleString().upper()}:"
@@ -68,17 +86,94 @@ def require_batch_frame(df: object, instead: str) -> None:
         raise ValueError(msg)
 
 
-_UNKNOWN = (spark_types.YearMonthIntervalType,)
-
-
 def parts_of(kind: DataType) -> Iterator[DataType]:
     """Yield the type and all that it is made of."""
     yield kind
-    if isinstance(kind, spark_types.ArrayType):
+    if isinstance(kind, ArrayType):
         yield from parts_of(kind.elementType)
-    elif isinstance(kind, spark_types.MapType):
+    elif isinstance(kind, MapType):
         yield from parts_of(kind.keyType)
         yield from parts_of(kind.valueType)
-    elif isinstance(kind, spark_types.StructType):
+    elif isinstance(kind, StructType):
         for field in kind:
             yield from parts_of(field.dataType)
+
+
+def is_connect(df: object) -> bool:
+    """Whether the frame belongs to Spark Connect, where there are no RDDs."""
+    return ".connect." in type(df).__module__
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema of a frame's record batches.
+
+    With it goes Spark's own, if there is a type that Parquet's alone don't tell.
+    """
+    require_columns(schema.names)
+    require_names_that_differ(schema.names, "a sink")
+    fields = []
+    for field in schema:
+        try:
+            fields += _in_arrow(StructType([field]), "UTC")
+        # Of an array of nulls without nulls, such as ARRAY(), it is a ValueError.
+        except (PySparkException, ValueError) as error:
+            msg = (
+                f"column {field.name!r} must be of a type that Arrow has, got"
+                f" {field.dataType.simpleString()}: cast it to another, such as string"
+            )
+            raise ValueError(msg) from error
+    has_untold = any(isinstance(it, _UNTOLD) for it in parts_of(schema))
+    metadata = {_SPARK_SCHEMA: schema.json().encode()} if has_untold else None
+    return pa.schema(fields, metadata=metadata)
+
+
+def zoned_schema(df: DataFrame) -> pa.Schema:
+    """Return the schema of a frame's record batches as Python workers get them.
+
+    Their timestamps are of the session's zone, where `toArrow` has UTC.
+    """
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+    return pa.schema(
+        field.with_type(pa.timestamp(field.type.unit, zone))
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        else field
+        for field in _in_arrow(df.schema, zone)
+    )
+
+
+def _in_arrow(schema: StructType, zone: str | None) -> pa.Schema:
+    # Its arguments differ between versions of Spark; the zone changes no value.
+    takes = signature(to_arrow_schema).parameters
+    zones: dict[str, Any] = {"timezone": zone} if "timezone" in takes else {}
+    return to_arrow_schema(schema, **zones)
+
+
+def with_types(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Return the record batches, with what `arrow_schema` notes of types."""
+    noted = schema.metadata
+    for batch in batches:
+        yield batch if noted is None else batch.replace_schema_metadata(noted)
+
+
+def map_in_arrow(
+    df: DataFrame, function: Function, schema: StructType | str
+) -> DataFrame:
+    """Return what `df.mapInArrow` does.
+
+    Spark 4.3 looks the frame's columns up by their names, where a dot is the way to a
+    part, and two names that differ in case only are one. So such columns have other
+    names on their way.
+    """
+    names = df.columns
+    is_plain = not any("." in name or "`" in name for name in names)
+    if is_plain and len({name.casefold() for name in names}) == len(names):
+        return df.mapInArrow(function, schema)
+
+    # Nested, so that it travels by value: executors need not have this package.
+    def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return function(batch.rename_columns(names) for batch in batches)
+
+    plain = df.toDF(*(f"c{number}" for number in range(len(names))))
+    return plain.mapInArrow(renamed, schema)

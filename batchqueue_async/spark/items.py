@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._validation import require_callable
 
-from ._items.annotated import Read, reader_for
-from ._items.columns import values_of
-from ._items.parameters import Parameters, parameters_of
+from ._items import Parameters, Read, parameters_of, reader_for, values_of
 from .frames import require_names_that_differ
 
 if TYPE_CHECKING:
@@ -95,8 +93,10 @@ class _Objects(Generic[T]):
         if batch.schema != self._schema:
             self._readers = self._readers_for(batch.schema)
             self._schema = batch.schema
-        columns = map(_read, self._readers, batch.schema, batch.columns)
-        return map(self._make, *columns)
+        columns = zip(self._readers, batch.schema, batch.columns, strict=True)
+        return map(
+            self._make, *(read(field, column) for read, field, column in columns)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._make, self._parameters)
@@ -116,10 +116,6 @@ class _Objects(Generic[T]):
             reader_for(field, parameter, name)
             for field, parameter in zip(schema, taken, strict=True)
         ]
-
-
-def _read(read: Read, field: pa.Field, column: pa.Array) -> list[Any]:
-    return read(field, column)
 
 
 def _columns(batch: pa.RecordBatch) -> list[list[Any]]:

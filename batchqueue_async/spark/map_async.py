@@ -13,15 +13,12 @@ from batchqueue_async import Retry
 from batchqueue_async._validation import refuse
 from batchqueue_async.sinks.checks import require_name
 
-from ._calls.counts import CallCounts
 from ._calls.declared import declare
 from ._calls.options import Call, CallOptions, OnError, Open
 from ._calls.task import CallTask
-from .executor_stats import accumulator_of
-from .frames import require_frame, require_names_that_differ
+from .executor_stats import CallCounts, accumulator_of
+from .frames import is_connect, map_in_arrow, require_frame, require_names_that_differ
 from .items import to_dicts
-from .map_in_arrow import map_in_arrow
-from .queries import is_connect
 
 if TYPE_CHECKING:
     import pyarrow as pa

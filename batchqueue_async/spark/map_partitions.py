@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 from batchqueue_async._functions import require_sync_function
 
 from ._calls.declared import declare
-from ._emitting.task import OpenEmittingQueue, QueueTask
+from ._emitting import OpenEmittingQueue, QueueTask
 from .executor_stats import accumulator_of
-from .frames import require_frame
-from .map_in_arrow import map_in_arrow
+from .frames import map_in_arrow, require_frame
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ def map_partitions_with_queue(
             the last one first. It reaches executors by pickle.
         schema: The columns of emitted rows: a StructType, or DDL such as "id BIGINT". A
             naive datetime is taken as UTC, an int for a TIMESTAMP as microseconds.
-        to_items: Makes items of a record batch, as for `push`: `to_tuples` (None means
-            this one), `to_dicts`, `to_batches`, `to_objects(Type)`, or one of yours.
+        to_items: Makes items of a record batch, as for `push`.
 
     Raises:
         TypeError, ValueError: An argument is wrong; it says which and why, and nothing

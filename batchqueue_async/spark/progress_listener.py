@@ -11,9 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from batchqueue_async import BatchQueueStats, SyncBatchQueue
 from batchqueue_async._functions import require_sync_function
-
-from .push import require_queue
-from .queries import cause_of
+from batchqueue_async._validation import require_instance
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -74,7 +72,7 @@ class QueueProgressListener(StreamingQueryListener):
         on_record: Callable[[QueryRecord], object] | None = None,
     ) -> None:
         super().__init__()
-        require_queue("sync_queue", sync_queue)
+        require_instance("sync_queue", sync_queue, SyncBatchQueue, "a SyncBatchQueue")
         if on_record is not None:
             told = "one argument, a QueryRecord"
             require_sync_function("on_record", on_record, 1, told)
@@ -139,3 +137,20 @@ def _of_queue(name: str, stats: BatchQueueStats) -> Attributes:
         **{f"batchqueue.{count}": getattr(stats, count) for count in counts},
         "batchqueue.used_fraction": stats.used_fraction,
     }
+
+
+def cause_of(text: str) -> str:
+    """Return the line of a failed query's report that says why.
+
+    Spark quotes Python's whole traceback, between stacks of Java's and its own plans.
+    """
+    lines = text.strip().splitlines()
+    cause, in_traceback = (lines or ["unknown"])[0], False
+    for line in lines:
+        if "Traceback (most recent call last)" in line:
+            in_traceback = True
+        elif in_traceback and line and not line.startswith((" ", "\t")):
+            # The first line that is not indented ends a traceback. Of several, each the
+            # cause of the next, the last one is what was raised.
+            cause, in_traceback = line, False
+    return cause

@@ -88,7 +88,7 @@ def push(  # noqa: PLR0913  # by name
         TypeError: If an argument is of the wrong kind.
         ValueError: It is a streaming frame, or `timeout` is negative.
     """
-    require_queue("sync_queue", sync_queue)
+    require_instance("sync_queue", sync_queue, SyncBatchQueue, "a SyncBatchQueue")
     make = chosen(to_items)
     if on_progress is not None:
         told = "one argument, a PushProgress"
@@ -109,10 +109,12 @@ def push_batches(
     """Put record batches into a queue and wait until they are handled."""
     rows = items = 0
     for batch in batches:
-        wanted, accepted = _produce(to_items(batch), sync_queue, deadline)
+        # As a list, those of one record batch are counted, and accepted, all at once.
+        made = list(to_items(batch))
+        accepted = sync_queue.produce_many(made, deadline.left())
         rows += batch.num_rows
         items += accepted
-        if accepted < wanted:
+        if accepted < len(made):
             _refuse_short(sync_queue, items, deadline)
         if on_progress is not None:
             on_progress(PushProgress(rows, items, deadline.passed()))
@@ -146,19 +148,6 @@ class Deadline:
 
     def __str__(self) -> str:
         return f"{self._timeout} s"
-
-
-def require_queue(field: str, value: object) -> None:
-    """Refuse anything but the bridge: a `BatchQueue` cannot be used from a thread."""
-    require_instance(field, value, SyncBatchQueue, "a SyncBatchQueue")
-
-
-def _produce(
-    items: Iterable[T], sync_queue: SyncBatchQueue[T], deadline: Deadline
-) -> tuple[int, int]:
-    # As a list, the items of one record batch are counted, and accepted, all at once.
-    made: list[T] = list(items)
-    return len(made), sync_queue.produce_many(made, deadline.left())
 
 
 def _refuse_short(

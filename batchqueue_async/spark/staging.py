@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from batchqueue_async import (
     BatchQueueConfig,
@@ -15,17 +17,28 @@ from batchqueue_async import (
     LoopThread,
     SyncBatchQueue,
 )
-from batchqueue_async._wording import without_secrets
+from batchqueue_async._validation import refuse
+from batchqueue_async._wording import reason, shown, without_secrets
+from batchqueue_async.sinks.epochs import fields_of
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .executor_queue import executor_queue
-from .sink_factory import make_sink
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
 
+SinkFactory: TypeAlias = Callable[[Mapping[str, str]], StagedSink[Any]]
+"""Gets the data source's options, keys in lower case, and returns a sink."""
+
+
+_SINKS: Final = "batchqueue_async.sinks"
+_BUILT_IN: Final = {
+    "parquet": f"{_SINKS}.parquet_staged:ParquetStagedSink.from_options",
+    "postgres": f"{_SINKS}.postgres_staged:PostgresStagedSink.from_options",
+    "sqlite": f"{_SINKS}.sqlite_staged:SqliteStagedSink.from_options",
+}
 # Record batches, of 10,000 rows unless Spark is told otherwise: enough that reading and
 # writing overlap, and a bound for the memory of a worker process.
 _WAITING_BATCHES = 16
@@ -35,12 +48,8 @@ _WAITING_BATCHES = 16
 class Work:
     """What one task asks of the stager; the answers come back in it.
 
-    Attributes:
-        attempt: Whose rows they are.
-        target: Where they go, for messages.
-        is_published: The epoch was published before, so the rows aren't needed.
-        error: Why no more can be staged; None while all is well.
-        token: The receipt, once it is sealed.
+    If the epoch was published before, the rows aren't needed. After an error no more
+    can be staged.
     """
 
     attempt: Attempt
@@ -108,7 +117,10 @@ class StagingQueue:
         """Open the queue whose consumer stages with a new sink."""
         stager = Stager(make_sink(self.sink, dict(self.options)))
         config = BatchQueueConfig[Any](
-            consumer=stager, buffer_size=_WAITING_BATCHES, on_error=_told_by_the_task
+            consumer=stager,
+            buffer_size=_WAITING_BATCHES,
+            # The task that waits for these steps raises, and says why.
+            on_error=lambda _steps, _error: None,
         )
         return loop_thread.open("batchqueue data source", config)
 
@@ -139,11 +151,8 @@ def stage_rows(
     if work.error is not None:
         # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
         msg = f"{attempt} was not staged into {work.target}: {in_one_line(work.error)}"
-        epoch = attempt.epoch
-        fields = {
+        fields = fields_of(attempt.epoch) | {
             "queue": queue.name,
-            "query": epoch.query,
-            "batch": epoch.batch,
             "error_type": type(work.error).__qualname__,
         }
         logger.error("%s", msg, extra=fields)
@@ -154,8 +163,36 @@ def stage_rows(
     return work.token
 
 
-def _told_by_the_task(steps: list[Step], error: BaseException) -> None:
-    """Log nothing: the task that waits for these steps raises, and says why."""
+def find_factory(name: str | None) -> SinkFactory:
+    """Return what `package.module:factory` names; dots may follow the colon.
+
+    "parquet", "postgres" and "sqlite" are short for the library's own.
+    """
+    module, colon, path = _BUILT_IN.get(name or "", name or "").partition(":")
+    if not (module and colon and path):
+        short = ", ".join(f'"{each}"' for each in _BUILT_IN)
+        refuse("sink", f'{short} or "package.module:factory"', name)
+    try:
+        factory: object = reduce(getattr, path.split("."), import_module(module))
+    except (ImportError, AttributeError) as error:
+        msg = (
+            f"sink must name a factory that the driver's and every executor's Python "
+            f"can import, got {shown(name)}: {reason(error)}"
+        )
+        raise ValueError(msg) from error
+    if not callable(factory):
+        msg = f"sink must name something callable, got {shown(name)}: {shown(factory)}"
+        raise TypeError(msg)
+    return factory
+
+
+def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
+    """Call the factory."""
+    sink: object = find_factory(name)(options)
+    if not isinstance(sink, StagedSink):
+        msg = f"sink {shown(name)} must return a StagedSink, got {shown(sink)}"
+        raise TypeError(msg)
+    return sink
 
 
 def in_one_line(error: BaseException) -> str:

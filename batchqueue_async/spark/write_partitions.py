@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +12,8 @@ from pyspark import TaskContext
 
 from batchqueue_async import (
     BatchQueueError,
-    BatchQueueStats,
     DeliveryError,
+    Failure,
     SyncBatchQueue,
 )
 from batchqueue_async._functions import require_sync_function
@@ -21,9 +22,7 @@ from batchqueue_async._wording import reason
 
 from .executor_queue import OpenQueue, executor_queue
 from .executor_stats import Report, counted, since, watching
-from .frames import require_batch_frame
-from .map_in_arrow import map_in_arrow
-from .partition_results import PartitionResult, PartitionsFailed, WriteResult
+from .frames import map_in_arrow, require_batch_frame
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -51,6 +50,77 @@ _SCHEMA = pa.schema(
 _MOST_FAILURES = 10
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What came of one partition, told by the attempt that Spark accepted.
+
+    Attributes:
+        partition: Its number.
+        rows: How many rows it had.
+        items: How many items the queue accepted.
+        failed: How many of them ended other than handled.
+        failures: The first of those, as texts; fewer than `failed` if there are many.
+    """
+
+    partition: int
+    rows: int
+    items: int
+    failed: int = 0
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What came of all partitions.
+
+    Attributes:
+        partitions: One result per partition, by number.
+    """
+
+    partitions: tuple[PartitionResult, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there were."""
+        return sum(each.rows for each in self.partitions)
+
+    @property
+    def items(self) -> int:
+        """How many items were accepted."""
+        return sum(each.items for each in self.partitions)
+
+    @property
+    def failed(self) -> int:
+        """How many items ended other than handled."""
+        return sum(each.failed for each in self.partitions)
+
+
+class PartitionsFailed(DeliveryError):
+    """Items ended other than handled on executors; the other items were handled.
+
+    Attributes:
+        result: Everything that is known, the partitions that went well included.
+    """
+
+    def __init__(self, queue_name: str, result: WriteResult) -> None:
+        told = tuple(
+            Failure(f"partition {each.partition}: {text}", None, "failed")
+            for each in result.partitions
+            for text in each.failures
+        )
+        super().__init__(queue_name, result.failed, told)
+        self.result = result
+        self._first = next((str(each.item) for each in told), None)
+        # What pickle calls the class with.
+        self.args: tuple[object, ...] = (queue_name, result)
+
+    def __str__(self) -> str:
+        # Not the failures' own texts: those know of items, and here they are texts.
+        noun = "failure" if self.count == 1 else "failures"
+        first = f"; first: {self._first}" if self._first else ""
+        return f"{self.count} {noun} in queue {self.queue_name!r}{first}"
+
+
 def write_partitions(
     df: DataFrame,
     open_queue: OpenQueue[T],
@@ -70,14 +140,13 @@ def write_partitions(
     the count. Let the queue's `Retry` try again. For exactly once write to
     `format("batchqueue")`.
 
-    Works with a classic session and with Spark Connect. The executors' Python must be
-    able to import this package, and what `open_queue` and `to_items` refer to.
+    Works with Spark Connect, too. The executors' Python must be able to import this
+    package, and what `open_queue` and `to_items` refer to.
 
     Args:
         df: A batch frame.
         open_queue: Opens the queue; as for `executor_queue`.
-        to_items: Makes items of a record batch, as for `push`: `to_tuples` (None means
-            this one), `to_dicts`, `to_batches`, `to_objects(Type)`, or one of yours.
+        to_items: Makes items of a record batch, as for `push`.
         timeout: Seconds that a task waits for room at most, and then for its flush;
             None for no limit.
 
@@ -89,8 +158,8 @@ def write_partitions(
         PySparkException: A task failed for good, with what it raised in the text: Spark
             could not compute the rows, `open_queue` or `to_items` raised, or the queue
             closed, refused an item, or was not done in time.
-        TypeError: An argument is of the wrong kind.
-        ValueError: It is a streaming frame, or `timeout` is negative.
+        TypeError, ValueError: An argument is of the wrong kind; it is a streaming
+            frame, or `timeout` is negative.
     """
     require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
     make = chosen(to_items)
@@ -100,12 +169,17 @@ def write_partitions(
     told = None if ledger is None else ledger.accumulator
     run = _task_function(open_queue, make, timeout, told)
     answers = map_in_arrow(df, run, _COLUMNS).collect()
+    answers.sort(key=attrgetter("partition"))
     result = WriteResult(
-        tuple(sorted(map(_result_of, answers), key=attrgetter("partition")))
+        tuple(
+            PartitionResult(it.partition, it.rows, it.items, it.failed, (*it.failures,))
+            for it in answers
+        )
     )
     if ledger is not None and told is None:
         for each in answers:
-            ledger.add(_stats_of(each))
+            handled = each.items - each.failed
+            ledger.add(counted(each.queue, handled=handled, failed=each.failed))
     if result.failed:
         name = next(answer.queue for answer in answers if answer.failed)
         raise PartitionsFailed(name, result)
@@ -140,10 +214,8 @@ def _task_function(
         task = TaskContext.get()
         partition = task.partitionId() if task is not None else 0
         answer = (partition, rows, items, failed, failures, queue.name)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([v], f.type) for v, f in zip(answer, _SCHEMA, strict=True)],
-            schema=_SCHEMA,
-        )
+        named = dict(zip(_SCHEMA.names, answer, strict=True))
+        yield pa.RecordBatch.from_pylist([named], _SCHEMA)
 
     return run
 
@@ -172,18 +244,3 @@ def _produce(
         )
         raise BatchQueueError(msg)
     return accepted
-
-
-def _result_of(answer: Any) -> PartitionResult:  # noqa: ANN401  # a Row
-    return PartitionResult(
-        answer.partition,
-        answer.rows,
-        answer.items,
-        answer.failed,
-        tuple(answer.failures),
-    )
-
-
-def _stats_of(answer: Any) -> BatchQueueStats:  # noqa: ANN401  # a Row
-    handled = answer.items - answer.failed
-    return counted(answer.queue, handled=handled, failed=answer.failed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from batchqueue_async.spark.queries import cause_of
+from batchqueue_async.spark.progress_listener import cause_of
 
 from .executor_stages import cancellations, merged_metrics, ranked_delays
 from .problems import Problem

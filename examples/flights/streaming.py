@@ -24,7 +24,7 @@ from batchqueue_async.spark import (
     QueryRecord,
     QueueProgressListener,
 )
-from batchqueue_async.spark.queries import cause_of
+from batchqueue_async.spark.progress_listener import cause_of
 
 from .data import InputFiles
 from .events import Event

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from batchqueue_async.sinks import Epoch
-from batchqueue_async.sinks.column_names import matched
+from batchqueue_async.sinks.names import matched
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from tests.sinks.databases import Database, Postgres, Sqlite
 from tests.sinks.places import attempt

@@ -79,10 +79,7 @@ _TEXTS: Final = frozenset({_TEXT, _VARCHAR, _BPCHAR, _JSON})
 def has_binary_form(schema: pa.Schema, columns: Sequence[int | None]) -> bool:
     """Return whether all columns of record batches fit the table's, as they are.
 
-    Args:
-        schema: Of the record batches.
-        columns: The numbers of the types of the table's columns, in the same order;
-            None for one that the table hasn't.
+    Columns are numbers of types, in the same order; None for one that the table hasn't.
     """
     return all(
         _is_variable(field.type, column) or _encode_of(field.type, column) is not None
@@ -93,13 +90,7 @@ def has_binary_form(schema: pa.Schema, columns: Sequence[int | None]) -> bool:
 def binary_rows(
     batch: pa.RecordBatch, columns: Sequence[int], mark: bytes
 ) -> Iterator[pa.Buffer]:
-    """Yield the rows, without header and trailer.
-
-    Args:
-        batch: Has a binary form for these columns.
-        columns: The numbers of the types of the table's columns.
-        mark: The first field of each row, in its binary form.
-    """
+    """Yield the rows, the mark first in each, without header and trailer."""
     if not batch.num_rows:
         return
     rows = max(1, int(_MOST_BYTES * batch.num_rows / max(1, batch.nbytes)))

@@ -3,11 +3,14 @@
 It takes 9999-12-31 for PostgreSQL's `infinity`, of which many a table makes "until
 further notice", and 0001-01-01 for `-infinity`. As a by-product rows are encoded in two
 thirds of the time.
+
+Where a column of timestamps is, an int is whole microseconds since 1970: that is how
+`to_tuples` and its like make rows of Spark's, and what SQLite keeps.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 _SINCE = datetime(2000, 1, 1)
 _SINCE_UTC = _SINCE.replace(tzinfo=UTC)
 _FIRST_DAY = _SINCE.toordinal()
+_1970 = datetime(1970, 1, 1)
+# The numbers of the types of timestamps on every server.
+_TIMESTAMPS = frozenset((1114, 1184))
 
 
 async def use_whole_calendar(connection: Connection) -> None:
@@ -41,13 +47,26 @@ def _days(value: date) -> tuple[int]:
     return (value.toordinal() - _FIRST_DAY,)
 
 
+def is_no_moment(value: object, type_number: int) -> bool:
+    """Whether it is an int for a timestamp, but of no year from 1 to 9999."""
+    if type_number not in _TIMESTAMPS or type(value) is not int:
+        return False
+    try:
+        _moment(value)
+    except OverflowError:
+        return True
+    return False
+
+
 def _microseconds(value: Any) -> tuple[int]:  # noqa: ANN401 - what is not one is refused
-    return _since(_SINCE, value if isinstance(value, datetime) else _midnight(value))
+    return _since(_SINCE, value if isinstance(value, datetime) else _moment(value))
 
 
 def _microseconds_utc(value: Any) -> tuple[int]:  # noqa: ANN401 - as above
+    if type(value) is int:
+        return _microseconds(value)
     if not isinstance(value, datetime):
-        value = _midnight(value)
+        value = _moment(value)
     # As asyncpg has it: without a zone it is this machine's time.
     return _since(_SINCE_UTC, value if value.tzinfo else value.astimezone(UTC))
 
@@ -57,5 +76,8 @@ def _since(start: datetime, value: datetime) -> tuple[int]:
     return ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds,)
 
 
-def _midnight(value: date) -> datetime:
+def _moment(value: Any) -> datetime:  # noqa: ANN401 - as above
+    """Return a day's first moment, or the one so many microseconds after 1970."""
+    if type(value) is int:
+        return _1970 + timedelta(microseconds=value)
     return datetime(value.year, value.month, value.day)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -11,14 +12,13 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
 from batchqueue_async._validation import require_int, require_positive
 
 from ..checks import require_url
-from .errors import without_values
 
 if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
@@ -29,6 +29,11 @@ PARTING = 5.0
 _IDLE = 1.0
 # Milliseconds that the server can count, three weeks.
 _MOST = 2**31 - 1
+# SQLSTATE classes: data exceptions, broken constraints and check options, and what a
+# trigger raises. Their details are rows.
+_OF_ROWS = ("22", "23", "44", "P0")
+_DATA = "22"
+_ENCODING = "22021"
 
 
 class Connections:
@@ -38,15 +43,9 @@ class Connections:
     not, because it stands still or is out of reach, the client stops waiting a moment
     later.
 
-    It belongs to the loop that uses it first.
-
-    Args:
-        url: The server and the database.
-        timeout: Seconds until a connection that is not made fails.
-        statement_timeout: Seconds that a statement may take.
-        prepare: Awaited with the first connection, before it is handed out.
-        connections: How many are lent at a time; None for no bound.
-        each: Awaited with each connection, before it is handed out.
+    It belongs to the loop that uses it first. Before a connection is handed out `each`
+    is awaited with it, and `prepare` with the first. `connections` bounds how many are
+    lent at a time.
     """
 
     def __init__(  # noqa: PLR0913 - all that is said of them
@@ -125,8 +124,10 @@ class Connections:
     def errors(self) -> Iterator[None]:
         """Let what went wrong tell what it is about, and no values of rows."""
         try:
-            with without_values():
-                yield
+            yield
+        except asyncpg.PostgresError as error:
+            _take_values_out(error)
+            raise
         except TimeoutError as error:
             if not error.args:
                 told = (
@@ -206,17 +207,32 @@ class Connections:
         raise ValueError(msg)
 
     async def _works(self, connection: Connection, since: float) -> bool:
-        if connection.is_closed():
-            self.end(connection)
-            return False
-        if asyncio.get_running_loop().time() < since + _IDLE:
-            return True
+        is_fresh = asyncio.get_running_loop().time() < since + _IDLE
+        works = is_fresh and not connection.is_closed()
         try:
-            await connection.execute("SELECT 1", timeout=PARTING)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            self.end(connection)
-            return False
-        except BaseException:
-            self.end(connection)
-            raise
-        return True
+            if not (works or connection.is_closed()):
+                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    await connection.execute("SELECT 1", timeout=PARTING)
+                    works = True
+        finally:
+            if not works:
+                self.end(connection)
+        return works
+
+
+def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer
+    state = error.sqlstate or ""
+    context, error.context = error.context, None
+    if not state.startswith(_OF_ROWS):
+        return
+    error.detail = None
+    message = str(error.args[0]) if error.args else ""
+    is_text = state == _ENCODING
+    # With a quotation mark or a colon comes a value, in whatever language.
+    if is_text or (state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message)):
+        found = re.search(r", column ([^:]+)(?:: |$)", context or "")
+        of_column = f" of column {found[1]}" if found else ""
+        refused = "a text with a NUL, or not in UTF-8," if is_text else "a value"
+        message = f"the server refuses {refused}{of_column}: SQLSTATE {state}"
+        error.args = (message,)
+        error.message = message

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
-from ..table_names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
-from .staging import column_types
-from .target import Target, schema_on_path
+from ..names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
+from .staging import Target, column_types, schema_on_path
 
 if TYPE_CHECKING:
     from .connections import Connection
@@ -36,11 +35,8 @@ class Fences:
     its oid, which is the same under another name, and another if a table is dropped and
     made again. It notes the oid of the fences, too: if that has changed, the database
     was restored from a dump, so that no oid in it means anything, and names count. They
-    also do in fences of versions that knew no oids.
-
-    Args:
-        name: The table's name: that of the epoch sinks, of the staged ones, or one of
-            a user's, which stands alone.
+    also do in fences of versions that knew no oids. A name of a user's stands alone;
+    those of the epoch sinks and of the staged ones count for both.
     """
 
     def __init__(self, name: str) -> None:
@@ -60,14 +56,14 @@ class Fences:
             place = f"{quoted(str(schema))}.{quoted(self._name)}"
             key = target.name if self._name == PUBLISHED else ANY_TABLE
             places.append((place, [key]))
-        columns = [await self._columns(connection, place) for place, _ in places]
+        columns = [await column_types(connection, place) for place, _ in places]
         if self._name in _OTHERS:
             other = target.beside(_OTHERS[self._name])
-            names = await self._columns(connection, other)
+            names = await column_types(connection, other)
             if "target" in names:
                 places.append((other, target.keys))
                 columns.append(names)
-        if not all(names >= _COLUMNS_TODAY for names in columns):
+        if not all(names.keys() >= _COLUMNS_TODAY for names in columns):
             async with connection.transaction():
                 # Two that make it at once would collide in the catalogue.
                 await connection.execute(
@@ -125,11 +121,8 @@ class Fences:
             warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
 
-    async def _columns(self, connection: Connection, place: str) -> set[str]:
-        return {*await column_types(connection, place)}
-
     async def _bring_up(self, connection: Connection, place: str) -> None:
-        columns = await self._columns(connection, place)
+        columns = await column_types(connection, place)
         if not columns:
             # The default is for processes that know the old layout only.
             time = "published_at" if self._name == PUBLISHED else "committed_at"
@@ -149,9 +142,9 @@ class Fences:
         )
 
     async def _add_target(
-        self, connection: Connection, place: str, columns: set[str]
+        self, connection: Connection, place: str, columns: dict[str, int]
     ) -> None:
-        if not columns >= _OLD_COLUMNS:
+        if not columns.keys() >= _OLD_COLUMNS:
             msg = f"table {place} is none of fences: it has {sorted(columns)}"
             raise BatchQueueError(msg)
         key = await connection.fetchval(_PRIMARY_KEY, place)

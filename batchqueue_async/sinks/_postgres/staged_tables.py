@@ -14,8 +14,7 @@ from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
 from ..staged import Attempt
-from .staging import Staging, column_types
-from .target import LONGEST_NAME, Target
+from .staging import LONGEST_NAME, Staging, Target, column_types
 
 if TYPE_CHECKING:
     from .connections import Connection
@@ -30,7 +29,8 @@ _IS_ALIKE = """
         staging AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
             WHERE attrelid = to_regclass($2) AND attnum > 0 AND NOT attisdropped
             AND attname <> $3)
-    SELECT NOT EXISTS (TABLE target EXCEPT TABLE staging)
+    SELECT to_regclass($2) IS NOT NULL
+        AND NOT EXISTS (TABLE target EXCEPT TABLE staging)
         AND NOT EXISTS (TABLE staging EXCEPT TABLE target)"""
 # Earlier versions made one, of the mark's column alone.
 _INDEX = """
@@ -69,21 +69,16 @@ class StagedTables:
         self.staging = Staging(target, name, _KEY)
 
     async def prepare(self, connection: Connection) -> None:
-        is_staging = await self._is_staging(connection)
-        if is_staging is False:
+        if await self._is_others(connection):
             # A table of somebody else's, whose name ends like that.
             self.staging = Staging(self._target, _other_name(self._target.name), _KEY)
-            is_staging = await self._is_staging(connection)
-        if is_staging is None:
-            await self._create(connection)
-        elif not is_staging:
-            msg = f"table {self.staging.place} is no staging table"
-            raise BatchQueueError(msg)
-        else:
-            await self._bring_up(connection)
-            for (index,) in await connection.fetch(_INDEX, self.staging.place, _KEY):
-                # Waits for attempts that are writing.
-                await connection.execute(f"DROP INDEX IF EXISTS {index}")
+            if await self._is_others(connection):
+                msg = f"table {self.staging.place} is no staging table"
+                raise BatchQueueError(msg)
+        await self._bring_up(connection)
+        for (index,) in await connection.fetch(_INDEX, self.staging.place, _KEY):
+            # Waits for attempts that are writing.
+            await connection.execute(f"DROP INDEX IF EXISTS {index}")
 
     async def lock(
         self, connection: Connection, epoch: Epoch, *, is_shared: bool = False
@@ -122,7 +117,6 @@ class StagedTables:
         return await self._has(connection, UUID(attempt.name))
 
     async def strike_off(self, connection: Connection, attempt: Attempt) -> None:
-        """Forget an attempt that has left no row."""
         await connection.execute(
             f"DELETE FROM {self._register} WHERE name = $1", UUID(attempt.name)
         )
@@ -192,12 +186,11 @@ class StagedTables:
         query = f"SELECT 1 FROM {self._register} WHERE name = $1"
         return await connection.fetchval(query, name) is not None
 
-    async def _is_staging(self, connection: Connection) -> bool | None:
+    async def _is_others(self, connection: Connection) -> bool:
         columns = await column_types(connection, self.staging.place)
-        return _KEY in columns if columns else None
+        return bool(columns) and _KEY not in columns
 
     async def columns(self, connection: Connection) -> list[str]:
-        """Return the names of the target's columns."""
         place = self._target.place
         found = [*await column_types(connection, place)]
         if not found:
@@ -206,44 +199,35 @@ class StagedTables:
         return found
 
     async def _bring_up(self, connection: Connection) -> None:
-        """Make the staging table anew if the target has other columns by now.
+        """Make what is missing, and anew a staging table of other columns.
 
-        Rows in it are of attempts that died, or whose `publish` will miss them.
+        Rows in that are of attempts that died, or whose `publish` will miss them.
         """
         shape = (self._target.place, self.staging.place, _KEY)
         if await connection.fetchval(_IS_ALIKE, *shape):
             return
         async with connection.transaction():
-            await connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
-            )
-            if not await connection.fetchval(_IS_ALIKE, *shape):
-                # Waits for attempts that are writing.
-                await self.staging.drop(connection)
-                await self._create_staging(connection)
-
-    async def _create(self, connection: Connection) -> None:
-        async with connection.transaction():
             # Two that make them at once would collide in the catalogue.
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
             )
-            await connection.execute(f"""
-                CREATE TABLE IF NOT EXISTS {self._register} (
-                    name UUID PRIMARY KEY, target TEXT NOT NULL, query TEXT NOT NULL,
-                    batch BIGINT NOT NULL, run TEXT NOT NULL,
-                    started_at TIMESTAMPTZ NOT NULL DEFAULT now());
-                CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
-                    ON {self._register} (target, query, batch)""")
-            if await self._is_staging(connection) is None:
-                await self._create_staging(connection)
-
-    async def _create_staging(self, connection: Connection) -> None:
-        columns = await self.columns(connection)
-        if _KEY in columns:
-            rule = f"without a column {_KEY}, which the staging table has"
-            refuse(f"table {self._target.place}", rule, columns)
-        await self.staging.create(connection, "NULL::UUID", "*")
+            if not await column_types(connection, self.staging.place):
+                await connection.execute(f"""
+                    CREATE TABLE IF NOT EXISTS {self._register} (
+                        name UUID PRIMARY KEY, target TEXT NOT NULL,
+                        query TEXT NOT NULL, batch BIGINT NOT NULL, run TEXT NOT NULL,
+                        started_at TIMESTAMPTZ NOT NULL DEFAULT now());
+                    CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
+                        ON {self._register} (target, query, batch)""")
+            if await connection.fetchval(_IS_ALIKE, *shape):
+                return
+            columns = await self.columns(connection)
+            if _KEY in columns:
+                rule = f"without a column {_KEY}, which the staging table has"
+                refuse(f"table {self._target.place}", rule, columns)
+            # Waits for attempts that are writing.
+            await self.staging.drop(connection)
+            await self.staging.create(connection, "NULL::UUID", "*")
 
 
 def _name_of_run(epoch: Epoch, run: str) -> UUID:

@@ -7,15 +7,15 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple
-from typing import Any, Self
+from typing import Self
 
 from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
+from ..names import quoted
 from ..rows import Row
 from ..staged import Attempt
-from ..table_names import quoted
-from .file import find_table
+from .file import find_table, first_value
 
 _KEY = "batchqueue_attempt"
 _ATTEMPTS = "main.batchqueue_attempts"
@@ -121,7 +121,8 @@ class StagedRows:
         )
 
     def count(self, names: Sequence[str]) -> int:
-        found: int = self._one(f"SELECT count(*) {self._marked}", json.dumps(names))
+        query = f"SELECT count(*) {self._marked}"
+        found: int = first_value(self._database, query, json.dumps(names))
         return found
 
     def copy(self, names: Sequence[str], columns: Sequence[str], end: str) -> None:
@@ -167,15 +168,15 @@ class StagedRows:
             f"INSERT INTO {_ATTEMPTS} (target, query, batch, run, name)"
             " VALUES (?, ?, ?, ?, ?) RETURNING number"
         )
-        number: int = self._one(query, self.table, *astuple(epoch), run, name)
+        which = (self.table, *astuple(epoch), run, name)
+        number: int = first_value(self._database, query, *which)
         return number
 
     def _number(self, name: str) -> int | None:
         if not self._columns("batchqueue_attempts"):
             return None
-        number: int | None = self._one(
-            f"SELECT number FROM {_ATTEMPTS} WHERE name = ?", name
-        )
+        query = f"SELECT number FROM {_ATTEMPTS} WHERE name = ?"
+        number: int | None = first_value(self._database, query, name)
         return number
 
     def _has_run(self, attempt: Attempt) -> bool:
@@ -183,7 +184,7 @@ class StagedRows:
             f"SELECT 1 FROM {_ATTEMPTS} WHERE {_OF_EPOCH} AND run = ? AND name IS NULL"
         )
         which = (self.table, *astuple(attempt.epoch), attempt.run)
-        return self._one(query, *which) is not None
+        return first_value(self._database, query, *which) is not None
 
     def _create(self) -> None:
         self._database.execute(f"DROP TABLE IF EXISTS {self._staging}")
@@ -195,15 +196,9 @@ class StagedRows:
         self._database.execute(f"CREATE INDEX {index} ON {quoted(self._name)} ({_KEY})")
 
     def _columns(self, table: str) -> dict[str, str]:
-        """Return the affinities of a table's columns by their names."""
         query = "SELECT name, type FROM pragma_table_info(?, 'main')"
         with closing(self._database.execute(query, (table,))) as found:
             return {str(name): _affinity(str(kind)) for name, kind in found}
-
-    def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
-        with closing(self._database.execute(query, values)) as found:
-            row = found.fetchone()
-        return None if row is None else row[0]
 
 
 def _affinity(declared: str) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import NoReturn, cast
+from typing import cast
 
 from batchqueue_async._wording import kind_of
 
@@ -28,45 +28,35 @@ class SqliteValues:
         try:
             for row in rows:
                 made.append((number, *map(plain, row)))
-        except _HasParts:
-            column = self._column_of(row, _has_parts)
-            kind = next(kind_of(value) for value in row if _has_parts(value))
-            msg = (
-                f"column {column} must be a number, a text or bytes, got {kind}, of"
-                " which SQLite has none (to_json, or a cast, makes a text of it)"
-            )
-            # What SQLite itself would raise, without the column.
-            raise sqlite3.ProgrammingError(msg) from None
-        except _NotANumber:
-            column = self._column_of(row, lambda value: _is_nan(_of_numpy(value)))
-            msg = (
-                f"column {column} must be a number or None, got a NaN, of which SQLite"
-                " makes NULL (nan_as_null=True lets it)"
-            )
-            raise ValueError(msg) from None
+        except _Refused as refused:
+            column = self._column_of(row, self._is_refused)
+            error, told = refused.args
+            raise error(told % column) from None
         return made
 
-    def refuse_text(self, rows: Iterable[Row]) -> NoReturn:
-        """Raise a ValueError for the first text that is none in UTF-8."""
+    def broken_text(self, rows: Iterable[Row]) -> ValueError:
+        """Return what to raise for the first text that is none in UTF-8."""
         for _, *row in rows:
             if any(map(_is_broken, row)):
                 column = self._column_of(row, _is_broken)
                 msg = f"column {column} must be text in UTF-8, got half a surrogate"
-                raise ValueError(msg)
-        msg = "an item must be of text in UTF-8, got half a surrogate"
-        raise ValueError(msg)
+                return ValueError(msg)
+        return ValueError("an item must be of text in UTF-8, got half a surrogate")
 
     def _column_of(self, row: Row, is_it: Callable[[object], bool]) -> str:
         named = zip(self._columns, row, strict=True)
         return next(name for name, value in named if is_it(value))
 
+    def _is_refused(self, value: object) -> bool:
+        try:
+            self._plain(value)
+        except _Refused:
+            return True
+        return False
 
-class _NotANumber(Exception):
-    pass
 
-
-class _HasParts(Exception):
-    pass
+class _Refused(Exception):
+    """A value of no kind that SQLite has: with what is raised, and `%s` its column."""
 
 
 def _plain(value: object) -> object:
@@ -74,13 +64,24 @@ def _plain(value: object) -> object:
         return value
     value = _of_numpy(value)
     if _is_nan(value):
-        raise _NotANumber
+        msg = (
+            "column %s must be a number or None, got a NaN, of which SQLite makes NULL"
+            " (nan_as_null=True lets it)"
+        )
+        raise _Refused(ValueError, msg)
     if isinstance(value, date | time):
         return str(value)
     if isinstance(value, Decimal):
         return format(value, "f")
-    if _has_parts(value):
-        raise _HasParts
+    # What Arrow makes of structs, lists, maps and durations; users may adapt them.
+    has_parts = isinstance(value, dict | list | tuple | timedelta)
+    if has_parts and (type(value), sqlite3.PrepareProtocol) not in sqlite3.adapters:
+        msg = (
+            f"column %s must be a number, a text or bytes, got {kind_of(value)}, of"
+            " which SQLite has none (to_json, or a cast, makes a text of it)"
+        )
+        # What SQLite itself would raise, without the column.
+        raise _Refused(sqlite3.ProgrammingError, msg)
     return value
 
 
@@ -93,12 +94,6 @@ def _plain_or_null(value: object) -> object:
 
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and value != value  # noqa: PLR0124 - a NaN differs
-
-
-def _has_parts(value: object) -> bool:
-    # What Arrow makes of structs, lists, maps and durations; users may adapt them.
-    is_one = isinstance(value, dict | list | tuple | timedelta)
-    return is_one and (type(value), sqlite3.PrepareProtocol) not in sqlite3.adapters
 
 
 def _is_broken(value: object) -> bool:

@@ -1,63 +1,71 @@
-"""One call's items, and what came of each of them."""
+"""One call: its items, cut out of rows that wait, and its rows, until they leave."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
+from math import ceil
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from .kept_input import OutputColumn, beside_input
+from batchqueue_async._wording import kind_of
+
+from .declared import OutputColumn, beside_input
 from .results import Results, joined, rows_of
 
-
-class Cut(NamedTuple):
-    """The items of one call.
-
-    Attributes:
-        items: In their order.
-        given: The rows that they were made of, where those are needed at the end: one
-            for each item, and all of a record batch's.
-    """
-
-    items: list[Any]
-    given: pa.RecordBatch | None
+_Place: TypeAlias = tuple[int, int, str | None]
+"""The rows of one item: the first, the one after the last, and the error."""
 
 
 class Call:
-    """Attempts are made for some of the items, or all, until each one is settled."""
+    """Attempts are made for some of the items, or all, until each one is settled.
 
-    __slots__ = ("_cut", "_output", "_results", "_unsettled", "is_tried_again")
+    `given` are the rows that they were made of, where those are needed at the end: one
+    for each item, and all of a record batch's.
+    """
 
-    def __init__(self, cut: Cut, output: Sequence[OutputColumn] | None) -> None:
-        self._cut = cut
+    __slots__ = (
+        "_given",
+        "_items",
+        "_output",
+        "_results",
+        "_unsettled",
+        "is_tried_again",
+    )
+
+    def __init__(
+        self,
+        items: list[Any],
+        given: pa.RecordBatch | None,
+        output: Sequence[OutputColumn] | None,
+    ) -> None:
+        self._items = items
+        self._given = given
         self._output = output
-        self._unsettled = len(cut.items)
+        self._unsettled = len(items)
         self._results: list[Results] = []
         # Until it is settled: an attempt has failed, and what failed gets another one.
         self.is_tried_again = False
 
     def __len__(self) -> int:
-        return len(self._cut.items)
+        return len(self._items)
 
     @property
     def is_settled(self) -> bool:
         return not self._unsettled
 
     def items_at(self, positions: Sequence[int]) -> list[Any]:
-        """Return items for an attempt, in a list of their own."""
-        items = self._cut.items
-        if len(positions) == len(items):
-            return items.copy()
-        return [items[position] for position in positions]
+        if len(positions) == len(self._items):
+            return self._items.copy()
+        return [self._items[position] for position in positions]
 
     def settle(self, results: Results) -> None:
         self._results.append(results)
         self._unsettled -= len(results.positions)
 
     def rows(self) -> pa.RecordBatch:
-        """Return the rows of all items, in the order of the items."""
         results = self._results
         if len(results) == 1 and results[0].counts is None:
             # A row for each item, and in their order already.
@@ -70,12 +78,12 @@ class Call:
 
     def _places(self) -> list[_Place]:
         """Return where each item's rows are, if all results' follow one another."""
-        places: list[_Place] = [_Place(0, 0, None)] * len(self)
+        places: list[_Place] = [(0, 0, None)] * len(self)
         start = 0
         for each in self._results:
             counts = each.counts or [1] * len(each.positions)
             for position, count in zip(each.positions, counts, strict=True):
-                places[position] = _Place(start, start + count, each.error)
+                places[position] = (start, start + count, each.error)
                 start += count
         return places
 
@@ -85,7 +93,7 @@ class Call:
         errors: Sequence[str | None],
         places: Sequence[_Place] | None,
     ) -> pa.RecordBatch:
-        given = self._cut.given
+        given = self._given
         if self._output is None or given is None:
             return rows
         if places is not None:
@@ -93,9 +101,8 @@ class Call:
         return beside_input(self._output, given, rows, errors)
 
     def _given_for(self, places: Sequence[_Place]) -> Iterator[int]:
-        """Return for each row out the row in that it belongs to."""
         at = 0
-        for item, (start, end, _) in zip(self._cut.items, places, strict=True):
+        for item, (start, end, _) in zip(self._items, places, strict=True):
             if isinstance(item, pa.RecordBatch):
                 # It has kept its rows.
                 yield from range(at, at + end - start)
@@ -104,9 +111,151 @@ class Call:
             at += rows_of([item])
 
 
-class _Place(NamedTuple):
-    """The rows of one item: the first, the one after the last, and the error."""
+class CallLine:
+    """Says whose rows leave next, and whether there is a place for one more call.
 
-    start: int
-    end: int
-    error: str | None
+    Where the order is kept a settled call waits in the line for those before it. It
+    keeps its place among those in flight, unless the reorder buffer takes it.
+
+    `reorder_buffer` settled calls have a place beside those in flight. None: as many as
+    one of Spark's record batches makes while the first in the line, which the others
+    wait for, is tried again; otherwise none.
+    """
+
+    def __init__(
+        self, in_flight: int, *, is_ordered: bool, reorder_buffer: int | None
+    ) -> None:
+        self._in_flight = in_flight
+        self._is_ordered = is_ordered
+        self._reorder_buffer = reorder_buffer
+        # In their order; empty where that isn't kept.
+        self._ordered: deque[Call] = deque()
+        self._calls = 0
+
+    def __len__(self) -> int:
+        return self._calls
+
+    @property
+    def is_buffering(self) -> bool:
+        """Whether settled calls wait beside those in flight."""
+        return self._calls > self._in_flight
+
+    def has_place(self, calls_of_a_batch: int) -> bool:
+        if self._calls < self._in_flight:
+            return True
+        beside = self._reorder_buffer
+        if beside is None:
+            first = self._ordered[0] if self._ordered else None
+            is_retried = first is not None and first.is_tried_again
+            beside = calls_of_a_batch if is_retried else 0
+        return self._calls < self._in_flight + beside
+
+    def join(self, call: Call) -> None:
+        self._calls += 1
+        if self._is_ordered:
+            self._ordered.append(call)
+
+    def leave(self, settled: Call) -> Iterator[Call]:
+        """A call is settled: take out those whose rows may leave now."""
+        if not self._is_ordered:
+            self._calls -= 1
+            yield settled
+            return
+        while self._ordered and self._ordered[0].is_settled:
+            self._calls -= 1
+            yield self._ordered.popleft()
+
+
+class WaitingRows:
+    """Record batches as Spark delivers them, on one side; a call's items on the other.
+
+    Only what a call takes is made into items, so what waits stays columns. Of the
+    `max_batch` items of a call a record batch counts its rows.
+    """
+
+    def __init__(
+        self,
+        to_items: Callable[[pa.RecordBatch], Iterable[Any]],
+        max_batch: int,
+        *,
+        keeps_input: bool,
+    ) -> None:
+        self._to_items = to_items
+        self._max_batch = max_batch
+        self._keeps_input = keeps_input
+        # With the time of its arrival.
+        self._batches: deque[tuple[pa.RecordBatch, float]] = deque()
+        # How many rows of the first one are gone.
+        self._used = 0
+        # Where a row becomes several items: those that were too many for a call.
+        self._made: deque[Any] = deque()
+        self.rows = 0
+        # How many calls the largest record batch up to now makes.
+        self.calls_of_a_batch = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self._made)
+
+    def add(self, batch: pa.RecordBatch, now: float) -> None:
+        if batch.num_rows:
+            self._batches.append((batch, now))
+            self.rows += batch.num_rows
+            calls = ceil(batch.num_rows / self._max_batch)
+            self.calls_of_a_batch = max(self.calls_of_a_batch, calls)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether another record batch should be read: two are enough, if not tiny."""
+        return len(self._batches) <= 1 or self.rows < self._max_batch
+
+    @property
+    def is_enough(self) -> bool:
+        return self.rows + len(self._made) >= self._max_batch
+
+    @property
+    def oldest(self) -> float:
+        """When the first of what waits arrived; of anything that does."""
+        return self._batches[0][1] if self._batches else 0.0
+
+    def cut(self) -> tuple[list[Any], pa.RecordBatch | None]:
+        """Take a call's items out, and their rows if they are kept.
+
+        There are none at all if no rows that wait make any.
+        """
+        items = [*islice(self._made, self._max_batch)]
+        for _ in items:
+            self._made.popleft()
+        parts: list[pa.RecordBatch] = []
+        size = rows_of(items)
+        while size < self._max_batch and self.rows:
+            part = self._take(self._max_batch - size)
+            made = [*self._to_items(part)]
+            size += rows_of(made)
+            if self._keeps_input:
+                self._require_all_rows(part, made)
+                parts.append(part)
+            items.extend(made)
+        self._made.extend(items[self._max_batch :])
+        del items[self._max_batch :]
+        return items, joined(parts, parts[0].schema) if parts else None
+
+    def _take(self, most: int) -> pa.RecordBatch:
+        batch, _ = self._batches[0]
+        part = batch.slice(self._used, most)
+        self._used += part.num_rows
+        self.rows -= part.num_rows
+        if self._used == batch.num_rows:
+            self._batches.popleft()
+            self._used = 0
+        return part
+
+    @staticmethod
+    def _require_all_rows(part: pa.RecordBatch, made: list[Any]) -> None:
+        found = rows_of(made)
+        if found != part.num_rows:
+            first = kind_of(made[0]) if made else "none"
+            msg = (
+                'with on_error="column" to_items must make one item per row, got'
+                f" {found} ({first}) for {part.num_rows}"
+            )
+            raise ValueError(msg)

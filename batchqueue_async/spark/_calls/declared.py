@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as spark_types
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
-from .arrow_types import arrow_type
-from .kept_input import OutputColumn
 from .options import OnError
-from .row_columns import Column
+from .results import Column
+
+_PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
+    spark_types.BooleanType: pa.bool_(),
+    spark_types.ByteType: pa.int8(),
+    spark_types.ShortType: pa.int16(),
+    spark_types.IntegerType: pa.int32(),
+    spark_types.LongType: pa.int64(),
+    spark_types.FloatType: pa.float32(),
+    spark_types.DoubleType: pa.float64(),
+    spark_types.StringType: pa.string(),
+    spark_types.CharType: pa.string(),
+    spark_types.VarcharType: pa.string(),
+    spark_types.BinaryType: pa.binary(),
+    spark_types.DateType: pa.date32(),
+    spark_types.TimestampType: pa.timestamp("us", "UTC"),
+    spark_types.TimestampNTZType: pa.timestamp("us"),
+    spark_types.DayTimeIntervalType: pa.duration("us"),
+    spark_types.NullType: pa.null(),
+}
+
+
+class OutputColumn(NamedTuple):
+    """A column, and its places among the input's and the results', where it is there.
+
+    One that is in neither is the error's.
+    """
+
+    name: str
+    of_input: int | None
+    of_result: int | None
 
 
 @dataclass(frozen=True)
@@ -22,8 +55,7 @@ class Declared:
     Attributes:
         schema: Of the frame that is returned.
         columns: Of the results.
-        output: How the frame's columns come of the input's and the results'; None where
-            the frame has the results' columns and no others.
+        output: Those of the frame; None where it has the results' and no others.
     """
 
     schema: StructType
@@ -37,20 +69,13 @@ def declare(
     on_error: OnError,
     error_column: str,
 ) -> Declared:
-    """Return what the frame will be.
-
-    Args:
-        schema: Of the results.
-        input_schema: Of the frame that the items come from; needed for "column" only.
-        on_error: As for `map_async`.
-        error_column: The name of the column for the error's text.
-    """
+    """Return what the frame will be; `input_schema` is needed for "column" only."""
     fields = _parsed(schema)
     _refuse_twice("schema", fields.names)
     columns = tuple(
         Column(
             each.name,
-            arrow_type(each.dataType, each.name),
+            _arrow_type(each.dataType, each.name),
             each.dataType.simpleString().upper(),
             each.nullable,
         )
@@ -131,3 +156,48 @@ def _refuse_other_type(given: StructField, result: StructField) -> None:
             f' it beside which it stands with on_error="column", got {kinds[1]}'
         )
         raise ValueError(msg)
+
+
+def _arrow_type(declared: DataType, column: str) -> pa.DataType:
+    if (plain := _PLAIN.get(type(declared))) is not None:
+        return plain
+    if isinstance(declared, spark_types.DecimalType):
+        return pa.decimal128(declared.precision, declared.scale)
+    # Of `ARRAY()`, an array of nulls without nulls, Arrow has none.
+    empty = spark_types.ArrayType(spark_types.NullType(), containsNull=False)
+    if isinstance(declared, spark_types.ArrayType) and declared != empty:
+        return pa.list_(_arrow_type(declared.elementType, column))
+    if isinstance(declared, spark_types.MapType):
+        key = _arrow_type(declared.keyType, column)
+        return pa.map_(key, _arrow_type(declared.valueType, column))
+    if isinstance(declared, StructType):
+        fields = [(each.name, _arrow_type(each.dataType, column)) for each in declared]
+        return pa.struct(fields)
+    msg = (
+        f"schema must have types that can be made of Python's values, got column"
+        f" {column!r} of type {declared.simpleString().upper()}"
+    )
+    raise TypeError(msg)
+
+
+def beside_input(
+    columns: Sequence[OutputColumn],
+    given: pa.RecordBatch,
+    results: pa.RecordBatch,
+    errors: Sequence[str | None],
+) -> pa.RecordBatch:
+    """Return a row for each of the three; where there is an error results are null."""
+    texts = pa.array(errors, pa.string())
+    is_good = texts.is_null()
+    arrays = []
+    for column in columns:
+        if column.of_input is None:
+            place = column.of_result
+            arrays.append(texts if place is None else results.column(place))
+            continue
+        array = given.column(column.of_input)
+        if column.of_result is not None:
+            made = results.column(column.of_result).cast(array.type)
+            array = pc.if_else(is_good, made, array) if texts.null_count else array
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, [each.name for each in columns])

@@ -7,18 +7,16 @@ again; calls begin and end in between, too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from batchqueue_async import BatchQueue, BatchQueueError
+from batchqueue_async import BatchQueue, BatchQueueError, PartialFailure
 
-from .call import Call
-from .counts import CallCounts
-from .cutting import WaitingRows
-from .kept_input import OutputColumn
-from .line import CallLine
+from ..executor_stats import CallCounts
+from .call import Call, CallLine, WaitingRows
+from .declared import OutputColumn
 from .options import CallOptions
-from .slot import CallSlot
+from .results import ResultMaker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,14 +27,12 @@ _ENOUGH_ROWS = 2_000
 _LONGEST = 0.1
 
 
-class Step(NamedTuple):
-    """What `advance` came to.
+Ask: TypeAlias = Callable[[list[Any]], Awaitable[object]]
+"""Makes an attempt with these items; returns what the call returned."""
 
-    Attributes:
-        rows: What is finished; to be passed on.
-        wants_more: Whether the next call is to bring rows, or their end.
-        is_done: Whether that was all.
-    """
+
+class Step(NamedTuple):
+    """Rows to be passed on, and whether the next call is to bring others, or none."""
 
     rows: list[pa.RecordBatch]
     wants_more: bool
@@ -91,9 +87,7 @@ class CallPipeline:
     ) -> Step:
         """Take rows, if there are any, and wait until there is something to be done.
 
-        Raises:
-            Exception: What a call raised, where nothing else was asked for; or
-                `to_items`.
+        Raises what a call did, where nothing else was asked for, or `to_items`.
         """
         if batch is not None:
             self._waiting.add(batch, asyncio.get_running_loop().time())
@@ -113,18 +107,15 @@ class CallPipeline:
     # What the slots tell.
 
     def attempted(self, items: int) -> None:
-        """An attempt begins, with so many items."""
         self._attempts += 1
         self._given += items
 
     def gave_up(self, items: int, error: BaseException) -> None:
-        """So many items failed for good."""
         self._failed += items
         if self._options.on_error == "raise":
             self._fail(error, f"map_async gave up a call of {items} items")
 
     def settled(self, slot: CallSlot, call: Call) -> None:
-        """The slot's call has all its results."""
         self._free.append(slot)
         try:
             for each in self._line.leave(call):
@@ -169,12 +160,11 @@ class CallPipeline:
         self._tell()
 
     async def _begin_call(self) -> None:
-        cut = self._waiting.cut()
+        items, given = self._waiting.cut()
         self._tell()
-        if cut.items:
-            await self._begin(Call(cut, self._output))
-
-    async def _begin(self, call: Call) -> None:
+        if not items:
+            return
+        call = Call(items, given, self._output)
         # The last one that had a call: its drain task is awake.
         slot = self._free.pop()
         self._items += len(call)
@@ -271,3 +261,91 @@ class CallPipeline:
             if note is not None:
                 error.add_note(note)
         self._tell()
+
+
+class CallSlot:
+    """A handler of the queue, for a type of item that only its own calls have.
+
+    So each call in flight is in a partition of its own, and what the queue does for a
+    batch it does for the call: attempts, waits, halves, the account. What is put into
+    the queue are the positions of the call's items.
+    """
+
+    def __init__(self, name: str, ask: Ask, maker: ResultMaker) -> None:
+        self.__qualname__ = name
+        self._ask = ask
+        self._maker = maker
+        self._owner: CallPipeline | None = None
+        self._call: Call | None = None
+        # One name for the types of all slots: the log counts their retries together.
+        self.position_type: type[int] = type("item", (int,), {"slot": self})
+        self._positions: list[int] = []
+
+    def take(self, call: Call, owner: CallPipeline) -> list[int]:
+        """Have the call for its own; returns what to put into the queue."""
+        self._call, self._owner = call, owner
+        # They are made once, for all calls.
+        self._positions += map(
+            self.position_type, range(len(self._positions), len(call))
+        )
+        return self._positions[: len(call)]
+
+    async def consume(self, positions: list[int]) -> None:
+        call, owner = self._call, self._owner
+        assert call is not None
+        assert owner is not None
+        items = call.items_at(positions)
+        owner.attempted(len(items))
+        try:
+            returned = await self._ask(items)
+            call.settle(self._maker.made(positions, items, returned))
+        except Exception as error:
+            # The queue has what failed tried again, or gives it up.
+            call.is_tried_again = True
+            owner.look()
+            if isinstance(error, PartialFailure):
+                self._keep_others(call, positions, items, error)
+                if call.is_settled:
+                    owner.settled(self, call)
+            raise
+        if call.is_settled:
+            owner.settled(self, call)
+            await owner.go_on()
+
+    def give_up(self, positions: Sequence[int], error: BaseException) -> None:
+        call, owner = self._call, self._owner
+        assert call is not None
+        assert owner is not None
+        items = call.items_at(positions)
+        owner.gave_up(len(items), error)
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        call.settle(self._maker.failed(positions, items, text))
+        if call.is_settled:
+            owner.settled(self, call)
+            owner.look()
+
+    def _keep_others(
+        self,
+        call: Call,
+        positions: Sequence[int],
+        items: Sequence[Any],
+        partial: PartialFailure,
+    ) -> None:
+        failed = {*partial.failed}
+        good = [at for at in range(len(items)) if at not in failed]
+        if not good or not failed.issubset(range(len(items))):
+            # All of them, or places that are none: the queue says that.
+            return
+        results = partial.results
+        if results is None or len(results) != len(items):
+            msg = (
+                "a PartialFailure must have results, one for each item of the batch,"
+                f" got {'none' if results is None else len(results)} for {len(items)}"
+            )
+            raise ValueError(msg) from partial
+        made = self._maker.made(
+            [positions[at] for at in good],
+            [items[at] for at in good],
+            [results[at] for at in good],
+        )
+        call.settle(made)

@@ -1,26 +1,20 @@
-"""The results of one attempt, checked against the items that they are for."""
+"""What a call returns becomes columns of the declared types, or one clear sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from batchqueue_async._wording import kind_of
-
-from .row_columns import RowColumns
+from batchqueue_async._wording import kind_of, reason
 
 
 class Results(NamedTuple):
-    """What came of some of a call's items.
+    """What came of some of a call's items, in their order.
 
-    Attributes:
-        positions: Which items, in their order.
-        rows: All their rows, one after the other.
-        counts: How many rows each item has; None for one each.
-        error: Why they failed; None if they didn't.
+    `counts` are how many rows each has; None for one each.
     """
 
     positions: Sequence[int]
@@ -32,11 +26,8 @@ class Results(NamedTuple):
 class ResultMaker:
     """Makes `Results` of what a call returned.
 
-    Args:
-        columns: What rows become.
-        flat: Whether each result is a list of rows.
-        keeps_input: Whether the input's columns stand beside a result's: then a record
-            batch has to keep its number of rows.
+    Where the input's columns stand beside a result's (`keeps_input`), a record batch
+    has to keep its number of rows.
     """
 
     def __init__(self, columns: RowColumns, *, flat: bool, keeps_input: bool) -> None:
@@ -47,7 +38,6 @@ class ResultMaker:
     def made(
         self, positions: Sequence[int], items: Sequence[Any], returned: object
     ) -> Results:
-        """Return the results of these items."""
         if not isinstance(returned, list | tuple) or hasattr(returned, "_fields"):
             what = kind_of(returned)
             msg = f"call must return a list with one result per item, got {what}"
@@ -116,3 +106,132 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
     table = pa.Table.from_batches(batches, schema)
     columns = [column.combine_chunks() for column in table.columns]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class Column(NamedTuple):
+    """One column of the results; `declared` is its type as Spark spells it."""
+
+    name: str
+    type: pa.DataType
+    declared: str
+    is_nullable: bool
+
+
+class RowColumns:
+    """Makes record batches of rows: dicts, tuples, Rows; or fits record batches."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._names = [each.name for each in columns]
+        # Spark goes by its own schema; a null where none may be is refused here.
+        self.schema = pa.schema([(each.name, each.type) for each in columns])
+
+    def of_rows(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        if not rows:
+            return self.nulls(0)
+        kinds = {*map(type, rows)}
+        values: Sequence[Sequence[Any]]
+        if kinds == {dict}:
+            values = [self._values_of(rows, name) for name in self._names]
+        else:
+            if kinds != {tuple} or {*map(len, rows)} != {len(self._names)}:
+                rows = [self._plain(row, at) for at, row in enumerate(rows)]
+            values = [*zip(*rows, strict=True)]
+        arrays = map(_array, self._columns, values)
+        return pa.RecordBatch.from_arrays([*arrays], schema=self.schema)
+
+    def of_batch(self, batch: object) -> pa.RecordBatch:
+        if not isinstance(batch, pa.RecordBatch):
+            msg = f"the result for a record batch must be one, got {kind_of(batch)}"
+            raise TypeError(msg)
+        arrays = []
+        for column in self._columns:
+            if batch.schema.get_field_index(column.name) < 0:
+                self._refuse_missing("a record batch", column.name)
+            arrays.append(_cast(column, batch.column(column.name)))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def nulls(self, count: int) -> pa.RecordBatch:
+        arrays = [pa.nulls(count, each.type) for each in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _values_of(self, rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
+        try:
+            return [row[name] for row in rows]
+        except KeyError:
+            at = next(at for at, row in enumerate(rows) if name not in row)
+            self._refuse_missing(f"result {at}", name)
+
+    def _plain(self, row: object, at: int) -> tuple[Any, ...]:
+        if isinstance(row, dict):
+            return tuple(self._values_of([row], name)[0] for name in self._names)
+        if not isinstance(row, tuple):
+            msg = f"result {at} must be a dict, a tuple or a Row, got {kind_of(row)}"
+            raise TypeError(msg)
+        # Of a Row, or of a NamedTuple: where names are known they count.
+        names = getattr(row, "__fields__", None) or getattr(row, "_fields", None)
+        if names is not None:
+            for name in self._names:
+                if name not in names:
+                    self._refuse_missing(f"result {at}", name)
+            return tuple(row[names.index(name)] for name in self._names)
+        if len(row) != len(self._names):
+            msg = f"result {at} must have {len(self._names)} values, got {len(row)}"
+            raise ValueError(msg)
+        return row
+
+    def _refuse_missing(self, where: str, name: str) -> NoReturn:
+        msg = f"{where} has no {name!r}; the schema is {', '.join(self._names)}"
+        raise ValueError(msg)
+
+
+def _array(column: Column, values: Sequence[Any]) -> pa.Array:
+    made = _made(column, values)
+    if made is None:
+        # Arrow's own message shows the value, which is data.
+        at = next(at for at, it in enumerate(values) if _made(column, [it]) is None)
+        msg = (
+            f"column {column.name!r} takes {column.declared}, and {kind_of(values[at])}"
+            f" in result {at} doesn't fit"
+        )
+        raise TypeError(msg)
+    _refuse_null(column, made)
+    return made
+
+
+def _made(column: Column, values: Sequence[Any]) -> pa.Array | None:
+    """Return the values as an array; None if they don't fit."""
+    if pa.types.is_integer(column.type) and _has_fractions(values):
+        # Arrow would cut them off without a word.
+        return None
+    try:
+        return pa.array(values, column.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _has_fractions(values: Sequence[Any]) -> bool:
+    if {*map(type, values)} <= {int, type(None)}:
+        return False
+    return any(isinstance(it, float) and not it.is_integer() for it in values)
+
+
+def _cast(column: Column, array: pa.Array) -> pa.Array:
+    if array.type != column.type:
+        try:
+            array = array.cast(column.type)
+        except pa.ArrowException as error:
+            msg = (
+                f"column {column.name!r} takes {column.declared}, got {array.type}:"
+                f" {reason(error)}"
+            )
+            raise TypeError(msg) from None
+    _refuse_null(column, array)
+    return array
+
+
+def _refuse_null(column: Column, array: pa.Array) -> None:
+    if array.null_count and not column.is_nullable:
+        at = array.is_null().index(True).as_py()
+        msg = f"column {column.name!r} must not be null, got None in result {at}"
+        raise ValueError(msg)

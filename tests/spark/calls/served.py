@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType
 
 from batchqueue_async import BatchQueue, Retry
-from batchqueue_async.spark._calls.caller import Caller
 from batchqueue_async.spark._calls.declared import declare
 from batchqueue_async.spark._calls.options import CallOptions
 from batchqueue_async.spark._calls.pipeline import CallPipeline, Step
+from batchqueue_async.spark._calls.task import Caller
 from batchqueue_async.spark.items import to_dicts
 
 INPUT = StructType([StructField("id", LongType())])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from batchqueue_async.spark.partition_groups import partition_groups
+from batchqueue_async.spark.arrow_batches import partition_groups
 
 MIB = 2**20
 

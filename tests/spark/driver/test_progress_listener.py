@@ -16,7 +16,7 @@ from batchqueue_async.spark import (
     QueryRecord,
     QueueProgressListener,
 )
-from batchqueue_async.spark.queries import cause_of
+from batchqueue_async.spark.progress_listener import cause_of
 from tests.spark.driver.conftest import Collector, Stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]

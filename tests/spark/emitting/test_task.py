@@ -21,8 +21,7 @@ from batchqueue_async import (
     in_thread,
 )
 from batchqueue_async.spark._calls.declared import Declared, declare
-from batchqueue_async.spark._emitting.emit import Emit
-from batchqueue_async.spark._emitting.task import OpenEmittingQueue, QueueTask
+from batchqueue_async.spark._emitting import Emit, OpenEmittingQueue, QueueTask
 from batchqueue_async.spark.items import to_tuples
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(60)]

@@ -158,7 +158,7 @@ def test_one_line_of_the_log_tells_of_what_was_refused(
 def test_a_named_write_that_is_skipped_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from batchqueue_async.spark.data_source_writers import (  # noqa: PLC0415
+    from batchqueue_async.spark.data_source import (  # noqa: PLC0415
         BatchWriter,
         Staged,
     )

@@ -9,12 +9,12 @@ import pytest
 
 from batchqueue_async import DeliveryError
 from batchqueue_async.spark.items import to_batches, to_dicts
-from batchqueue_async.spark.partition_results import (
+from batchqueue_async.spark.write_partitions import (
     PartitionResult,
     PartitionsFailed,
     WriteResult,
+    write_partitions,
 )
-from batchqueue_async.spark.write_partitions import write_partitions
 from tests.spark.executor.probes import OpenFileQueue, open_badly, open_slowly
 
 if TYPE_CHECKING:

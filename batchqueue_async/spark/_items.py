@@ -1,19 +1,33 @@
-"""Values as a field's annotation has them, or a refusal that names the column."""
+"""From Spark's columns to values of Python's, and to what a class wants of them.
+
+The plain values of a column, then what a class or function takes, and then values as an
+annotation has them, or a refusal that names the column.
+"""
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import pyarrow as pa
 
-from .columns import Convert, converted, datetimes_of, values_of
-from .parameters import Parameter, parameters_of
-
+Convert: TypeAlias = Callable[[Any], Any]
+"""Makes a value of another one that isn't None."""
 Read: TypeAlias = Callable[[pa.Field, pa.Array], list[Any]]
 """Makes the values of a column."""
 
@@ -46,6 +60,140 @@ _KINDS: Final[Sequence[tuple[Callable[[pa.DataType], bool], type]]] = (
     (pa.types.is_list, list),
     (pa.types.is_large_list, list),
 )
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
+def values_of(field: pa.Field, column: pa.Array) -> list[Any]:
+    """Return the values: timestamps as whole microseconds since 1970, maps as dicts."""
+    if pa.types.is_timestamp(column.type):
+        microseconds = pa.timestamp("us", column.type.tz)
+        column = column.cast(microseconds).cast(pa.int64())
+    return _converted(_python_values(field, column), _with_dicts(column.type))
+
+
+def _datetimes_of(field: pa.Field, column: pa.Array) -> list[Any]:
+    """Return timestamps as datetimes, in UTC if they have a time zone."""
+    zone = None if field.type.tz is None else "UTC"
+    return _python_values(field, column.cast(pa.timestamp("us", zone)))
+
+
+def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        msg = (
+            f"column {field.name!r} has a value of type {field.type} that Python"
+            f" doesn't have ({error}): cast it in Spark, or use to_batches"
+        )
+        raise ValueError(msg) from None
+    return values
+
+
+def _converted(values: list[Any], convert: Convert | None) -> list[Any]:
+    if convert is None:
+        return values
+    return [None if value is None else convert(value) for value in values]
+
+
+def _with_dicts(kind: pa.DataType) -> Convert | None:
+    """Return what makes dicts of maps, which pyarrow gives as lists of pairs.
+
+    None if there are no maps in values of this type, however deep.
+    """
+    if not kind.num_fields:
+        return None
+    if pa.types.is_map(kind):
+        inner = _with_dicts(kind.item_type)
+        if inner is None:
+            return dict
+        return lambda pairs: {k: it if it is None else inner(it) for k, it in pairs}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        each = _with_dicts(kind.value_type)
+        return None if each is None else lambda values: _converted(values, each)
+    if pa.types.is_struct(kind):
+        inners = {field.name: _with_dicts(field.type) for field in kind}
+        known = {name: inner for name, inner in inners.items() if inner is not None}
+        return _struct_of(known) if known else None
+    return None
+
+
+def _struct_of(inners: dict[str, Convert]) -> Convert:
+    def convert(struct: dict[str, Any]) -> dict[str, Any]:
+        for name, inner in inners.items():
+            if struct[name] is not None:
+                struct[name] = inner(struct[name])
+        return struct
+
+    return convert
+
+
+class Parameter(NamedTuple):
+    name: str
+    annotation: Any
+
+
+class Parameters(NamedTuple):
+    """What may be given by position; `rest` comes after the first, as `*values` do."""
+
+    first: tuple[Parameter, ...]
+    required: int
+    rest: Parameter | None
+
+    def __str__(self) -> str:
+        names = [each.name for each in self.first]
+        rest = [] if self.rest is None else [f"*{self.rest.name}"]
+        return f"({', '.join([*names, *rest])})"
+
+    def for_values(self, count: int) -> list[Parameter] | None:
+        """Return those for so many values; None if it doesn't take as many."""
+        more = count - len(self.first)
+        if count < self.required or (more > 0 and self.rest is None):
+            return None
+        rest = [] if self.rest is None else [self.rest] * more
+        return [*self.first[:count], *rest]
+
+
+def parameters_of(make: Callable[..., object]) -> Parameters | None:
+    """Return what it takes; None if it doesn't say, as much that is written in C."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return None
+    hints = _hints_of(make)
+    first: list[Parameter] = []
+    required, rest = 0, None
+    for each in signature.parameters.values():
+        annotation = hints.get(each.name, each.annotation)
+        # Not there, or a text that could not be evaluated.
+        if annotation is each.empty or isinstance(annotation, str):
+            annotation = object
+        known = Parameter(each.name, annotation)
+        if each.kind in _POSITIONAL:
+            first.append(known)
+            required += each.default is each.empty
+        elif each.kind is each.VAR_POSITIONAL:
+            rest = known
+    return Parameters(tuple(first), required, rest)
+
+
+def _hints_of(make: Callable[..., object]) -> dict[str, Any]:
+    """Return the annotations, texts evaluated where that is possible."""
+    where: list[Any] = [make]
+    if isinstance(make, type):
+        # Of a NamedTuple they are the class's, of others those of its constructor.
+        where.append(make.__init__)  # type: ignore[misc]
+    elif not inspect.isroutine(make):
+        where = [type(make).__call__]
+    hints: dict[str, Any] = {}
+    for each in where:
+        try:
+            hints |= get_type_hints(each)
+        except Exception:  # noqa: BLE001 - a name that is only there for checkers
+            continue
+    return hints
 
 
 class _Unfit(Exception):
@@ -53,11 +201,10 @@ class _Unfit(Exception):
 
 
 def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
-    """Return what makes the column's values for this parameter."""
     choices = [*_choices(parameter.annotation)]
     if pa.types.is_timestamp(column.type):
         if datetime in choices and int not in choices:
-            return datetimes_of
+            return _datetimes_of
         kind = pa.int64()  # as `values_of` has it
     else:
         kind = column.type
@@ -74,7 +221,7 @@ def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
         raise TypeError(msg) from None
     if convert is None:
         return values_of
-    return lambda field, array: converted(values_of(field, array), convert)
+    return lambda field, array: _converted(values_of(field, array), convert)
 
 
 def _choices(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever was written
@@ -140,7 +287,7 @@ def _list_conversion(
     if inner is None:
         return outer
     collect = outer or list
-    return lambda values: collect(converted(values, inner))
+    return lambda values: collect(_converted(values, inner))
 
 
 def _dict_conversion(
@@ -157,8 +304,8 @@ def _dict_conversion(
             return None
         return lambda pairs: dict(
             zip(
-                converted([*pairs], key),
-                converted([*pairs.values()], value),
+                _converted([*pairs], key),
+                _converted([*pairs.values()], value),
                 strict=True,
             )
         )
@@ -181,11 +328,10 @@ def _object_conversion(kind: pa.DataType, wanted: type) -> Convert:
     ]
 
     def convert(struct: Mapping[str, Any]) -> object:
-        return wanted(*(converted([struct[name]], it)[0] for name, it in fields))
+        return wanted(*(_converted([struct[name]], it)[0] for name, it in fields))
 
     return convert
 
 
 def _made_of(kind: pa.DataType) -> type | None:
-    """Return what values of the type are in Python; None for what has no class."""
     return next((made for is_it, made in _KINDS if is_it(kind)), None)
