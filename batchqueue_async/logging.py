@@ -19,12 +19,14 @@ from batchqueue_async import (
     BatchQueueConfig,
     BatchQueueError,
     LoopThread,
+    Offer,
     Retry,
     SyncBatchQueue,
     close_process_queues,
     in_thread,
     process_queue,
 )
+from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import outlast_threads
 from batchqueue_async._functions import inside
@@ -53,10 +55,11 @@ _on_its_way: ContextVar[bool] = ContextVar("batchqueue_logging", default=False)
 class BatchingHandler(logging.Handler):
     """Puts records into a queue of its own, whose handler is `target`.
 
-    `emit` never waits: where `capacity` records wait already, or the handler is closed,
-    the record is dropped and counted. At most once a second a WARNING of the logger
-    `batchqueue_async.logging` says how many were. It may be called on event loops, on
-    threads, in signal handlers and in `__del__`, and holds no lock while it is.
+    `emit` never waits: where `capacity` records wait already, or the handler is being
+    closed, the record is dropped and counted. At most once a second a WARNING of the
+    logger `batchqueue_async.logging` says how many were. It may be called on event
+    loops, on threads, in signal handlers and in `__del__`, and holds no lock while it
+    is.
 
     The queue runs on a thread of its own, started by the first record; in a forked
     child by the child's first one. It is drained when the handler is closed and when
@@ -105,14 +108,14 @@ class BatchingHandler(logging.Handler):
         if retry is not None:
             require_instance("retry", retry, Retry, "a Retry or None")
         require_timeout("shutdown_timeout", shutdown_timeout)
-        self._target = target
+        # One for all its lives, so that none enters the target beside another one.
+        self._consumer = _consumer(target)
         self._capacity = capacity
         self._max_batch = max_batch
         self._linger = linger
         self._retry = retry or Retry()
         self._shutdown_timeout = shutdown_timeout
-        self._is_closed = False
-        _consumer(target)
+        self._is_closing = False
         refuse_greenlets(_THREAD)
         self._start_anew()
         super().__init__()
@@ -153,22 +156,53 @@ class BatchingHandler(logging.Handler):
         return record
 
     def flush(self) -> None:
-        """Wait until the target got what was logged before, or `shutdown_timeout`."""
-        if self._queue is not None:
+        """Wait until the target got what was logged before, or `shutdown_timeout`.
+
+        While `logging` is being configured it returns at once: see `close`.
+        """
+        if self._queue is not None and not _is_configuring():
             with contextlib.suppress(BatchQueueError, TimeoutError):
                 self._queue.flush(self._shutdown_timeout)
 
     def close(self) -> None:
         """Hand over what waits, end the thread, and report what was dropped.
 
-        Waits for `shutdown_timeout` at most. What is logged here later is dropped.
+        Waits for `shutdown_timeout` at most. What is logged here meanwhile is dropped;
+        what comes later opens it again, until the interpreter exits, as a `FileHandler`
+        opens its file again: `logging.config` closes all handlers, also those that
+        loggers keep. It does so while it has the lock of `logging`, for which the
+        target may wait; so it waits for nothing then, and the handler is closed
+        after that, unless a logger still has it.
         """
-        self._is_closed = True
-        if not _on_its_way.get():
-            with contextlib.suppress(BatchQueueError):
-                close_process_queues([self._open_queue])
-        self._report()
         super().close()
+        if not _is_configuring():
+            self._close()
+        elif self._queue is not None:
+            # None is to be had? Then the interpreter exits, which closes it.
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(
+                    target=self._close_unless_in_use, name=_THREAD, daemon=True
+                ).start()
+
+    def _close(self) -> None:
+        self._is_closing = True
+        try:
+            if not _on_its_way.get():
+                with contextlib.suppress(BatchQueueError):
+                    close_process_queues([self._open_queue])
+            self._report()
+        finally:
+            self._is_closing = False
+
+    def _close_unless_in_use(self) -> None:
+        with _lock_of_logging():
+            loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+            is_in_use = any(self in getattr(each, "handlers", ()) for each in loggers)
+            if is_in_use:
+                # So that `logging.shutdown` knows it.
+                logging._addHandlerRef(self)  # type: ignore[attr-defined]  # noqa: SLF001
+        if not is_in_use:
+            self._close()
 
     def _start_anew(self) -> None:
         self._queue: SyncBatchQueue[logging.LogRecord] | None = None
@@ -182,16 +216,19 @@ class BatchingHandler(logging.Handler):
     def _offer(self, record: logging.LogRecord) -> bool:
         if self._queue is not None:
             try:
-                return bool(self._queue.offer(record))
+                offered = self._queue.offer(record)
             except BatchQueueError:
                 # This is a forked child, and the queue is the parent's.
                 self._start_anew()
+            else:
+                if offered is not Offer.CLOSED or is_exiting():
+                    return bool(offered)
         queue = self._opened()
         return queue is not None and bool(queue.offer(record))
 
     def _opened(self) -> SyncBatchQueue[logging.LogRecord] | None:
         me = threading.get_ident()
-        if self._is_closed or me in self._openers:
+        if self._is_closing or me in self._openers:
             return None
         self._openers.add(me)
         try:
@@ -206,7 +243,7 @@ class BatchingHandler(logging.Handler):
 
     def _open_queue(self, loop_thread: LoopThread) -> SyncBatchQueue[logging.LogRecord]:
         config = BatchQueueConfig(
-            consumer=_consumer(self._target),
+            consumer=self._consumer,
             buffer_size=self._capacity,
             max_batch=self._max_batch,
             linger=self._linger,
@@ -221,9 +258,12 @@ class BatchingHandler(logging.Handler):
         next(self._drops)
         if not self._is_report_due and self._loop is not None:
             self._is_report_due = True
-            with contextlib.suppress(RuntimeError):
+            try:
                 # From there: to report may take its time, and nobody waits for it here.
                 self._loop.call_soon_threadsafe(self._report_later)
+            except RuntimeError:
+                # It is closed: the next one's, or closing.
+                self._is_report_due = False
 
     def _report_later(self) -> None:
         if self._loop is not None:
@@ -304,6 +344,15 @@ def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> N
     last = logging.lastResort
     if is_alone and last and record.levelno >= last.level:
         last.handle(record)
+
+
+def _lock_of_logging() -> Any:  # noqa: ANN401 - an RLock
+    return logging._lock  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _is_configuring() -> bool:
+    """Whether the caller has the lock of `logging`, and who logs may wait for it."""
+    return bool(_lock_of_logging()._is_owned())  # noqa: SLF001
 
 
 async def _running_loop() -> asyncio.AbstractEventLoop:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from batchqueue_async._bridge.loop_thread import LoopThread, refuse_on_loop
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
@@ -29,9 +30,27 @@ class _Registry:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        # Reentrant: `open_queue` may itself ask for another process's queue.
+        # For what is in here; nobody waits for anything else while he has it. These
+        # locks are reentrant: `open_queue` may ask for another process's queue.
         self.lock = threading.RLock()
         self.opened: dict[OpenQueue[Any], _Opened] = {}
+        # Of those that are being opened. Not one for all: the first log line of a loop
+        # that starts may open another queue on that loop's thread.
+        self._own_locks: WeakValueDictionary[OpenQueue[Any], Any]
+        self._own_locks = WeakValueDictionary()
+
+    def own_lock(self, open_queue: OpenQueue[Any]) -> Any:  # noqa: ANN401 - an RLock
+        """Return the lock under which this queue is opened."""
+        with self.lock:
+            return self._own_locks.setdefault(open_queue, threading.RLock())
+
+    def wait_for_openings(self, wanted: set[OpenQueue[Any]] | None) -> None:
+        with self.lock:
+            locks = list(self._own_locks.items())
+        for open_queue, own in locks:
+            if wanted is None or open_queue in wanted:
+                with own:
+                    pass
 
 
 _registry = _Registry()
@@ -73,17 +92,20 @@ def process_queue(
     if known is not None and known.queue.is_running:
         return known.queue
     require_callable("open_queue", open_queue)
-    with registry.lock:
-        known = registry.opened.get(open_queue)
-        if known is not None and not known.queue.is_running:
-            refuse_on_loop(known.loop_thread, "leaving")
-            del registry.opened[open_queue]
+    with registry.own_lock(open_queue):
+        with registry.lock:
+            known = registry.opened.get(open_queue)
+            if known is not None and known.queue.is_running:
+                return known.queue
+            if known is not None:
+                refuse_on_loop(known.loop_thread, "leaving")
+                del registry.opened[open_queue]
+        if known is not None:
             _close(known)
-            known = None
-        if known is None:
-            known = _open(open_queue, make_loop_thread)
-            registry.opened[open_queue] = known
-        return known.queue
+        opened = _open(open_queue, make_loop_thread)
+        with registry.lock:
+            registry.opened[open_queue] = opened
+        return opened.queue
 
 
 def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) -> None:
@@ -104,6 +126,7 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
     registry = _current()
     wanted = None if open_queues is None else set(open_queues)
     while True:
+        registry.wait_for_openings(wanted)
         # Closed without the lock, which its handlers may need; and what they open
         # anew by that is closed, too.
         with registry.lock:

@@ -177,7 +177,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         """Accept the items in order; returns how many were accepted in time.
 
         Not atomic: what was placed stays accepted, whatever comes after. So whatever
-        is raised, also by `items`, has how many that were in its `accepted`.
+        is raised, also by `items`, has how many that were in its `accepted`. With one
+        partition, under `WAIT`, those are the first ones; else it is not known which.
 
         Raises:
             BatchQueueError: On the loop's own thread, or the loop is dead.

@@ -17,7 +17,7 @@ from batchqueue_async import (
     close_process_queues,
     process_queue,
 )
-from tests.bridge.background import answers, in_background
+from tests.bridge.background import PATIENCE, answers, in_background
 from tests.bridge.programs import PREFACE, Program, each_python
 
 # Not SQLite: it minds forks while a connection is open, in any thread.
@@ -261,6 +261,40 @@ def test_what_closing_opens_is_closed_too() -> None:
     close_process_queues()
     assert handled == [10]
     assert threading.active_count() == threads
+
+
+def test_a_loop_that_starts_opens_another_queue() -> None:
+    # As its first log line does, where logs go through a `BatchingHandler`.
+    def open_and_tell(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+        offered = loop_thread.portal.call(lambda: process_queue(open_numbers).offer(7))
+        assert offered
+        return loop_thread.open("told", BatchQueueConfig(consumer=handled.extend))
+
+    (queue,) = answers([in_background(process_queue, open_and_tell)], 10.0)
+    assert queue.produce(8)
+    close_process_queues()
+    assert sorted(handled) == [7, 8]
+
+
+def test_closing_waits_for_a_queue_that_is_being_opened() -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def open_slowly(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+        begun.set()
+        assert gate.wait(PATIENCE)
+        queue = open_numbers(loop_thread)
+        queue.produce(1)
+        return queue
+
+    opening = in_background(process_queue, open_slowly)
+    assert begun.wait(PATIENCE)
+    closing = in_background(close_process_queues)
+    with pytest.raises(TimeoutError):
+        closing.result(0.1)
+    gate.set()
+    answers([closing])
+    assert not answers([opening])[0].is_running
+    assert handled == [1]
 
 
 def test_a_loop_thread_to_ones_liking() -> None:

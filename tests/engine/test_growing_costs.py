@@ -288,3 +288,34 @@ async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
         return sum(counts.by_line().values())
 
     assert await growth(steps, 50) < 1.5
+
+
+@pytest.mark.parametrize(
+    "partitions", [PartitionPolicy.fixed(1), PartitionPolicy.adaptive()]
+)
+@pytest.mark.parametrize("change", ["removed", "replaced", "other limit"])
+async def test_a_handler_with_terms_of_its_own_asks_no_others(
+    partitions: PartitionPolicy, change: str
+) -> None:
+    async def steps(count: int) -> int:
+        types = [type(f"T{number}", (), {}) for number in range(count)]
+        config = BatchQueueConfig[Any](partitions=partitions, linger=60)
+        async with BatchQueue("q", config) as queue:
+            for each in types:
+                queue.add_handler(each, RecordingHandler(), linger=30, max_batch="auto")
+            terms, handlers = queue._parts.layout.terms, queue._parts.handlers
+            counts = Instructions()
+            with counts.counted():
+                for each in types[::2]:
+                    if change == "removed":
+                        queue.remove_handler(each)
+                    elif change == "replaced":
+                        queue.add_handler(each, RecordingHandler(), linger=10)
+                    else:
+                        registration = handlers.of_exactly(each)
+                        assert registration is not None
+                        registration.max_batch = 7
+                        terms.limit_changed(registration)
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 60) < LINEAR

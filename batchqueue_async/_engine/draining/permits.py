@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 class PermitPool:
     """Permits of one `SharedDrainTasks`, counted for the queues that use them."""
 
-    def __init__(self, permits: int, on_unused: Callable[[], None]) -> None:
+    def __init__(self, permits: int, on_unused: Callable[[PermitPool], None]) -> None:
         self.permits = permits
+        # Those of another loop it would wait for in vain, once that has ended.
+        self.loop = asyncio.get_running_loop()
         self._free = permits
         # In order of asking.
         self._line: dict[Permit, None] = {}
@@ -43,7 +45,7 @@ class PermitPool:
         """A queue has ended; with the last one the pool ends, too."""
         self._users -= 1
         if not self._users:
-            self._on_unused()
+            self._on_unused(self)
 
     def ask(self, permit: Permit) -> None:
         """Grant it, now or in its turn."""
@@ -180,7 +182,8 @@ class Permit:
 
 
 def _answer(answer: asyncio.Future[None]) -> None:
-    if not answer.done():
+    # A drain task of a closed loop gives back when it is thrown away.
+    if not (answer.done() or answer.get_loop().is_closed()):
         answer.set_result(None)
 
 
@@ -194,11 +197,14 @@ class SharedPermits:
     def pool_of(self, shared: SharedDrainTasks) -> PermitPool:
         """Return the pool of this name; the first policy holds."""
         name = shared.name
-        if name not in self._shared:
+        policy, pool = self._shared.get(name) or (shared.policy, None)
+        if pool is None or pool.loop is not asyncio.get_running_loop():
             self._warned.discard(name)
-            pool = PermitPool(shared.policy.resolve(), partial(self._forget, name))
-            self._shared[name] = (shared.policy, pool)
-        policy, pool = self._shared[name]
+            policy, pool = (
+                shared.policy,
+                PermitPool(shared.policy.resolve(), partial(self._forget, name)),
+            )
+            self._shared[name] = policy, pool
         if policy != shared.policy and name not in self._warned:
             self._warned.add(name)
             logger.warning(
@@ -210,5 +216,7 @@ class SharedPermits:
             )
         return pool
 
-    def _forget(self, name: str) -> None:
-        self._shared.pop(name, None)
+    def _forget(self, name: str, unused: PermitPool) -> None:
+        # Another loop's may have its name.
+        if name in self._shared and self._shared[name][1] is unused:
+            del self._shared[name]

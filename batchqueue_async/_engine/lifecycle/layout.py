@@ -121,14 +121,14 @@ class Layout(Generic[T]):
             parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
         self._book(item_type, delta)
-        self.terms.changed(registration, is_new=known is None)
+        self.terms.changed(registration)
 
     def unregister(self, item_type: type) -> bool:
         """Remove a handler, if there is one; its type stays where it is."""
         removed = self._parts.handlers.remove(item_type)
         if removed is not None:
             self._book(item_type, -removed.weight)
-            self.terms.changed(removed, is_new=False)
+            self.terms.changed(removed)
         return removed is not None
 
     def _book(self, item_type: type, weight: Exact) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.loop_time import clock_of
@@ -24,10 +24,54 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 
+# Linger and largest batch, in items and by their sizes.
+Terms: TypeAlias = "tuple[float, int, Exact | float]"
+
+
+class _Wanted:
+    """What the handlers of one partition want: each value, and of how many.
+
+    So where one of thousands comes, goes, or finds another limit, the others need not
+    be asked.
+    """
+
+    __slots__ = ("_lingers", "_mosts", "_sizes")
+
+    def __init__(self) -> None:
+        self._lingers: dict[float, int] = {}
+        self._mosts: dict[int, int] = {}
+        self._sizes: dict[Exact | float, int] = {}
+
+    def count(self, terms: Terms, by: int) -> None:
+        linger, most, size = terms
+        _count(self._lingers, linger, by)
+        _count(self._mosts, most, by)
+        _count(self._sizes, size, by)
+
+    def least(self) -> Terms | None:
+        if not self._lingers:
+            return None
+        return min(self._lingers), min(self._mosts), min(self._sizes)
+
+
+def _count(values: dict[Any, int], value: object, by: int) -> None:
+    values[value] = values.get(value, 0) + by
+    if not values[value]:
+        del values[value]
+
+
 class BatchTerms:
     """Keeps partitions up with the handlers, from the first that has its own."""
 
-    __slots__ = ("_clock", "_is_open", "_known", "_now", "_parts", "lingers")
+    __slots__ = (
+        "_clock",
+        "_is_open",
+        "_noted",
+        "_now",
+        "_parts",
+        "_wanted",
+        "lingers",
+    )
 
     def __init__(self, parts: Parts[Any]) -> None:
         self._parts = parts
@@ -37,9 +81,11 @@ class BatchTerms:
         self._now: Callable[[], float] = monotonic
         # Whether anything lingers anywhere.
         self.lingers = parts.config.linger > 0
-        # Linger and largest batch, in items and by their sizes, by partition's index.
-        # None while no handler has any of its own: then nobody has to be asked.
-        self._known: dict[int, tuple[float, int, Exact | float]] | None = None
+        # By the partition's index; with another selector than `by_type`, of all.
+        self._wanted: dict[int | None, _Wanted] = {}
+        # What each type's handler wants, and where. None while no handler has anything
+        # of its own: then nobody has to be asked.
+        self._noted: dict[type, tuple[int | None, Terms]] | None = None
 
     def open(self, clock: Callable[[], float | None]) -> None:
         """Let producers into all partitions; `clock` is None on other threads."""
@@ -53,14 +99,13 @@ class BatchTerms:
         """Have a partition go by what is known for it."""
         config = self._parts.config
         queues = self._parts.handlers.settings
-        terms = (
+        is_by_type = isinstance(self._parts.placement, TypePlacement)
+        wanted = self._wanted.get(partition.index if is_by_type else None)
+        linger, most, size = (wanted and wanted.least()) or (
             config.linger,
             self._most_of_queue(),
             queues.max_batch_bytes or math.inf,
         )
-        if self._known is not None:
-            terms = self._known.get(partition.index, terms)
-        linger, most, size = terms
         with partition.guard:
             partition.due_size = min(most, config.buffer_size)
             partition.clock = self._now
@@ -71,24 +116,26 @@ class BatchTerms:
             if self._is_open:
                 partition.open()
 
-    def changed(self, registration: Registration, *, is_new: bool) -> None:
-        """A handler was registered for a new type, or else replaced or removed."""
+    def changed(self, registration: Registration) -> None:
+        """A handler was registered, replaced or removed, or wants something else."""
         own, queues = registration.settings, self._parts.handlers.settings
         has_own = (
             own.linger != queues.linger
             or registration.max_batch != queues.max_batch
             or own.max_batch_bytes != queues.max_batch_bytes
         )
-        if self._known is None and not has_own:
+        if self._noted is None and not has_own:
             return
-        if self._known is None or not is_new:
-            self._known = {}
+        is_first = own.linger > 0 and not self.lingers
+        self.lingers |= is_first
+        if self._noted is None or is_first:
+            # Limits that were found before anything lingered are not noted.
+            self._noted, self._wanted = {}, {}
             for each in self._parts.handlers:
                 self._note(each)
             changed: Iterable[Partition[Any]] = self._parts.partitions
         else:
-            changed = self._note(registration)
-        self.lingers |= own.linger > 0
+            changed = self._note_again(registration)
         for partition in changed:
             self.apply_to(partition)
 
@@ -97,7 +144,7 @@ class BatchTerms:
         if not self.lingers:
             return
         if registration.item_type is not None:
-            self.changed(registration, is_new=False)
+            self.changed(registration)
             return
         for partition in self._parts.partitions:
             self.apply_to(partition)
@@ -109,21 +156,34 @@ class BatchTerms:
         most = declared if consumer is None else consumer.max_batch
         return most or config.buffer_size
 
-    def _note(self, registration: Registration) -> list[Partition[Any]]:
-        """Add what one handler wants; returns the partitions that may hold its type."""
+    def _note_again(self, changed: Registration) -> Iterable[Partition[Any]]:
+        """Note what the handler of a type wants now; returns where that may count."""
+        item_type = changed.item_type
+        assert self._noted is not None
+        assert item_type is not None
+        where = set()
+        if item_type in self._noted:
+            home, terms = self._noted.pop(item_type)
+            self._wanted[home].count(terms, -1)
+            where.add(home)
+        registration = self._parts.handlers.of_exactly(item_type)
+        if registration is not None:
+            where.add(self._note(registration))
+        partitions = self._parts.partitions
+        if None in where:
+            return partitions
+        return [partitions[home] for home in where if home is not None]
+
+    def _note(self, registration: Registration) -> int | None:
+        """Add what one handler wants; returns the partition of its type, if it has."""
         own, size = registration.settings, self._parts.config.buffer_size
-        assert self._known is not None
+        assert self._noted is not None
         assert registration.item_type is not None
-        placement, homes = self._parts.placement, self._parts.partitions
+        placement, home = self._parts.placement, None
         if isinstance(placement, TypePlacement):
-            homes = [placement.place(registration.item_type)]
+            home = placement.place(registration.item_type).index
         most = registration.max_batch or size
         terms = own.linger, most, own.max_batch_bytes or math.inf
-        for home in homes:
-            known = self._known.get(home.index, terms)
-            self._known[home.index] = (
-                min(known[0], terms[0]),
-                min(known[1], terms[1]),
-                min(known[2], terms[2]),
-            )
-        return homes
+        self._noted[registration.item_type] = home, terms
+        self._wanted.setdefault(home, _Wanted()).count(terms, 1)
+        return home

@@ -259,6 +259,9 @@ class LoopRegistry:
 
     def _see_off(self, queue: Lifecycle[Any], count: int | None) -> None:
         self.forget(queue)
+        if queue.on_closed is not None:
+            # Its name is free: the manager may be used on another loop.
+            queue.on_closed()
         if count is not None:
             self._lost.append((queue.name, count))
 
