@@ -28,14 +28,13 @@ from batchqueue_async._engine.stats import (
     RebalancingRound,
 )
 from batchqueue_async._policies.answers import PartialFailure, RetryAfter
-from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
     CostBalancer,
     DrainBalancer,
     Rebalancing,
     ThroughputBalancer,
 )
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.errors import (
@@ -51,22 +50,8 @@ from batchqueue_async._policies.errors import (
     WouldDeadlock,
 )
 from batchqueue_async._policies.fairness import fair_by
-from batchqueue_async._policies.handlers import (
-    BatchFunction,
-    BatchHandler,
-    ErrorHandler,
-    HandlerLike,
-    HandlesClose,
-    HandlesFlush,
-    HandlesIdle,
-    HandlesOpen,
-    HandlesTick,
-    RetryHook,
-    SyncBatchHandler,
-)
-from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.partitions import PartitionPolicy
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.retrying import IdleBackoff, Retry
 from batchqueue_async._policies.selectors import (
     PartitionSelector,
     by_key,
@@ -87,6 +72,19 @@ if _typing.TYPE_CHECKING:
     from batchqueue_async._engine.drain_on_signals import drain_on_signals
     from batchqueue_async._engine.manager import BatchQueueManager
     from batchqueue_async._merging import Merging
+    from batchqueue_async._policies.handlers import (
+        BatchFunction,
+        BatchHandler,
+        ErrorHandler,
+        HandlerLike,
+        HandlesClose,
+        HandlesFlush,
+        HandlesIdle,
+        HandlesOpen,
+        HandlesTick,
+        RetryHook,
+        SyncBatchHandler,
+    )
 
 __all__ = [
     "BatchFunction",
@@ -150,9 +148,25 @@ __all__ = [
     "round_robin",
 ]
 
-# Not every program starts a thread or a second queue, so these come when they are asked
-# for: a fifth of what the import took.
+# Not every program starts a thread or a second queue, or names a protocol, so these
+# come when they are asked for: a fifth of what the import took.
 _LATER = {
+    **dict.fromkeys(
+        (
+            "BatchFunction",
+            "BatchHandler",
+            "ErrorHandler",
+            "HandlerLike",
+            "HandlesClose",
+            "HandlesFlush",
+            "HandlesIdle",
+            "HandlesOpen",
+            "HandlesTick",
+            "RetryHook",
+            "SyncBatchHandler",
+        ),
+        "_policies.handlers",
+    ),
     "BatchQueueManager": "_engine.manager",
     "LoopThread": "_bridge.loop_thread",
     "Merging": "_merging",

@@ -22,8 +22,8 @@ from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.queue_parts import Parts
-from batchqueue_async._engine.runtime.forking import abandon_after_fork
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._engine.runtime.loop_end import abandon_after_fork
+from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.errors import (
     BatchQueueError,
     WouldDeadlock,
@@ -89,7 +89,7 @@ class ThreadIngress(Announcer[T]):
     chunk_length = LENGTH
     """How many items of a long iterable are placed together."""
 
-    def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, Guard())
         self.parts = parts
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
@@ -288,15 +288,13 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
     return parts.ingress
 
 
-def open_up(parts: Parts[Any]) -> None:
+def open_up(parts: Parts) -> None:
     """Let other threads put into the queue, which runs on the loop that runs here."""
     if parts.ingress is None:
         parts.ingress = _ingress_for(parts, asyncio.get_running_loop())
 
 
-def _ingress_for(
-    parts: Parts[Any], loop: asyncio.AbstractEventLoop
-) -> ThreadIngress[Any]:
+def _ingress_for(parts: Parts, loop: asyncio.AbstractEventLoop) -> ThreadIngress[Any]:
     if parts.room is None:
         return ThreadIngress(parts, loop)
     from batchqueue_async._bridge.sized_ingress import (  # noqa: PLC0415 - for few

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from batchqueue_async._policies.value import Value, frozen
+from batchqueue_async._policies.value import Value
 
 
-@frozen
 class Histogram(Value):
     """How often something was how large."""
 
@@ -30,8 +29,7 @@ class Histogram(Value):
         return self.total / self.count if self.count else 0.0
 
 
-@frozen(kw_only=True)
-class Cuts(Value):
+class Cuts(Value, kw_only=True):
     """Why a handler's batches were cut where they were, in batches."""
 
     full: int
@@ -52,8 +50,7 @@ LimitReason: TypeAlias = Literal[
 """Why a limit is what it is; see `BatchLimit`."""
 
 
-@frozen(kw_only=True)
-class BatchLimit(Value):
+class BatchLimit(Value, kw_only=True):
     """What `max_batch="auto"` has come to, and why.
 
     The last five count how often the limit was changed for that reason.
@@ -92,8 +89,7 @@ CountReason: TypeAlias = Literal["start", "faster", "no_gain", "idle", "throttle
 """Why there are so many drain tasks at work; see `DrainTaskLimit`."""
 
 
-@frozen(kw_only=True)
-class DrainTaskLimit(Value):
+class DrainTaskLimit(Value, kw_only=True):
     """What `DrainTaskPolicy.adaptive` has come to, and why.
 
     The last four count how often it was changed for that reason.
@@ -153,8 +149,7 @@ def _times(limit: BatchLimit | DrainTaskLimit, reason: str) -> str:
     return f" (changed {times} {'time' if times == 1 else 'times'} for that)"
 
 
-@frozen(kw_only=True)
-class HandlerStats(Value):
+class HandlerStats(Value, kw_only=True):
     """One handler of one type, or the consumer, up to one moment.
 
     `sizes`, `seconds` and `cuts` are there only where `BatchQueueConfig` says

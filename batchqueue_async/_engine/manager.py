@@ -17,8 +17,8 @@ from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._one_process import OfOneProcess
+from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
-from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import (
     ConfigConflict,
     DeliveryError,

@@ -14,7 +14,7 @@ from batchqueue_async._validation import (
 )
 
 from .partitions import MOST_PARTITIONS
-from .value import Value, frozen
+from .value import Value
 
 
 class DrainTaskPolicy(ABC):
@@ -65,7 +65,6 @@ class DrainTaskPolicy(ABC):
         """Return the number of drain tasks on this machine: 1 or more."""
 
 
-@frozen
 class Fixed(Value, DrainTaskPolicy):
     n: int
 
@@ -79,7 +78,6 @@ class Fixed(Value, DrainTaskPolicy):
         return f"DrainTaskPolicy.fixed({self.n})"
 
 
-@frozen
 class _CpuCores(Value, DrainTaskPolicy):
     base: int
     multiplier: float
@@ -103,7 +101,6 @@ class _CpuCores(Value, DrainTaskPolicy):
         return f"DrainTaskPolicy.cpu_cores_with_base({self.base}, {self.multiplier})"
 
 
-@frozen
 class _Adaptive(Value, DrainTaskPolicy):
     # Not `least`: that is what all policies are asked for.
     at_least: int
@@ -126,7 +123,6 @@ class _Adaptive(Value, DrainTaskPolicy):
         return f"DrainTaskPolicy.adaptive({self.at_least}, {self.most})"
 
 
-@frozen
 class SharedDrainTasks(Value):
     """Drain capacity that several queues of one manager share.
 

@@ -9,7 +9,7 @@ from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import shown
 
 from .selectors import comparable
-from .value import Value, frozen
+from .value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -24,7 +24,6 @@ LIGHTEST: Final = 1e-6
 HEAVIEST: Final = 1e6
 
 
-@frozen
 class FairSelector(Value, Generic[T, K]):
     """Each key has a buffer and its share of each batch; made by `fair_by`."""
 

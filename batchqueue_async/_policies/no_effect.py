@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+from .config import AUTO
 from .drain_tasks import DrainTaskPolicy, Fixed, SharedDrainTasks
-from .handler_checks import HOOKS
-from .handler_options import AUTO
+from .handler_checks import HOOKS, warn
 from .selectors import KeySelector
-from .warning import warn
 
 if TYPE_CHECKING:
     from .config import BatchQueueConfig

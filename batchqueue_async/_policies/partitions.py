@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from batchqueue_async._validation import require_int
 
-from .value import Value, frozen
+from .value import Value
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -62,7 +62,6 @@ class PartitionPolicy(ABC):
         """
 
 
-@frozen
 class _Fixed(Value, PartitionPolicy):
     n: int
 
@@ -76,7 +75,6 @@ class _Fixed(Value, PartitionPolicy):
         return f"PartitionPolicy.fixed({self.n})"
 
 
-@frozen
 class _PerDrainTask(Value, PartitionPolicy):
     m: int
 
@@ -90,7 +88,6 @@ class _PerDrainTask(Value, PartitionPolicy):
         return f"PartitionPolicy.per_drain_task({self.m})"
 
 
-@frozen
 class _Adaptive(Value, PartitionPolicy):
     multiplier: int
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeV
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._wording import shown
 
-from .value import Value, frozen
+from .value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -51,7 +51,6 @@ PLAIN_KEYS = frozenset({str, int, bytes})
 """Types of keys that are hashable and no NaN: looked up per item."""
 
 
-@frozen
 class KeySelector(Value, Generic[T]):
     """Items with equal keys share a partition; made by `by_key`."""
 

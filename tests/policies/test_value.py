@@ -19,7 +19,7 @@ from batchqueue_async import (
     ThroughputBalancer,
     by_key,
 )
-from batchqueue_async._policies.value import Value, frozen
+from batchqueue_async._policies.value import Value
 
 VALUES = [
     Retry(attempts=3),
@@ -33,7 +33,6 @@ VALUES = [
 ]
 
 
-@frozen
 class Point(Value):
     x: int
     y: int = 0
@@ -43,8 +42,7 @@ class Other(Point):
     pass
 
 
-@frozen(kw_only=True)
-class Named(Point):
+class Named(Point, kw_only=True):
     name: str
     color: str = "red"
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.draining.stages import WAITING
 from batchqueue_async._engine.partitions.accounts import Share, cut, settle
-from batchqueue_async._engine.partitions.item_types import first_indexes, have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
+from batchqueue_async._engine.partitions.type_map import first_indexes, have_one_type
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
-    from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+    from batchqueue_async._engine.handlers.registration import Registration
+    from batchqueue_async._engine.handlers.registry import HandlerRegistry
     from batchqueue_async._engine.partitions.accounts import Outcome
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.partitions.routing import (
@@ -230,7 +231,7 @@ class Grouping(Generic[T]):
     def __init__(
         self,
         handlers: HandlerRegistry,
-        placement: TypePlacement[T] | SelectorPlacement[T],
+        placement: TypePlacement | SelectorPlacement,
     ) -> None:
         self._handlers = handlers
         self._placement = placement
@@ -387,7 +388,7 @@ class Grouping(Generic[T]):
         return pieces
 
 
-def grouping_of(parts: Parts[T]) -> Grouping[T]:
+def grouping_of(parts: Parts) -> Grouping[T]:
     """Return what makes batches of a queue's items."""
     if parts.room is None:
         return Grouping(parts.handlers, parts.placement)

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator, Sequence
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, grouping_of
+from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
 from batchqueue_async._engine.draining.failed_batch import (
     RetryQueue,
     end_failed,
@@ -23,8 +23,7 @@ from batchqueue_async._engine.draining.failed_batch import (
     fail,
     report_retry,
 )
-from batchqueue_async._engine.draining.left_behind import outlive
-from batchqueue_async._engine.draining.lost_items import end_unhandled
+from batchqueue_async._engine.draining.lost_items import end_unhandled, outlive
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
     INSIDE,
@@ -41,14 +40,13 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
 )
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
 from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
-from batchqueue_async._engine.handlers.take_limit import learn
-from batchqueue_async._engine.partitions.item_types import MANY, fetch
-from batchqueue_async._engine.partitions.removal import taken_again
+from batchqueue_async._engine.partitions.accounts import taken_again
+from batchqueue_async._engine.partitions.type_map import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
 from batchqueue_async._policies.answers import PartialFailure
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._engine.runtime.loop_time import LoopTurn
@@ -105,10 +103,10 @@ class InFlight(Generic[T]):
     task: asyncio.Task[Any]
     """In which it is delivered now: the drain task's, which may be run again."""
 
-    def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
+    def __init__(self, parts: Parts, drain_task: int, turn: LoopTurn) -> None:
         self._parts = parts
         self._counts = parts.delivery
-        self._grouping = grouping_of(parts)
+        self._grouping: Grouping[T] = grouping_of(parts)
         self._drain_task = drain_task
         self._turn = turn
         # Where keys share partitions, these are taken from buffer by buffer.
@@ -332,7 +330,7 @@ class InFlight(Generic[T]):
         self._counts.calls += error is None
         if registration.meter is not None:
             registration.meter.called(seconds)
-        learn(self._parts, registration, len(batch), seconds, error)
+        self._parts.layout.learn(registration, len(batch), seconds, error)
 
     @coroutine
     def _is_deferred(self, batch: Batch[T]) -> Generator[Any, None, bool]:

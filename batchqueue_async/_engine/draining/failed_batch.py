@@ -25,7 +25,7 @@ from batchqueue_async._policies.retrying import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._policies.handlers import ErrorHandler
     from batchqueue_async._policies.retrying import Retry
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 async def fail(
-    parts: Parts[T], batch: Batch[T], error: BaseException, drain_task: int
+    parts: Parts, batch: Batch[T], error: BaseException, drain_task: int
 ) -> list[Batch[T]]:
     """Decide what becomes of a batch whose handler raised.
 
@@ -100,7 +100,7 @@ def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
 
 
 async def report_retry(
-    parts: Parts[T],
+    parts: Parts,
     batch: Batch[T],
     error: BaseException,
     drain_task: int,
@@ -143,7 +143,7 @@ async def report_retry(
 
 
 async def _tell_on_retry(
-    parts: Parts[T],
+    parts: Parts,
     batch: Batch[T],
     error: BaseException,
     wait: float,
@@ -173,7 +173,7 @@ async def _tell_on_retry(
 
 
 async def _give_up(
-    parts: Parts[T],
+    parts: Parts,
     batch: Batch[T],
     registration: Registration,
     error: BaseException,
@@ -208,7 +208,7 @@ async def _give_up(
     end_failed(parts, batch, error)
 
 
-def _say_cut_off(parts: Parts[T], batch: Batch[T], error: BaseException) -> None:
+def _say_cut_off(parts: Parts, batch: Batch[T], error: BaseException) -> None:
     logger.error(
         "%s: on_error was cut off at the deadline, for %d items",
         parts.name,
@@ -219,7 +219,7 @@ def _say_cut_off(parts: Parts[T], batch: Batch[T], error: BaseException) -> None
     )
 
 
-def end_failed(parts: Parts[T], batch: Batch[T], error: BaseException | None) -> None:
+def end_failed(parts: Parts, batch: Batch[T], error: BaseException | None) -> None:
     """Book a batch of which somebody was told that it has failed."""
     if batch.is_settled:
         return
@@ -230,7 +230,7 @@ def end_failed(parts: Parts[T], batch: Batch[T], error: BaseException | None) ->
 
 
 async def _tell_failed(
-    parts: Parts[T],
+    parts: Parts,
     batch: Batch[T],
     registration: Registration,
     error: BaseException,
@@ -254,14 +254,14 @@ async def _tell_failed(
             await _call_on_error(parts, tell, items, error, registration.timeout)
 
 
-async def tell_on_error(parts: Parts[T], items: list[T], error: BaseException) -> None:
+async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
     """Call the queue's `on_error` for items that are in no batch any more."""
     config = parts.config
     await _call_on_error(parts, config.on_error, items, error, config.handler_timeout)
 
 
 async def _call_on_error(
-    parts: Parts[T],
+    parts: Parts,
     on_error: ErrorHandler[T] | None,
     items: list[T],
     error: BaseException,
@@ -368,7 +368,7 @@ class RetryQueue(Generic[T]):
         return dues
 
 
-def _fields(parts: Parts[T], batch: Batch[T]) -> dict[str, Any]:
+def _fields(parts: Parts, batch: Batch[T]) -> dict[str, Any]:
     """Return what log lines about a batch have beside their text."""
     registration = batch.registration
     return {

@@ -72,33 +72,6 @@ class AdaptiveLimit:
     It reads no clock and waits for nothing: its caller tells it what calls took.
     """
 
-    __slots__ = (
-        "_before",
-        "_ceiling",
-        "_ceiling_for",
-        "_changes",
-        "_debt",
-        "_first_rate",
-        "_flips",
-        "_in_a_row",
-        "_is_backed_off",
-        "_lift",
-        "_limit",
-        "_most",
-        "_owed",
-        "_passed",
-        "_patience",
-        "_reason",
-        "_rest",
-        "_rest_for",
-        "_seconds",
-        "_slope",
-        "_trial",
-        "_undo",
-        "_usual",
-        "size",
-    )
-
     def __init__(self, most: int) -> None:
         self._most = most
         # As a float: small steps add up.

@@ -12,10 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    current_call,
-    mark,
-)
+from batchqueue_async._engine.handlers.handler_lock_and_call import current_call, mark
 from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     absorb_cancellation,

@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from batchqueue_async._engine.handlers.find_deadlock import find, refuse_cycles
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
     HandlerLock,
     current_call,
 )
-from batchqueue_async._engine.handlers.handler_waits import RoomWait
+from batchqueue_async._engine.handlers.handler_waits import RoomWait, SharedRoomWait
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
-from batchqueue_async._engine.handlers.wait_for_graph import DrainTaskNode, Wait
+from batchqueue_async._engine.handlers.wait_for_graph import (
+    DrainTaskNode,
+    Wait,
+    find,
+    refuse_cycles,
+)
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
@@ -33,18 +37,6 @@ class DeadlockDetector:
     It stands for the queue in the graph of all, and in each call of a handler: so it
     has what others need of the queue there, its name, its ownership and its permit.
     """
-
-    # Nearly all queues have no handlers that wait, so the dicts come with the first.
-    __slots__ = (
-        "_at_lock",
-        "_rooms",
-        "calls",
-        "name",
-        "ownership",
-        "permit",
-        "room",
-        "waits",
-    )
 
     def __init__(
         self,
@@ -64,6 +56,7 @@ class DeadlockDetector:
         # The waits of calls of its handlers, for this queue or for others. There from
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
+        # Nearly all queues have no handlers that wait: these come with the first.
         self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
         self._at_lock: dict[int | None, _LockRequest] | None = None
 
@@ -88,13 +81,8 @@ class DeadlockDetector:
         call = current_call()
         if call is None:
             return None
-        if self.room is None:
-            return RoomWait(call, self, partition, waiter)
-        from batchqueue_async._engine.handlers.shared_room_wait import (  # noqa: PLC0415
-            SharedRoomWait,
-        )
-
-        return SharedRoomWait(call, self, partition, waiter)
+        kind = RoomWait if self.room is None else SharedRoomWait
+        return kind(call, self, partition, waiter)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
         """Whether the drain task waits for a call of this queue's that is to wait."""

@@ -35,16 +35,6 @@ class BatchListener(Protocol):
 class Meter:
     """Counts by class; the last class of each is what exceeds all bounds."""
 
-    __slots__ = (
-        "_handler",
-        "_listeners",
-        "cuts",
-        "items",
-        "seconds",
-        "sizes",
-        "total_seconds",
-    )
-
     def __init__(self, handler: str, listeners: Sequence[BatchListener]) -> None:
         self._handler = handler
         # Those of the queue: there may be more of them later.

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 from batchqueue_async._engine.handlers.call_with_timeout import finish
-from batchqueue_async._engine.handlers.find_deadlock import refuse_cycles
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
     current_call,
@@ -21,6 +20,7 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
     Wait,
+    refuse_cycles,
 )
 
 Call = Callable[..., Awaitable[object] | object]
@@ -28,8 +28,6 @@ Call = Callable[..., Awaitable[object] | object]
 
 class Opening:
     """One handler's `on_open`, and whether it has succeeded."""
-
-    __slots__ = ("_hook", "_lock", "is_done", "opener")
 
     def __init__(self, hook: Call) -> None:
         self._hook = hook

@@ -1,197 +1,31 @@
-"""The registered handlers: what to call, and which of them a type's items go to."""
+"""The registered handlers: which of them a type's items go to, and how many at once.
+
+A take removes as many items as the largest batch may have; of handlers that find their
+limits by trying, it has room for a batch of each, since their items may wait in one
+partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Hashable,
-    Iterator,
-)
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
-from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.attached_handler import Attached, attached
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    EXCLUSIVE,
-    SHARED,
-    HandlerLock,
+from batchqueue_async._engine.handlers.registration import (
+    DEFAULT,
+    Attached,
+    HandlerSettings,
+    Registration,
+    attached,
 )
-from batchqueue_async._engine.handlers.hooks import Ticks
-from batchqueue_async._engine.handlers.let_go import SLACK, InFlight, LetGo, is_at_work
-from batchqueue_async._engine.handlers.meter import Meter
-from batchqueue_async._engine.handlers.on_open import Opening
-from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
-from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
-from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 
-Consume = Callable[[list[Any]], Awaitable[object] | object]
-Hook = Callable[[], Awaitable[object] | object]
-
-
-class Registration:
-    """A handler under its item type, or the queue's single consumer (no type)."""
-
-    __slots__ = (
-        "consume",
-        "handler",
-        "is_closed",
-        "is_trusted",
-        "item_type",
-        "items",
-        "label",
-        "limit",
-        "lock",
-        "max_batch",
-        "meter",
-        "mode",
-        "next_idle",
-        "on_close",
-        "on_error",
-        "on_flush",
-        "on_idle",
-        "opening",
-        "order",
-        "retried",
-        "retry",
-        "settings",
-        "settled",
-        "ticks",
-        "timeout",
-        "weight",
-    )
-
-    def __init__(  # noqa: PLR0913 - all but the handler have a default
-        self,
-        handler: object,
-        *,
-        item_type: type | None = None,
-        weight: Exact = 1,
-        order: int = 0,
-        mode: Hashable = SHARED,
-        settings: HandlerSettings = DEFAULT,
-    ) -> None:
-        self.handler = handler
-        self.item_type = item_type
-        # How logs and stats name it.
-        self.label = _label(handler, item_type)
-        self.weight = weight
-        # Registrations are numbered; a custom selector's handlers idle by number.
-        self.order = order
-        # Which other calls of `consume` may be inside of the handler with one.
-        # Who takes one call at a time is waited for before any timeout runs.
-        own = attached(handler)
-        self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
-        self.lock = HandlerLock() if own is None else own.new_lock()
-        if item_type is not None:
-            # A consumer was checked when it was declared.
-            require_handler("handler", handler)
-        self.consume = cast("Consume", getattr(handler, "consume", handler))
-        on_open = _hook(handler, "on_open")
-        self.opening = None if on_open is None else Opening(on_open)
-        self._open_first()
-        on_tick = _hook(handler, "on_tick")
-        self.ticks: Ticks | None = None
-        if on_tick is not None:
-            self.ticks = Ticks(on_tick, float(getattr(handler, "tick_every", 0.0)))
-        self.on_idle = _hook(handler, "on_idle")
-        self.on_flush = _hook(handler, "on_flush")
-        self.on_close = _hook(handler, "on_close")
-        self.next_idle = 0.0
-        # Batches settled, the items of these; items tried again.
-        self.settled = self.items = self.retried = 0
-        self.settings = settings
-        # What its batches have at most: as declared, or as found by trying so far.
-        self.limit = settings.new_limit()
-        self.max_batch = self.limit.size if self.limit else settings.fixed_batch
-        self.retry, self.timeout = settings.retry, settings.timeout
-        self.on_error = settings.on_error
-        self.meter: Meter | None = None
-        if settings.is_measured:
-            self.meter = Meter(self.label, settings.listeners)
-        # After `on_close` nothing of it is called any more. Whether its next call need
-        # not be run in steps, since the last one was quick.
-        self.is_closed = self.is_trusted = False
-
-    @property
-    def has_hooks(self) -> bool:
-        """Whether it wants to be called without a batch while its queue runs."""
-        return bool(self.on_idle or self.on_flush or self.ticks)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its other hooks may be called."""
-        return not self.is_closed and (self.opening is None or self.opening.is_done)
-
-    def adopt(self, known: Registration) -> None:
-        """Have in common with what else is of this handler what it has once."""
-        self.lock = known.lock
-        self.ticks = known.ticks
-        if known is not self and self.opening is not None:
-            self.opening = known.opening
-            self._open_first()
-
-    def _open_first(self) -> None:
-        if self.opening is not None:
-            consume = getattr(self.handler, "consume", self.handler)
-            self.consume = self.opening.before(cast("Consume", consume))
-
-    def stats(self, inside_for: float) -> HandlerStats:
-        measured = (None, None, None) if self.meter is None else self.meter.read()
-        sizes, seconds, cuts = measured
-        return HandlerStats(
-            name=self.label,
-            batches=self.settled,
-            items=self.items,
-            retried=self.retried,
-            inside_for=inside_for,
-            sizes=sizes,
-            seconds=seconds,
-            cuts=cuts,
-            limit=None if self.limit is None else self.limit.stats(),
-        )
-
-
-def _label(handler: object, item_type: type | None) -> str:
-    name = getattr(handler, "__qualname__", type(handler).__qualname__)
-    return f"{name} of {item_type.__qualname__}" if item_type else name
-
-
-def _hook(handler: object, name: str) -> Hook | None:
-    hook = getattr(handler, name, None)
-    return cast("Hook", hook) if callable(hook) else None
-
 
 class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
-
-    __slots__ = (
-        "_by_type",
-        "_detector",
-        "_known",
-        "_let_go",
-        "_locked",
-        "_queue",
-        "attached",
-        "consumer",
-        "has_retired",
-        "have_hooks",
-        "have_limits",
-        "have_on_close",
-        "in_flight",
-        "most_taken",
-        "resolved",
-        "retired",
-        "settings",
-        "take_limit",
-        "version",
-    )
 
     def __init__(
         self, consumer: object | None, settings: HandlerSettings = DEFAULT
@@ -202,11 +36,11 @@ class HandlerRegistry:
         self.most_taken = settings.fixed_batch
         self.have_limits = False
         # Only where limits differ, or are found by trying.
-        self.take_limit: TakeLimit | None = None
+        self._take_limit: TakeLimit | None = None
         self.consumer = None
         if consumer is not None:
             self.consumer = Registration(consumer, settings=settings)
-            follow(self, self.consumer, None)
+            self._follow(self.consumer, None)
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
@@ -252,7 +86,7 @@ class HandlerRegistry:
         self.have_hooks |= registration.has_hooks
         self.have_on_close |= registration.on_close is not None
         replaced = self._by_type.get(registration.item_type)
-        follow(self, registration, replaced)
+        self._follow(registration, replaced)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
         if self._queue is not None:
@@ -282,7 +116,7 @@ class HandlerRegistry:
 
     def remove(self, item_type: type) -> Registration | None:
         removed = self._by_type.pop(item_type, None)
-        follow(self, None, removed)
+        self._follow(None, removed)
         self._changed(removed)
         return removed
 
@@ -324,6 +158,26 @@ class HandlerRegistry:
             if found is not None:
                 return found
         return None
+
+    def limit_changed(self, registration: Registration) -> None:
+        """It has found another limit, if it is still here."""
+        if self._take_limit is not None:
+            self._take_limit.changed(registration)
+            self.most_taken = self._take_limit.items
+
+    def _follow(self, new: Registration | None, gone: Registration | None) -> None:
+        """Have takes be as large as the batches of the handlers that there are now."""
+        limit = self._take_limit
+        if limit is None:
+            if new is None or new.max_batch == self.settings.max_batch:
+                return
+            limit = self._take_limit = TakeLimit(self.settings)
+            self.have_limits = True
+        if gone is not None:
+            limit.remove(gone)
+        if new is not None:
+            limit.add(new)
+        self.most_taken = limit.items
 
     def _changed(self, gone: Registration | None) -> None:
         self._known.clear()
@@ -393,3 +247,78 @@ class HandlerRegistry:
             for each in distinct.values()
             if each.on_close is not None and each.is_open
         ]
+
+
+class TakeLimit:
+    """Follows the handlers as they come and go, and their limits as these change."""
+
+    def __init__(self, settings: HandlerSettings) -> None:
+        self._most = settings.most
+        queues = settings.max_batch
+        # Of those that were declared; None if the queue has no limit of its own.
+        self._largest = 0 if queues == "auto" else queues
+        # The handlers with limits that are found by trying, and the sum of these.
+        self._found: dict[Registration, int] = {}
+        self._total = 0
+
+    @property
+    def items(self) -> int | None:
+        """How many items a take removes; None for all."""
+        if self._largest is None:
+            return None
+        return max(self._largest, self._total) or self._most
+
+    def add(self, registration: Registration) -> None:
+        most = registration.max_batch
+        if registration.limit is not None:
+            self._found[registration] = 0
+            self.changed(registration)
+        elif most is not None and self._largest is not None:
+            self._largest = max(self._largest, most)
+
+    def remove(self, registration: Registration) -> None:
+        """A handler was replaced or removed; what was declared for it stays."""
+        self._total -= self._found.pop(registration, 0)
+
+    def changed(self, registration: Registration) -> None:
+        """It has another limit now; one that was removed may still be at work."""
+        known = self._found.get(registration)
+        if known is not None and registration.max_batch is not None:
+            self._found[registration] = registration.max_batch
+            self._total += registration.max_batch - known
+
+
+InFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
+
+SLACK: Final = 16
+"""So many that are out of use are remembered, however few are in use."""
+
+
+class LetGo:
+    """Registrations that were replaced or removed, as long as anything of them runs."""
+
+    __slots__ = ("_at_work", "known")
+
+    def __init__(self) -> None:
+        # Seldom are there any, and never many: an empty tuple takes no memory.
+        self.known: Sequence[Registration] = ()
+        # How many of them were at work when somebody looked.
+        self._at_work = 0
+
+    def add(self, gone: Registration, in_flight: InFlight) -> None:
+        """Remember one more; amortised, those that are at rest are forgotten."""
+        self.known = (*self.known, gone)
+        if len(self.known) > 2 * self._at_work + SLACK:
+            self.forget_at_rest({*in_flight()})
+
+    def forget_at_rest(self, in_flight: Collection[Registration | None]) -> None:
+        """Keep those that are at work only."""
+        self.known = [each for each in self.known if is_at_work(each, in_flight)]
+        self._at_work = len(self.known)
+
+
+def is_at_work(
+    registration: Registration, in_flight: Collection[Registration | None]
+) -> bool:
+    """Whether anything of it is taken and not settled, or somebody is inside."""
+    return registration in in_flight or not registration.lock.is_free

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from batchqueue_async._engine.handler_stats import CountReason, DrainTaskLimit
 
@@ -47,25 +47,6 @@ SAME: Final = 0.7
 
 class AdaptiveCount:
     """Says how many drain tasks own partitions; told what came of each round."""
-
-    __slots__ = (
-        "_before",
-        "_before_idle",
-        "_changes",
-        "_direction",
-        "_is_backed_off",
-        "_is_starting",
-        "_is_taken_back",
-        "_known",
-        "_least",
-        "_most",
-        "_pause",
-        "_reason",
-        "_refused",
-        "_tried_from",
-        "_wait",
-        "count",
-    )
 
     def __init__(self, least: int, most: int) -> None:
         self._least = least
@@ -262,7 +243,7 @@ def _worth(rate: float, count: int) -> float:
 class Demand:
     """Measures rounds, and has so many drain tasks own partitions as help."""
 
-    def __init__(self, parts: Parts[Any], least: int) -> None:
+    def __init__(self, parts: Parts, least: int) -> None:
         self._parts = parts
         self.count = AdaptiveCount(least, len(parts.tasks.drain_tasks))
         # Whether a round is not over yet, as a server asked for a pause in it; and the

@@ -52,8 +52,6 @@ F = TypeVar("F", bound=Flow)
 class DeficitRoundRobin(Generic[F]):
     """The ring of the flows that have items."""
 
-    __slots__ = ("_active", "_floor", "_gain", "_round", "_target", "_weight")
-
     def __init__(self, quantum: int) -> None:
         # Not a plain dict, whose first entry is the longer to find the more were taken
         # out before it. With the round of the last turn: those of this one come last.
