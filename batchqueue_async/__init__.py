@@ -27,7 +27,6 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
-from batchqueue_async._policies.answers import PartialFailure, RetryAfter
 from batchqueue_async._policies.balancing import (
     CostBalancer,
     DrainBalancer,
@@ -36,7 +35,6 @@ from batchqueue_async._policies.balancing import (
 )
 from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.errors import (
     BatchQueueError,
     ConfigConflict,
@@ -49,13 +47,22 @@ from batchqueue_async._policies.errors import (
     ProcessDied,
     WouldDeadlock,
 )
-from batchqueue_async._policies.fairness import fair_by
-from batchqueue_async._policies.partitions import PartitionPolicy
-from batchqueue_async._policies.retrying import IdleBackoff, Retry
+from batchqueue_async._policies.partitions import (
+    DrainTaskPolicy,
+    PartitionPolicy,
+    SharedDrainTasks,
+)
+from batchqueue_async._policies.retrying import (
+    IdleBackoff,
+    PartialFailure,
+    Retry,
+    RetryAfter,
+)
 from batchqueue_async._policies.selectors import (
     PartitionSelector,
     by_key,
     by_type,
+    fair_by,
     round_robin,
 )
 from batchqueue_async._version import __version__ as __version__

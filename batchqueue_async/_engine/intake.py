@@ -13,8 +13,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     innermost,
 )
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.announcer import UNGUARDED, Announcer
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sorting import (
@@ -37,7 +36,7 @@ from batchqueue_async._engine.partitions.wait_for_room import (
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
 from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.errors import with_accepted
-from batchqueue_async._policies.fairness import FairSelector
+from batchqueue_async._policies.selectors import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts

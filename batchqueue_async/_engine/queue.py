@@ -376,7 +376,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         return admits(parts)
 
     def _handlers_changed(self, item_type: type) -> None:
-        self._parts.delivery.unhandled.forget(item_type)
+        self._parts.delivery.is_handled(item_type)
         self._parts.tasks.wake()
 
     def _require_handler_mode(self) -> None:

@@ -17,13 +17,24 @@ from batchqueue_async._validation import (
 
 from .balancing import Rebalancing
 from .choices import WhenFull
-from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
-from .fairness import FairSelector, fair_by
 from .handler_checks import require_handler
 from .items import T
-from .partitions import PartitionPolicy
+from .partitions import (
+    DrainTaskPolicy,
+    PartitionPolicy,
+    SharedDrainTasks,
+    require_policy,
+)
 from .retrying import IdleBackoff, Retry
-from .selectors import KeySelector, PartitionSelector, QueueSelector, by_key, by_type
+from .selectors import (
+    FairSelector,
+    KeySelector,
+    PartitionSelector,
+    QueueSelector,
+    by_key,
+    by_type,
+    fair_by,
+)
 from .value import Value
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from .config import AUTO
-from .drain_tasks import DrainTaskPolicy, Fixed, SharedDrainTasks
 from .handler_checks import HOOKS, warn
+from .partitions import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .selectors import KeySelector
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def warn_of_concurrency(
     drain_tasks, partitions = config.drain_tasks, config.partitions
     if isinstance(drain_tasks, SharedDrainTasks):
         return
-    if drain_tasks.least is None and not isinstance(drain_tasks, Fixed):
+    if drain_tasks.least is None and not isinstance(drain_tasks, FixedDrainTasks):
         # That depends on the machine.
         return
     most, of = drain_tasks.resolve(), "drain task"

@@ -84,12 +84,9 @@ class Batch(Generic[T]):
     def add(self, items: list[T], partition: Partition[T], first: int) -> None:
         """Add a share from another partition."""
         self.items.extend(items)
-        self._add_share(Share(partition, len(items), first))
-
-    def _add_share(self, share: Share[T]) -> None:
         if self.others is None:
             self.others = []
-        self.others.append(share)
+        self.others.append(Share(partition, len(items), first))
 
     @property
     def ways(self) -> set[Way]:
@@ -211,9 +208,7 @@ class Batch(Generic[T]):
     def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
         first, *others = shares
         piece = Batch(self.registration, items, first.partition, first.first)
-        piece.count = first.count
-        for share in others:
-            piece._add_share(share)
+        piece.count, piece.others = first.count, others or None
         return piece
 
 

@@ -16,13 +16,7 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
-from batchqueue_async._engine.draining.failed_batch import (
-    RetryQueue,
-    end_failed,
-    error_of_cut_off,
-    fail,
-    report_retry,
-)
+from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
 from batchqueue_async._engine.draining.lost_items import end_unhandled, outlive
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
@@ -43,7 +37,7 @@ from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.type_map import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._policies.answers import PartialFailure
+from batchqueue_async._policies.retrying import PartialFailure
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -124,7 +118,7 @@ class InFlight(Generic[T]):
         self._error: BaseException | None = None
         # Deferred batches that have ended, and whose partitions are still paused.
         self._settled: list[Batch[T]] = []
-        self.retries: RetryQueue[T] = RetryQueue(drain_task)
+        self.retries: RetryQueue[T] = RetryQueue(parts, drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
         # Whether a delivery was cancelled for good since, and nobody has looked at the
@@ -357,7 +351,7 @@ class InFlight(Generic[T]):
         self.was_cut_short = False
         batch = self.undelivered[-1]
         if batch.stage >= TOLD:
-            end_failed(self._parts, batch, self._error)
+            self.retries.end_failed(batch, self._error)
         if batch.is_settled:
             # In its `on_error`, or in the moment after its handler had returned.
             batch.tell()
@@ -372,10 +366,10 @@ class InFlight(Generic[T]):
             await absorb_cancellation()
         rest: list[Batch[T]] = []
         if error is not None:
-            rest = await fail(self._parts, batch, error, self._drain_task)
+            rest = await self.retries.fail(batch, error)
         if error is not None and rest and rest[0] is batch:
             self._defer(batch)
-            await report_retry(self._parts, batch, error, self._drain_task)
+            await self.retries.report(batch, error)
             return
         rest.reverse()
         self._replace(batch, rest)

@@ -62,37 +62,6 @@ class DropReport:
         self._told, self._told_at = dropped, now
 
 
-class UnhandledTypes:
-    """The types without a handler that the log knows of; each is told of once."""
-
-    __slots__ = ("_told",)
-
-    def __init__(self) -> None:
-        # By identity: a metaclass may refuse to be hashed. None until there are some.
-        self._told: dict[int, ref[type]] | None = None
-
-    def news(self, items: Iterable[object]) -> list[type]:
-        """Return those of the items' types that are to be told of."""
-        types = {id(each): each for each in map(type, items)}.values()
-        return [each for each in types if self._is_news(each)]
-
-    def forget(self, item_type: type) -> None:
-        """It has a handler: when it has none again, that is news."""
-        if self._told is not None:
-            self._told.pop(id(item_type), None)
-
-    def _is_news(self, item_type: type) -> bool:
-        if self._told is None:
-            self._told = {}
-        key, told = id(item_type), self._told
-        known = told.get(key)
-        if known is not None and known() is item_type:
-            return False
-        # Forgotten with the type: another one may get its identity.
-        told[key] = ref(item_type, lambda _: told.pop(key, None))
-        return True
-
-
 def note(
     parts: Parts,
     outcome: Literal["failed", "unhandled"],
@@ -116,7 +85,7 @@ def note(
 def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
     """Nobody handles its items: say so, and count them."""
     if batch.stage is not NOTED:
-        for item_type in parts.delivery.unhandled.news(batch.items):
+        for item_type in parts.delivery.unhandled_news(batch.items):
             logger.error(
                 "%s: no handler for items of type %s; they count as unhandled",
                 parts.name,
@@ -132,7 +101,7 @@ def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
 class DeliveryCounts:
     """Handlers' calls, as far as they are timed, and what had to be tried again."""
 
-    __slots__ = ("calls", "is_timed", "longest_pause", "retried", "unhandled")
+    __slots__ = ("_told", "calls", "is_timed", "longest_pause", "retried")
 
     def __init__(self, parts: Parts) -> None:
         config = parts.config
@@ -146,7 +115,30 @@ class DeliveryCounts:
         self.retried = 0
         # Seconds that a handler asked for, since adaptive drain tasks set it to zero.
         self.longest_pause = 0.0
-        self.unhandled = UnhandledTypes()
+        # The types without a handler that the log knows of; each is told of once. By
+        # identity: a metaclass may refuse to be hashed. None until there are some.
+        self._told: dict[int, ref[type]] | None = None
+
+    def unhandled_news(self, items: Iterable[object]) -> list[type]:
+        """Return those of the items' types, which have no handler, that are news."""
+        types = {id(each): each for each in map(type, items)}.values()
+        return [each for each in types if self._is_news(each)]
+
+    def is_handled(self, item_type: type) -> None:
+        """It has a handler: when it has none again, that is news."""
+        if self._told is not None:
+            self._told.pop(id(item_type), None)
+
+    def _is_news(self, item_type: type) -> bool:
+        if self._told is None:
+            self._told = {}
+        key, told = id(item_type), self._told
+        known = told.get(key)
+        if known is not None and known() is item_type:
+            return False
+        # Forgotten with the type: another one may get its identity.
+        told[key] = ref(item_type, lambda _: told.pop(key, None))
+        return True
 
 
 def outlive(

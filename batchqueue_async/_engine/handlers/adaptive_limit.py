@@ -30,8 +30,11 @@ from math import exp, inf, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
-from batchqueue_async._policies.answers import PartialFailure, RetryAfter
-from batchqueue_async._policies.retrying import pause_asked_for
+from batchqueue_async._policies.retrying import (
+    PartialFailure,
+    RetryAfter,
+    pause_asked_for,
+)
 
 START: Final = 32
 """The first limit."""
@@ -80,7 +83,9 @@ class AdaptiveLimit:
         self.size = 0
         self._before = round(self._limit)
         self._reason: LimitReason = "start"
-        self._changes: dict[LimitReason, int] = {}
+        self._changes = dict.fromkeys(
+            ("faster", "no_gain", "slower", "throttled", "failed"), 0
+        )
         # Which of the two sizes is tried, 0 or 1; None at rest.
         self._trial: int | None = None
         self._first_rate = 0.0
@@ -111,16 +116,11 @@ class AdaptiveLimit:
         return round(self._limit)
 
     def stats(self) -> BatchLimit:
-        changes = self._changes
         return BatchLimit(
             max_batch=self.limit,
             before=self._before,
             reason=self._reason,
-            faster=changes.get("faster", 0),
-            no_gain=changes.get("no_gain", 0),
-            slower=changes.get("slower", 0),
-            throttled=changes.get("throttled", 0),
-            failed=changes.get("failed", 0),
+            **self._changes,
         )
 
     def called(self, size: int, seconds: float, error: BaseException | None) -> None:
@@ -274,7 +274,7 @@ class AdaptiveLimit:
         self._limit = min(float(self._highest), max(1.0, limit))
         if self.limit != before:
             self._before, self._reason = before, why
-            self._changes[why] = self._changes.get(why, 0) + 1
+            self._changes[why] += 1
 
 
 def _trouble(error: BaseException | None) -> LimitReason | None:

@@ -19,7 +19,7 @@ from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._policies.answers import PartialFailure
+from batchqueue_async._policies.retrying import PartialFailure
 from batchqueue_async._wording import shown
 
 Call = Callable[..., Awaitable[object] | object]

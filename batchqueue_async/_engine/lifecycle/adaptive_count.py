@@ -54,7 +54,7 @@ class AdaptiveCount:
         # How many there are to be now.
         self.count = self._before = least
         self._reason: CountReason = "start"
-        self._changes: dict[CountReason, int] = {}
+        self._changes = dict.fromkeys(("faster", "no_gain", "idle", "throttled"), 0)
         # While others are tried: how many there were, and what these were worth.
         self._tried_from: tuple[int, float] | None = None
         self._direction = 1
@@ -75,15 +75,11 @@ class AdaptiveCount:
         return self._tried_from is not None and self.count > self._tried_from[0]
 
     def stats(self) -> DrainTaskLimit:
-        changes = self._changes
         return DrainTaskLimit(
             drain_tasks=self.count,
             before=self._before,
             reason=self._reason,
-            faster=changes.get("faster", 0),
-            no_gain=changes.get("no_gain", 0),
-            idle=changes.get("idle", 0),
-            throttled=changes.get("throttled", 0),
+            **self._changes,
         )
 
     def round(self, rate: float, use: float, *, is_throttled: bool) -> None:
@@ -232,7 +228,7 @@ class AdaptiveCount:
         self.count = max(self._least, min(self._most, count))
         if self.count != before:
             self._before, self._reason = before, why
-            self._changes[why] = self._changes.get(why, 0) + 1
+            self._changes[why] += 1
 
 
 def _worth(rate: float, count: int) -> float:

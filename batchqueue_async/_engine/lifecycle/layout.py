@@ -25,9 +25,12 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_time import clock_of
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig
-from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
-from batchqueue_async._policies.fairness import FairSelector
-from batchqueue_async._policies.partitions import MOST_PARTITIONS
+from batchqueue_async._policies.partitions import (
+    MOST_PARTITIONS,
+    DrainTaskPolicy,
+    SharedDrainTasks,
+)
+from batchqueue_async._policies.selectors import FairSelector
 from batchqueue_async._policies.sizing import Exact, exact_weight
 from batchqueue_async._validation import refuse
 

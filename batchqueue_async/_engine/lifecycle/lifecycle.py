@@ -38,8 +38,8 @@ from batchqueue_async._engine.runtime.loop_end import (
 )
 from batchqueue_async._engine.runtime.loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
-from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.partitions import SharedDrainTasks
 from batchqueue_async._shielding import Shielded
 from batchqueue_async._validation import require_timeout
 

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Sized
 from typing import Final, Generic, Protocol, TypeVar
 
-from batchqueue_async._policies.fairness import UNIT
+from batchqueue_async._policies.selectors import UNIT
 
 
 class Flow(Protocol):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher, return_taken
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.announcer import UNGUARDED
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
 from batchqueue_async._engine.partitions.type_map import WORTH_A_LOOK, have_type

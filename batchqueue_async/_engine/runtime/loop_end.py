@@ -107,11 +107,6 @@ def canary_of(loop: asyncio.AbstractEventLoop) -> CanaryTask | None:
     return canary
 
 
-def set_canary(loop: asyncio.AbstractEventLoop, canary: CanaryTask | None) -> None:
-    """Let the loop have this one from now on."""
-    setattr(loop, _CANARY, canary)
-
-
 def is_ending(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether all tasks of the loop are being cancelled, as at its end."""
     canary = canary_of(loop)
@@ -176,7 +171,7 @@ class LoopRegistry:
             canary.on_cancel = self._pause
             canary.add_done_callback(self._canary_ended)
             expect_no_end(canary)
-            set_canary(loop, canary)
+            setattr(loop, _CANARY, canary)
 
     async def release(self, queue: Lifecycle, *, is_unfetched: bool) -> None:
         """A queue was shut down; with leftovers it is kept until `forget`."""
@@ -257,7 +252,7 @@ class LoopRegistry:
     async def _end_canary() -> None:
         loop = asyncio.get_running_loop()
         canary = canary_of(loop)
-        set_canary(loop, None)
+        setattr(loop, _CANARY, None)
         if canary is not None and not canary.done():
             canary.cancel()
             await asyncio.wait({canary})
