@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import _get_running_loop
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async._chunks import LENGTH, chunks
 from batchqueue_async._engine.handlers.registration import attached
@@ -23,6 +23,7 @@ from batchqueue_async._policies.config import (
     require_options,
 )
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
+from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.no_effect import (
     warn_of_concurrency,
@@ -31,9 +32,6 @@ from batchqueue_async._policies.no_effect import (
 )
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._validation import refuse, require_instance, require_timeout
-
-if TYPE_CHECKING:
-    from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 
 S = TypeVar("S")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
+from typing import Any, Final, Generic, Literal, TypeAlias
 
 from batchqueue_async._functions import require_function, require_sync_function
 from batchqueue_async._validation import (
@@ -18,6 +18,7 @@ from batchqueue_async._validation import (
 from .balancing import Rebalancing
 from .choices import WhenFull
 from .handler_checks import require_handler
+from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
 from .partitions import (
     DrainTaskPolicy,
@@ -36,9 +37,6 @@ from .selectors import (
     fair_by,
 )
 from .value import Value
-
-if TYPE_CHECKING:
-    from .handlers import ErrorHandler, HandlerLike, RetryHook
 
 AUTO: Final = "auto"
 """A largest batch that is found by trying."""

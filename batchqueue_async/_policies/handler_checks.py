@@ -42,7 +42,6 @@ def require_handler(field: str, value: object) -> None:
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
-    """Return the callable that takes a batch."""
     require_handler("handler", handler)
     consume = getattr(handler, "consume", handler)
     return cast("Callable[[list[Any]], Any]", consume)

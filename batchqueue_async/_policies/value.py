@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import FrozenInstanceError
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -124,6 +124,11 @@ class Value:
                 msg = f"cannot delete field {name!r}"
                 raise FrozenInstanceError(msg)
             super().__delattr__(name)
+
+    def __replace__(self, **changes: object) -> Self:
+        """Return another one, as `copy.replace` asks for it (Python 3.13)."""
+        known = {name: getattr(self, name) for name in self._names}
+        return type(self)(**known | changes)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -235,7 +235,6 @@ class Grouping(Generic[T]):
         self._apart: list[Batch[T]] | None = None
 
     def forget(self) -> None:
-        """Begin anew."""
         self._batches.clear()
         self._apart = None
 
@@ -384,7 +383,6 @@ class Grouping(Generic[T]):
 
 
 def grouping_of(parts: Parts) -> Grouping[T]:
-    """Return what makes batches of a queue's items."""
     if parts.room is None:
         return Grouping(parts.handlers, parts.placement)
     from batchqueue_async._engine.draining.sized_batches import (  # noqa: PLC0415

@@ -26,6 +26,7 @@ from batchqueue_async._engine.draining.stages import (
     TOLD,
     WAITING,
 )
+from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
     Stopwatch,
@@ -33,7 +34,6 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
     own_error,
 )
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
-from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.type_map import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation

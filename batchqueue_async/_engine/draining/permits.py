@@ -33,7 +33,6 @@ class PermitPool:
         self._users = 0
 
     def join(self) -> None:
-        """One more queue uses it."""
         self._users += 1
 
     def leave(self) -> None:

@@ -124,7 +124,6 @@ class AdaptiveLimit:
         )
 
     def called(self, size: int, seconds: float, error: BaseException | None) -> None:
-        """A call of the handler has ended."""
         seconds += _OVERHEAD
         trouble = _trouble(error)
         if trouble is not None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from batchqueue_async._engine.handler_stats import HandlerStats
+from batchqueue_async._engine.handler_stats import BatchListener, HandlerStats, Meter
 from batchqueue_async._engine.handlers.call_with_timeout import finish
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -16,7 +16,6 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
-from batchqueue_async._engine.handlers.meter import BatchListener, Meter
 from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
@@ -185,7 +184,6 @@ class HandlerSettings(Value):
         return None if isinstance(self.max_batch, str) else self.max_batch
 
     def new_limit(self) -> AdaptiveLimit | None:
-        """Return what finds the largest batch by trying, where that is wanted."""
         if self.max_batch != AUTO:
             return None
         from batchqueue_async._engine.handlers.adaptive_limit import (  # noqa: PLC0415
@@ -212,7 +210,7 @@ class HandlerSettings(Value):
         """Return these, with what is declared for one handler in their place."""
         own["max_batch_bytes"] = _exact(max_batch_bytes)
         changes = {name: value for name, value in own.items() if value is not None}
-        return type(self)(**vars(self) | changes) if changes else self
+        return self.__replace__(**changes) if changes else self
 
 
 def _exact(size: float | None) -> Exact | None:

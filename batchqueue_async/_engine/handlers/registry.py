@@ -45,7 +45,10 @@ class HandlerRegistry:
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
         # Replaced or removed, maybe while they had batches: their locks are in use.
-        self._let_go = LetGo()
+        # Seldom are there any, and never many: an empty tuple takes no memory.
+        self._let_go: Sequence[Registration] = ()
+        # How many of them were at work when somebody looked.
+        self._let_go_at_work = 0
         # Whose batches are taken and not settled.
         self.in_flight: InFlight = tuple
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
@@ -187,11 +190,18 @@ class HandlerRegistry:
             if gone.on_close is not None:
                 self.retired = (*self.retired, gone)
             else:
-                self._let_go.add(gone, self.in_flight)
+                self._let_go = (*self._let_go, gone)
+                # Amortised: those that are at rest are forgotten.
+                if len(self._let_go) > 2 * self._let_go_at_work + SLACK:
+                    self._forget_at_rest({*self.in_flight()})
         self._tidy_locks()
 
+    def _forget_at_rest(self, in_flight: Collection[Registration | None]) -> None:
+        self._let_go = [each for each in self._let_go if is_at_work(each, in_flight)]
+        self._let_go_at_work = len(self._let_go)
+
     def _tidy_locks(self) -> None:
-        in_use = len(self._by_type) + len(self.retired) + len(self._let_go.known)
+        in_use = len(self._by_type) + len(self.retired) + len(self._let_go)
         # Amortised: half of them can be forgotten.
         if len(self._locked) > 2 * in_use + SLACK:
             self._forget_locks()
@@ -202,7 +212,7 @@ class HandlerRegistry:
         A retired one may come back before its `on_close`, and one with a batch before
         that is settled: then it must find its lock.
         """
-        in_use = (*self._by_type.values(), *self.retired, *(self._let_go.known))
+        in_use = (*self._by_type.values(), *self.retired, *self._let_go)
         locks = {id(each.lock) for each in in_use}
         self._locked = {
             key: each for key, each in self._locked.items() if id(each.lock) in locks
@@ -211,17 +221,17 @@ class HandlerRegistry:
     def take_retired(self) -> list[Registration]:
         """Take those that got their last batch, and that no other type uses."""
         in_flight = {*self.in_flight()}
-        if self._let_go.known:
-            self._let_go.forget_at_rest(in_flight)
+        if self._let_go:
+            self._forget_at_rest(in_flight)
             self._tidy_locks()
-        self.has_retired = bool(self._let_go.known or self.retired)
+        self.has_retired = bool(self._let_go or self.retired)
         if not self.retired:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
         at_work = [each for each in self.retired if is_at_work(each, in_flight)]
         done = [each for each in self.retired if each not in at_work]
         self.retired = tuple(at_work)
-        self.has_retired = bool(self._let_go.known or self.retired)
+        self.has_retired = bool(self._let_go or self.retired)
         self._tidy_locks()
         in_use = {id(each.handler) for each in (*self.retired, *self)}
         distinct = {id(each.handler): each for each in done}
@@ -263,7 +273,6 @@ class TakeLimit:
 
     @property
     def items(self) -> int | None:
-        """How many items a take removes; None for all."""
         if self._largest is None:
             return None
         return max(self._largest, self._total) or self._most
@@ -292,29 +301,6 @@ InFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
 
 SLACK: Final = 16
 """So many that are out of use are remembered, however few are in use."""
-
-
-class LetGo:
-    """Registrations that were replaced or removed, as long as anything of them runs."""
-
-    __slots__ = ("_at_work", "known")
-
-    def __init__(self) -> None:
-        # Seldom are there any, and never many: an empty tuple takes no memory.
-        self.known: Sequence[Registration] = ()
-        # How many of them were at work when somebody looked.
-        self._at_work = 0
-
-    def add(self, gone: Registration, in_flight: InFlight) -> None:
-        """Remember one more; amortised, those that are at rest are forgotten."""
-        self.known = (*self.known, gone)
-        if len(self.known) > 2 * self._at_work + SLACK:
-            self.forget_at_rest({*in_flight()})
-
-    def forget_at_rest(self, in_flight: Collection[Registration | None]) -> None:
-        """Keep those that are at work only."""
-        self.known = [each for each in self.known if is_at_work(each, in_flight)]
-        self._at_work = len(self.known)
 
 
 def is_at_work(

@@ -83,7 +83,6 @@ class AdaptiveCount:
         )
 
     def round(self, rate: float, use: float, *, is_throttled: bool) -> None:
-        """A round has ended."""
         worth = _worth(rate, self.count)
         if is_throttled and not self._is_worth_it(worth):
             self._back_off(rate)

@@ -198,7 +198,6 @@ class Layout:
         weight: float,
         settings: HandlerSettings,
     ) -> None:
-        """Add a handler, and the partitions it asks for."""
         parts, exact = self._parts, exact_weight(weight)
         by_type = isinstance(parts.placement, TypePlacement)
         registration = Registration(

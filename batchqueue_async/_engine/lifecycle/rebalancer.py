@@ -236,7 +236,6 @@ class Move:
     new: int
 
     def back(self) -> Move:
-        """Return the move that undoes this one."""
         return Move(self.partition, self.new, self.old)
 
 

@@ -62,7 +62,6 @@ def admits(parts: Parts) -> bool:
 
 
 def refuse_fork(parts: Parts) -> None:
-    """Refuse to be used in a forked child."""
     if parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "

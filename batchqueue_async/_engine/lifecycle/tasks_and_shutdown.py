@@ -131,7 +131,6 @@ class QueueTasks:
                 expect_no_end(task)
 
     def closing(self) -> Shutdown:
-        """Return what ends them, by a deadline."""
         return Shutdown(self._parts)
 
     def take_leftovers(self, left: list[Any]) -> None:

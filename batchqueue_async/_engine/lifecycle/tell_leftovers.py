@@ -71,9 +71,10 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
 
 def tell_leftovers_after_loop(parts: Parts, left: list[Any], message: str) -> None:
     """Do the same where nothing can be awaited any more."""
-    items = _taken(left)
-    if not items:
+    if not left:
         return
+    items = left.copy()
+    left.clear()
     on_error, fields = parts.config.on_error, _fields(parts, items)
     if on_error is None:
         logger.error(message, **fields)
@@ -95,12 +96,6 @@ def say_unfetched(parts: Parts, count: int) -> None:
         queue=parts.name,
         items=count,
     )
-
-
-def _taken(left: list[Any]) -> list[Any]:
-    items = left.copy()
-    left.clear()
-    return items
 
 
 def _fields(parts: Parts, items: list[Any]) -> dict[str, Any]:

@@ -142,7 +142,6 @@ class Accounts:
         self.returned += count
 
     def charge(self, seconds: float) -> None:
-        """A handler has spent so long on items of the partition."""
         self.busy += seconds
 
     def watch(self, position: int, watcher: Watcher) -> bool:

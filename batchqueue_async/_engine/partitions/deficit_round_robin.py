@@ -85,7 +85,6 @@ class DeficitRoundRobin(Generic[F]):
             self._weight -= flow.weight
 
     def clear(self) -> None:
-        """Let all go."""
         self._active.clear()
         self._weight = 0
 

@@ -133,7 +133,6 @@ class Loads:
         self._bases: Sequence[_Totals] = ()
 
     def now(self) -> list[float]:
-        """Return the loads since the last `reset`."""
         totals = self._totals()
         # Partitions that are new since then started at zero.
         bases = [*self._bases, *[_NOTHING] * (len(totals) - len(self._bases))]
@@ -143,7 +142,6 @@ class Loads:
         return [_seconds_asked_for(ever, base) for ever, base in pairs]
 
     def reset(self) -> None:
-        """Begin a new round."""
         self._bases = self._totals()
 
     def _totals(self) -> list[_Totals]:

@@ -134,7 +134,6 @@ class TypePlacement:
         return self.partitions[0] if is_sole else None
 
     def has_one_type(self, partition: Partition[Any]) -> bool:
-        """Whether the partition's items can only be of one type."""
         # A sole partition's types are not even looked at, so nothing is known of them.
         if self._lightest is None or partition.index >= len(self._lightest.types):
             return False
@@ -193,7 +192,6 @@ class SelectorPlacement:
         return None
 
     def has_one_type(self, partition: Partition[Any]) -> bool:
-        """Return False: any type may be in any partition."""
         return False
 
     def partition_of(self, item: object) -> Partition[Any]:
@@ -226,7 +224,6 @@ def placement_for(
     *,
     grows: bool,
 ) -> TypePlacement | SelectorPlacement:
-    """Return the placement that the configured selector stands for."""
     if selector is by_type:
         return TypePlacement(partitions, handlers, grows=grows)
     if selector is round_robin:

@@ -23,7 +23,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.sizing import Exact, exact, measured_by
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_waits import SharedRoomWait
+    from batchqueue_async._engine.handlers.deadlock_detector import SharedRoomWait
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
 T = TypeVar("T")
@@ -52,7 +52,6 @@ class Measured(list[T]):
         return super().__getitem__(place)
 
     def of(self, places: Iterable[int]) -> Measured[T]:
-        """Return the items at these places."""
         chosen: Measured[T] = Measured()
         for place in places:
             chosen.add(self[place], self.sizes[place])
@@ -87,7 +86,6 @@ def measured(
 
 
 def one_measured(item: T, measure: Measure) -> Measured[T]:
-    """Measure one item."""
     return Measured((item,), (measure(item),))
 
 
@@ -145,7 +143,6 @@ class Room:
 
     @property
     def used(self) -> Exact:
-        """How much of the capacity is taken."""
         return self.waiting + self.reserved + self.surplus
 
     @property
@@ -219,7 +216,6 @@ class Room:
         return self.used - without + size <= self.capacity
 
     def took(self) -> None:
-        """A partition is taken from."""
         self.is_short = self._is_short_known = False
 
     def serve(self) -> None:

@@ -70,7 +70,6 @@ class TypeMap(Generic[V]):
         return False
 
     def get(self, item_type: type) -> V | None:
-        """Return the value of a type, near or far; None if it has none."""
         if item_type in self.near:
             return self.near[item_type]
         return self._far.get(ref(item_type)) if self._far else None
@@ -87,7 +86,6 @@ class TypeMap(Generic[V]):
             self._let_go()
 
     def clear(self) -> None:
-        """Forget all values."""
         self.near.clear()
         self._far = None
 

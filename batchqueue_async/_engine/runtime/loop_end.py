@@ -102,7 +102,6 @@ class CanaryTask(asyncio.Task[None]):
 
 
 def canary_of(loop: asyncio.AbstractEventLoop) -> CanaryTask | None:
-    """Return the loop's canary, if it has one."""
     canary: CanaryTask | None = getattr(loop, _CANARY, None)
     return canary
 
@@ -144,7 +143,6 @@ class LoopRegistry:
 
     @property
     def queues(self) -> list[Lifecycle]:
-        """The queues, in order of their start."""
         return list(self._queues.values())
 
     async def register(self, queue: Lifecycle) -> None:
