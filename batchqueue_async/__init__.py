@@ -27,17 +27,14 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
-from batchqueue_async._policies.answers import PartialFailure, RetryAfter
-from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
     CostBalancer,
     DrainBalancer,
     Rebalancing,
     ThroughputBalancer,
 )
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
-from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.errors import (
     BatchQueueError,
     ConfigConflict,
@@ -50,7 +47,6 @@ from batchqueue_async._policies.errors import (
     ProcessDied,
     WouldDeadlock,
 )
-from batchqueue_async._policies.fairness import fair_by
 from batchqueue_async._policies.handlers import (
     BatchFunction,
     BatchHandler,
@@ -64,13 +60,22 @@ from batchqueue_async._policies.handlers import (
     RetryHook,
     SyncBatchHandler,
 )
-from batchqueue_async._policies.offering import Offer
-from batchqueue_async._policies.partitions import PartitionPolicy
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.partitions import (
+    DrainTaskPolicy,
+    PartitionPolicy,
+    SharedDrainTasks,
+)
+from batchqueue_async._policies.retrying import (
+    IdleBackoff,
+    PartialFailure,
+    Retry,
+    RetryAfter,
+)
 from batchqueue_async._policies.selectors import (
     PartitionSelector,
     by_key,
     by_type,
+    fair_by,
     round_robin,
 )
 from batchqueue_async._version import __version__ as __version__

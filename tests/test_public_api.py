@@ -4,6 +4,7 @@ import importlib.resources
 import inspect
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -132,6 +133,21 @@ def _public_methods() -> list[str]:
 def test_every_public_method_has_a_docstring(path: str) -> None:
     name, _, member = path.partition(".")
     assert inspect.getdoc(getattr(getattr(batchqueue_async, name), member))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        batchqueue_async.BatchQueueConfig,
+        batchqueue_async.Retry,
+        batchqueue_async.BatchQueue.add_handler,
+    ],
+)
+def test_what_a_declaration_is_annotated_with_can_be_looked_up(
+    declared: object,
+) -> None:
+    """As by who makes a config from a file: late imports must not be in the way."""
+    assert typing.get_type_hints(declared)
 
 
 def test_errors_share_a_base() -> None:

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
-from batchqueue_async._engine.handlers.attached_handler import Attached
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED, HandlerLock
+from batchqueue_async._engine.handlers.registration import Attached
 from batchqueue_async._functions import is_async
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike

@@ -35,7 +35,7 @@ class LoopShutdown:
         self._tells = True
         self._task: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
-        self._current: Lifecycle[Any] | None = None
+        self._current: Lifecycle | None = None
         self._left: dict[str, list[Any]] = {}
 
     def begin(self, timeout: float | None, *, tells: bool) -> None:
@@ -71,7 +71,7 @@ class LoopShutdown:
             return False
         return time.monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
 
-    def queues(self) -> list[Lifecycle[Any]]:
+    def queues(self) -> list[Lifecycle]:
         """Return the loop's queues that are not shut down, in order of their start."""
         return LoopRegistry.of(self._loop).queues
 
@@ -118,7 +118,7 @@ class LoopShutdown:
                 self._telling = self._loop.create_task(self._current.close(left))
 
     async def _drain(self) -> None:
-        ended: list[Lifecycle[Any]] = []
+        ended: list[Lifecycle] = []
         while True:
             pending = [each for each in self.queues() if each not in ended]
             if not pending:
@@ -138,7 +138,7 @@ class LoopShutdown:
             ended.append(self._current)
             self._current = None
 
-    async def _end(self, queue: Lifecycle[Any]) -> None:
+    async def _end(self, queue: Lifecycle) -> None:
         left = self.seconds_left()
         if self._tells:
             await queue.close(left)

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
 from batchqueue_async._chunks import SIZED_LENGTH
-from batchqueue_async._engine.partitions.measured_items import measured, one_measured
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.shared_room import Room
+from batchqueue_async._engine.partitions.shared_room import Room, measured, one_measured
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.sized_intake import measured_runs
 
@@ -25,7 +24,7 @@ class SizedIngress(ThreadIngress[T]):
     chunk_length = SIZED_LENGTH
 
     def __init__(
-        self, parts: Parts[T], loop: asyncio.AbstractEventLoop, room: Room
+        self, parts: Parts, loop: asyncio.AbstractEventLoop, room: Room
     ) -> None:
         super().__init__(parts, loop)
         self._room = room

@@ -18,10 +18,10 @@ from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._one_process import OfOneProcess
+from batchqueue_async._policies.choices import Offer
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._threads.guard import PAUSE
 from batchqueue_async._threads.watchdog import PATIENCE

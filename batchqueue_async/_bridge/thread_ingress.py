@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._chunks import LENGTH
-from batchqueue_async._engine.handlers.handler_waits import RoomWait
+from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.partition import Partition
@@ -22,8 +22,8 @@ from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.queue_parts import Parts
-from batchqueue_async._engine.runtime.forking import abandon_after_fork
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._engine.runtime.loop_end import abandon_after_fork
+from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.errors import (
     BatchQueueError,
     WouldDeadlock,
@@ -96,7 +96,7 @@ class ThreadIngress(Announcer[T]):
     chunk_length = LENGTH
     """How many items of a long iterable are placed together."""
 
-    def __init__(self, parts: Parts[T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, Guard())
         self.parts = parts
         self._waits_when_full = parts.config.when_full is WhenFull.WAIT
@@ -285,7 +285,7 @@ def ingress_of(queue: BatchQueue[T]) -> ThreadIngress[T]:
     return parts.ingress
 
 
-def open_up(parts: Parts[Any]) -> None:
+def open_up(parts: Parts) -> None:
     """Let other threads put into the queue, which runs on the loop that runs here."""
     if parts.ingress is not None:
         return

@@ -13,7 +13,7 @@ from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._loop_close import call_at_close
-from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
+from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._validation import require_instance, require_timeout
 

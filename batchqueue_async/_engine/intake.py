@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._chunks import LENGTH
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
@@ -13,13 +13,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     innermost,
 )
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.announcer import Announcer
-from batchqueue_async._engine.partitions.guard import UNGUARDED
-from batchqueue_async._engine.partitions.item_types import (
-    WORTH_A_LOOK,
-    have_one_type,
-    have_type,
-)
+from batchqueue_async._engine.partitions.announcer import UNGUARDED, Announcer
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sorting import (
@@ -29,24 +23,26 @@ from batchqueue_async._engine.partitions.sorting import (
     sole_partition,
     sorted_bins,
 )
+from batchqueue_async._engine.partitions.type_map import (
+    WORTH_A_LOOK,
+    have_one_type,
+    have_type,
+)
 from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
     put_in_turn,
     put_one_in_turn,
 )
 from batchqueue_async._engine.partitions.waiting_line import LoopWaiter
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.errors import with_accepted
-from batchqueue_async._policies.fairness import FairSelector
-from batchqueue_async._policies.offering import Offer
+from batchqueue_async._policies.selectors import FairSelector
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
-T = TypeVar("T")
 
-
-class Intake(Generic[T]):
+class Intake:
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
     __slots__ = (
@@ -59,18 +55,18 @@ class Intake(Generic[T]):
         "_waits",
     )
 
-    def __init__(self, parts: Parts[T]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._placement = placement = parts.placement
         self._sole = placement.sole
         # For the loop's own chunks: nobody else may use its lists.
-        self._sorter: Sorter[T] | None = None
+        self._sorter: Sorter | None = None
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
         self._is_fair = isinstance(parts.config.selector, FairSelector)
         self._waits = parts.config.when_full is WhenFull.WAIT
         # Of a queue without a bridge, from the first `offer` on.
-        self._announcer: Announcer[T] | None = None
+        self._announcer: Announcer[Any] | None = None
 
     @property
     def chunk_length(self) -> int:
@@ -80,7 +76,7 @@ class Intake(Generic[T]):
         """
         return max(LENGTH, 128 * len(self._placement.partitions))
 
-    def try_put(self, item: T) -> Run[T] | None:
+    def try_put(self, item: object) -> Run | None:
         """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
         if partition.line.head is None:
@@ -90,7 +86,7 @@ class Intake(Generic[T]):
                 return None
         return partition, (item,)
 
-    def offer(self, item: T) -> Offer:
+    def offer(self, item: object) -> Offer:
         """Accept the item if there is room at once, wherever the caller is."""
         announcer = self._offered_to()
         if announcer is None:
@@ -103,7 +99,7 @@ class Intake(Generic[T]):
         # It never opens again, so this is as true as it was at the refusal.
         return Offer.CLOSED if partition.is_closed else Offer.FULL
 
-    def _offered_to(self) -> Announcer[T] | None:
+    def _offered_to(self) -> Announcer[Any] | None:
         """Return who tells the loop; None if nothing is accepted any more."""
         parts = self._parts
         if parts.ingress is None:
@@ -120,7 +116,7 @@ class Intake(Generic[T]):
         return parts.ingress
 
     def waiting_one(
-        self, partition: Partition[T], chunk: Sequence[T]
+        self, partition: Partition[Any], chunk: Sequence[Any]
     ) -> Awaitable[bool] | None:
         """As `waiting`, for a single item; awaited, it says whether that is in."""
         if not self._waits or partition.is_closed:
@@ -132,14 +128,14 @@ class Intake(Generic[T]):
             return put_one_in_turn(partition, chunk, loop)
         return self._put_one(partition, chunk)
 
-    async def _put_one(self, partition: Partition[T], chunk: Sequence[T]) -> bool:
+    async def _put_one(self, partition: Partition[Any], chunk: Sequence[Any]) -> bool:
         placed = Tally()
         if (waiting := self.waiting(partition, chunk, placed)) is not None:
             await waiting
         return placed.count == 1
 
     def waiting(
-        self, partition: Partition[T], chunk: Sequence[T], placed: Tally
+        self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
     ) -> Awaitable[None] | None:
         """Return what accepts a chunk in turn, if it is to wait for room.
 
@@ -155,8 +151,8 @@ class Intake(Generic[T]):
 
     async def _put_from_handler(
         self,
-        partition: Partition[T],
-        chunk: Sequence[T],
+        partition: Partition[Any],
+        chunk: Sequence[Any],
         placed: Tally,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -191,7 +187,7 @@ class Intake(Generic[T]):
                 partition.leave_line(waiter)
                 partition.notify()
 
-    def put_whole(self, chunk: list[T]) -> bool:
+    def put_whole(self, chunk: list[Any]) -> bool:
         """Accept a chunk in one go, if it is for one partition and meets no edge."""
         partition = self._sole
         if partition is None:
@@ -217,7 +213,7 @@ class Intake(Generic[T]):
             raise
         return True
 
-    def _put_routed(self, chunk: list[T]) -> bool:
+    def _put_routed(self, chunk: list[Any]) -> bool:
         partition = self._placement.routes.get(type(chunk[0])) if chunk else None
         if partition is None or len(partition.items) > partition.limit - len(chunk):
             # Do not look at all the types for nothing.
@@ -235,7 +231,7 @@ class Intake(Generic[T]):
             raise
         return True
 
-    async def put_many(self, chunk: Sequence[T], placed: Tally) -> None:
+    async def put_many(self, chunk: Sequence[Any], placed: Tally) -> None:
         """Accept a chunk, and count what was accepted.
 
         What has room is placed at once; then partition by partition has to wait.
@@ -247,7 +243,7 @@ class Intake(Generic[T]):
             if missing := len(run) + before - placed.count:
                 partition.reject(missing)
 
-    def _place(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
+    def _place(self, chunk: Sequence[Any], placed: Tally) -> list[Run]:
         """Place what there is room for; returns the rest by partition."""
         if not chunk:
             return []
@@ -270,8 +266,8 @@ class Intake(Generic[T]):
         return rest
 
     def _place_run(
-        self, partition: Partition[T], run: Sequence[T], placed: Tally
-    ) -> list[Run[T]]:
+        self, partition: Partition[Any], run: Sequence[Any], placed: Tally
+    ) -> list[Run]:
         count = 0
         if partition.has_room:
             partition.notify(len(run))
@@ -282,10 +278,10 @@ class Intake(Generic[T]):
         return [(partition, run[count:])] if count < len(run) else []
 
     def _place_bins(
-        self, bins: Iterable[Bin[T]], sorter: Sorter[T] | None, placed: Tally
-    ) -> list[Run[T]]:
+        self, bins: Iterable[Bin], sorter: Sorter | None, placed: Tally
+    ) -> list[Run]:
         """Place what there is room for; lists are emptied, or the partition's own."""
-        rest: list[Run[T]] = []
+        rest: list[Run] = []
         is_expected = is_due = False
         for own in bins:
             partition, run = own.partition, own.run
@@ -312,8 +308,8 @@ class Intake(Generic[T]):
                 run.clear()
         return rest
 
-    def _place_each(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
-        rest: dict[Partition[T], list[T]] = {}
+    def _place_each(self, chunk: Sequence[Any], placed: Tally) -> list[Run]:
+        rest: dict[Partition[Any], list[Any]] = {}
         routes, of = self._placement.routes, self._placement.partition_of
         items_left = iter(chunk)
         begun = len(chunk)
@@ -335,7 +331,7 @@ class Intake(Generic[T]):
         return list(rest.items())
 
     @staticmethod
-    def _try_offer(partition: Partition[T], item: T) -> bool:
+    def _try_offer(partition: Partition[Any], item: object) -> bool:
         if len(partition.items) >= partition.full_at:
             return False
         # Asked for the first time it is a look, and nearly always the only one.
@@ -347,7 +343,7 @@ class Intake(Generic[T]):
             return True
         return partition.offer((item,)) == 1
 
-    def refuse(self, chunk: Sequence[T]) -> None:
+    def refuse(self, chunk: Sequence[Any]) -> None:
         """Count items that came after closing, where they would have gone."""
         for item in chunk:
             try:
@@ -356,14 +352,16 @@ class Intake(Generic[T]):
                 partition = self._placement.first
             partition.reject(1, closed=True)
 
-    def _offer(self, partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
+    def _offer(
+        self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
+    ) -> int:
         if not partition.has_room:
             return 0
         partition.notify(len(chunk))
         return self._accept(partition, chunk, placed)
 
     @staticmethod
-    def _accept(partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
+    def _accept(partition: Partition[Any], chunk: Sequence[Any], placed: Tally) -> int:
         try:
             count = partition.offer(chunk)
         except BaseException as error:
@@ -374,7 +372,7 @@ class Intake(Generic[T]):
         return count
 
 
-def intake_of(parts: Parts[T]) -> Intake[T]:
+def intake_of(parts: Parts) -> Intake:
     """Return the way into a queue, which measures items where sizes count."""
     if parts.room is None:
         return Intake(parts)

@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any, Self
 
 from batchqueue_async._engine.draining.permits import SharedPermits
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._engine.handlers.handler_waits import EndWait
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import BatchQueueStats
 from batchqueue_async._one_process import OfOneProcess
+from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
-from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import (
     ConfigConflict,
     DeliveryError,

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async._chunks import LENGTH, chunks
-from batchqueue_async._engine.draining.permits import SharedPermits
-from batchqueue_async._engine.handlers.attached_handler import attached
+from batchqueue_async._engine.handlers.registration import attached
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
@@ -17,10 +16,13 @@ from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._one_process import OfOneProcess
-from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig
-from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
+from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Offer, Timeout
+from batchqueue_async._policies.config import (
+    DEFAULTS,
+    BatchQueueConfig,
+    require_options,
+)
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
-from batchqueue_async._policies.handler_options import HandlerOptions
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.no_effect import (
@@ -28,7 +30,6 @@ from batchqueue_async._policies.no_effect import (
     warn_of_config,
     warn_of_timeout,
 )
-from batchqueue_async._policies.offering import Offer
 from batchqueue_async._policies.retrying import Retry
 from batchqueue_async._validation import refuse, require_instance, require_timeout
 
@@ -92,8 +93,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             BatchQueueError: It was shut down, or runs on another loop.
             RuntimeError: No asyncio loop runs here.
         """
-        # Its own, so shared with nobody, unless a manager has started it with its own.
-        await self._parts.lifecycle.start(SharedPermits())
+        await self._parts.lifecycle.start()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -142,21 +142,22 @@ class BatchQueue(OfOneProcess, Generic[T]):
         """
         self._require_handler_mode()
         require_instance("item_type", item_type, type, "a class")
-        options = HandlerOptions(
-            max_batch=max_batch,
-            linger=linger,
-            retry=retry,
-            on_error=on_error,
-            handler_timeout=handler_timeout,
-            max_batch_bytes=max_batch_bytes,
-        )
+        options: dict[str, Any] = {
+            "max_batch": max_batch,
+            "linger": linger,
+            "retry": retry,
+            "on_error": on_error,
+            "handler_timeout": handler_timeout,
+            "max_batch_bytes": max_batch_bytes,
+        }
+        require_options(**options)
         if max_batch_bytes is not None and self._parts.room is None:
             rule = "None where the queue's config has none of size_of and the like"
             refuse("max_batch_bytes", rule, max_batch_bytes)
         if handler_timeout is not None:
             warn_of_timeout(handler, on_error)
         _warn_of_concurrency(handler, self._parts.config)
-        settings = self._parts.handlers.settings.but(options)
+        settings = self._parts.handlers.settings.but(**options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
 
@@ -374,7 +375,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         return admits(parts)
 
     def _handlers_changed(self, item_type: type) -> None:
-        self._parts.delivery.unhandled.forget(item_type)
+        self._parts.delivery.is_handled(item_type)
         self._parts.tasks.wake()
 
     def _require_handler_mode(self) -> None:
@@ -386,7 +387,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             raise BatchQueueError(msg)
 
 
-def parts_of(queue: BatchQueue[T]) -> Parts[T]:
+def parts_of(queue: BatchQueue[T]) -> Parts:
     """Return what the library's other parts work with; not meant for users."""
     return queue._parts  # noqa: SLF001
 

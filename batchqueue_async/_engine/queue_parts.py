@@ -7,67 +7,40 @@ type only.
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+from typing import Any
 
-from batchqueue_async._engine.draining.delivery_counts import DeliveryCounts
-from batchqueue_async._engine.draining.lost_items import DropReport
+from batchqueue_async._engine.draining.lost_items import DeliveryCounts, DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
+from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
-from batchqueue_async._engine.handlers.settings import HandlerSettings
 from batchqueue_async._engine.lifecycle.layout import Layout, room_of
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import QueueTasks
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
-from batchqueue_async._engine.partitions.loads import Loads
-from batchqueue_async._engine.partitions.ownership import Ownership
+from batchqueue_async._engine.partitions.ownership import Loads, Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.runtime.log import RepeatedFailures
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 
-T = TypeVar("T")
 
-
-class Parts(Generic[T]):
+class Parts:
     """A plain record: what there is of a queue, and nothing that it does."""
 
-    __slots__ = (
-        "config",
-        "delivery",
-        "detector",
-        "drops",
-        "failures",
-        "handlers",
-        "hooks",
-        "ingress",
-        "layout",
-        "lifecycle",
-        "loads",
-        "loop",
-        "name",
-        "ownership",
-        "partitions",
-        "placement",
-        "repeated_failures",
-        "room",
-        "state",
-        "tasks",
-    )
-
-    def __init__(self, name: str, config: BatchQueueConfig[T]) -> None:
+    def __init__(self, name: str, config: BatchQueueConfig[Any]) -> None:
         self.name = name
         self.config = config
         self.state = State.NEW
         # The one it was started on.
         self.loop: asyncio.AbstractEventLoop | None = None
         # The bridge's, from the first `SyncBatchQueue` on.
-        self.ingress: Announcer[T] | None = None
-        self.partitions: list[Partition[T]] = []
+        self.ingress: Announcer[Any] | None = None
+        self.partitions: list[Partition[Any]] = []
         self.ownership = Ownership(self.partitions)
         # What all partitions have in common, where items are measured.
         self.room = room_of(config, self.partitions)

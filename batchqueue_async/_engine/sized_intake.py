@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from batchqueue_async._chunks import SIZED_LENGTH
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.measured_items import (
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.shared_room import (
     Measured,
+    Room,
     measured,
     one_measured,
 )
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.sorting import Placement, Run
 from batchqueue_async._engine.partitions.wait_for_room import Tally
-from batchqueue_async._policies.offering import Offer
+from batchqueue_async._policies.choices import Offer
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
-T = TypeVar("T")
 
-
-class SizedIntake(Intake[T]):
+class SizedIntake(Intake):
     """Places measured items only, and tells drain tasks of the sizes that come."""
 
     __slots__ = ("_room",)
 
-    def __init__(self, parts: Parts[T], room: Room) -> None:
+    def __init__(self, parts: Parts, room: Room) -> None:
         super().__init__(parts)
         self._room = room
 
@@ -38,12 +36,12 @@ class SizedIntake(Intake[T]):
     def chunk_length(self) -> int:
         return SIZED_LENGTH
 
-    def try_put(self, item: T) -> Run[T] | None:
+    def try_put(self, item: object) -> Run | None:
         partition = self._sole or self._placement.partition_of(item)
         chunk = one_measured(item, self._room.measure)
         return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
 
-    def offer(self, item: T) -> Offer:
+    def offer(self, item: object) -> Offer:
         answer = super().offer(item)
         if answer is Offer.FULL and (announcer := self._offered_to()) is not None:
             # What lingers keeps others out.
@@ -51,11 +49,11 @@ class SizedIntake(Intake[T]):
             announcer.post(partition)
         return answer
 
-    def put_whole(self, chunk: list[T]) -> bool:
+    def put_whole(self, chunk: list[Any]) -> bool:
         """Return False: there is always an edge to be met."""
         return False
 
-    async def put_many(self, chunk: Sequence[T], placed: Tally) -> None:
+    async def put_many(self, chunk: Sequence[Any], placed: Tally) -> None:
         before = placed.count
         known, error = measured(chunk, self._room.measure)
         await super().put_many(known, placed)
@@ -64,21 +62,25 @@ class SizedIntake(Intake[T]):
         if error is not None and is_reached:
             raise error
 
-    def _place(self, chunk: Sequence[T], placed: Tally) -> list[Run[T]]:
-        rest: list[Run[T]] = []
+    def _place(self, chunk: Sequence[Any], placed: Tally) -> list[Run]:
+        rest: list[Run] = []
         for partition, run in measured_runs(
-            cast("Measured[T]", chunk), self._placement
+            cast("Measured[Any]", chunk), self._placement
         ):
             count = self._offer(partition, run, placed)
             if count < len(run):
                 rest.append((partition, run[count:]))
         return rest
 
-    def _offer(self, partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
+    def _offer(
+        self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
+    ) -> int:
         count = 0
         if partition.has_room:
             # Before they are accepted: see `Partition.notify`.
-            cast("SizedPartition[T]", partition).announce(cast("Measured[T]", chunk))
+            cast("SizedPartition[Any]", partition).announce(
+                cast("Measured[Any]", chunk)
+            )
             count = self._accept(partition, chunk, placed)
         if count < len(chunk):
             self._room.end_linger()
@@ -86,14 +88,14 @@ class SizedIntake(Intake[T]):
 
 
 def measured_runs(
-    chunk: Measured[T], placement: Placement[T]
-) -> Sequence[tuple[Partition[T], Measured[T]]]:
+    chunk: Measured[Any], placement: Placement
+) -> Sequence[tuple[Partition[Any], Measured[Any]]]:
     """Return a chunk's items by partition; on any thread."""
     if not chunk:
         return []
     if (sole := placement.sole) is not None:
         return [(sole, chunk)]
-    runs: dict[Partition[T], Measured[T]] = {}
+    runs: dict[Partition[Any], Measured[Any]] = {}
     for item, size in zip(chunk, chunk.sizes, strict=True):
         partition = placement.partition_of(item)
         run = runs.get(partition)

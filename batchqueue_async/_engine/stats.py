@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from heapq import nlargest, nsmallest
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handler_stats import DrainTaskLimit, HandlerStats
 from batchqueue_async._policies.sizing import plain
-from batchqueue_async._policies.value import Value, frozen
+from batchqueue_async._policies.value import Value
 from batchqueue_async._validation import refuse
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.drain_task import DrainTask
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
 
 
-@frozen(kw_only=True)
-class Totals(Value):
+class Totals(Value, kw_only=True):
     """What became of items; `accepted` is the sum of `waiting` to `returned`."""
 
     accepted: int
@@ -69,8 +68,7 @@ class Totals(Value):
         return self.accepted - self.waiting - self.in_flight - settled - self.returned
 
 
-@frozen(kw_only=True)
-class PartitionStats(Totals):
+class PartitionStats(Totals, kw_only=True):
     """One partition at one moment."""
 
     index: int
@@ -79,8 +77,7 @@ class PartitionStats(Totals):
     """The drain task that may take from it, or None while it is in a handoff."""
 
 
-@frozen(kw_only=True)
-class DrainTaskStats(Value):
+class DrainTaskStats(Value, kw_only=True):
     """One drain task at one moment."""
 
     index: int
@@ -96,8 +93,7 @@ class DrainTaskStats(Value):
     items offered to them, or seconds in handlers, as its balancer measures."""
 
 
-@frozen(kw_only=True)
-class RebalancingRound(Value):
+class RebalancingRound(Value, kw_only=True):
     """What the last round of rebalancing found and did."""
 
     number: int
@@ -110,8 +106,7 @@ class RebalancingRound(Value):
     """The same loads under the owners after the round."""
 
 
-@frozen(kw_only=True)
-class BatchQueueStats(Totals):
+class BatchQueueStats(Totals, kw_only=True):
     """One queue at one moment: the sums of its partitions, and its drain tasks."""
 
     name: str
@@ -158,46 +153,83 @@ class BatchQueueStats(Totals):
         return tuple(by_fill[:n])
 
 
-_SUMMED = tuple(field.name for field in fields(Totals) if field.name != "oldest_age")
+class Overview(Value):
+    """What is seen of a queue from afar: its sums, and the largest of its parts."""
 
-# There may be tens of thousands of partitions. A frozen dataclass sets its fields by
-# name, one after the other; their slots' setters do the same in a fifth of the time.
-_new = object.__new__
-_accepted, _rejected, _rejected_closed, _waiting, _in_flight, _handled = (
-    getattr(PartitionStats, name).__set__ for name in _SUMMED[:6]
-)
-_failed, _dropped, _unhandled, _returned, _capacity, _waiting_producers = (
-    getattr(PartitionStats, name).__set__ for name in _SUMMED[6:]
-)
-_oldest_age = getattr(PartitionStats, "oldest_age").__set__  # noqa: B009
-_index = getattr(PartitionStats, "index").__set__  # noqa: B009 - it is no int there
-_owner = getattr(PartitionStats, "owner").__set__  # noqa: B009
+    stats: BatchQueueStats
+    """Of its partitions the fullest, of its handlers the busiest; sums are of all."""
+    used_fractions: list[float]
+    """How full each partition is."""
+    handler_count: int
 
 
-def snapshot(parts: Parts[Any]) -> BatchQueueStats:
+def snapshot(parts: Parts) -> BatchQueueStats:
     """Return the statistics of one moment: nothing runs while they are collected."""
-    look = partition_stats if parts.ingress is None else _guarded
-    partitions = tuple(map(look, parts.partitions, parts.ownership.owners()))
-    totals: dict[str, Any]
-    totals = {field: sum(map(attrgetter(field), partitions)) for field in _SUMMED}
-    totals["oldest_age"] = max(each.oldest_age for each in partitions)
-    handlers = (*parts.handlers, *parts.handlers.retired)
-    return queue_stats(parts, partitions, handlers, totals)
+    return overview(parts).stats
 
 
-def queue_stats(
-    parts: Parts[Any],
+def overview(
+    parts: Parts, *, partitions: int | None = None, handlers: int | None = None
+) -> Overview:
+    """Return the sums of this moment, and so many of its parts; None for all.
+
+    With thousands of partitions a look at each takes the loop's time for a moment, and
+    whoever looks once a second can't show them all.
+    """
+    # Of now: read from another thread, there may be more of them in a moment.
+    every = tuple(parts.partitions)
+    places: Iterable[int] = range(len(every))
+    # One for all partitions: with threads, sums are of one moment, too.
+    with every[0].guard:
+        waiting = [len(each.items) for each in every]
+        sums: dict[str, Any] = {}
+        if partitions is not None:
+            sums = _sums(every, sum(waiting))
+            places = nsmallest(partitions, places, key=lambda at: (-waiting[at], at))
+        owners = parts.ownership.owners()
+        shown = tuple(_partition(every[at], owners[at]) for at in places)
+    if partitions is None:
+        # Of what is shown: a signal handler may have put something in meanwhile.
+        names = Totals.__dataclass_fields__
+        sums = {name: sum(map(attrgetter(name), shown)) for name in names}
+        sums["oldest_age"] = max(each.oldest_age for each in shown)
+    registrations = [*parts.handlers, *parts.handlers.retired]
+    busiest = registrations
+    if handlers is not None:
+        busiest = nlargest(handlers, registrations, key=attrgetter("items"))
+    used = [count / each.maxsize for count, each in zip(waiting, every, strict=True)]
+    return Overview(_queue(parts, shown, busiest, sums), used, len(registrations))
+
+
+def _sums(every: Sequence[Partition[Any]], waiting: int) -> dict[str, Any]:
+    accounts = [each.accounts for each in every]
+    accepted = sum(each.taken_out for each in accounts) + waiting
+    if every[0].entered is not None:
+        accepted = sum(each.entered or 0 for each in every)
+    sums: dict[str, Any] = {
+        "accepted": accepted,
+        "waiting": waiting,
+        "capacity": sum(each.maxsize for each in every),
+        "waiting_producers": sum(map(_waiting_producers, every)),
+        "oldest_age": max(each.ages.age(each) for each in every),
+    }
+    for name in Totals.__dataclass_fields__.keys() - sums.keys():
+        sums[name] = sum(map(attrgetter(name), accounts))
+    return sums
+
+
+def _queue(
+    parts: Parts,
     partitions: tuple[PartitionStats, ...],
     handlers: Iterable[Registration],
-    totals: dict[str, Any],
+    sums: dict[str, Any],
 ) -> BatchQueueStats:
-    """Return what a queue looks like now, of these partitions and handlers.
-
-    `totals` are of all its partitions, also of those that are not shown.
-    """
     owned_by, loads = parts.ownership.owned_by, parts.loads.now()
     inside, rebalancer = parts.detector.calls.seconds_inside(), parts.tasks.rebalancer
     room = parts.room
+    limit = None
+    if rebalancer is not None and rebalancer.demand is not None:
+        limit = rebalancer.demand.count.stats()
     return BatchQueueStats(
         name=parts.name,
         partitions=partitions,
@@ -208,11 +240,11 @@ def queue_stats(
         last_round=None if rebalancer is None else rebalancer.last_round,
         handlers=tuple(each.stats(inside.get(each, 0.0)) for each in handlers),
         retried=parts.delivery.retried,
-        drain_task_limit=drain_task_limit(parts),
+        drain_task_limit=limit,
         waiting_bytes=None if room is None else plain(room.waiting),
         in_flight_bytes=None if room is None else plain(room.in_hands),
         not_closed=parts.hooks.not_closed,
-        **totals,
+        **sums,
     )
 
 
@@ -226,46 +258,34 @@ def now_of(stats: BatchQueueStats) -> str:
     return " ".join(told)
 
 
-def _guarded(partition: Partition[Any], owner: int | None) -> PartitionStats:
-    # A thread that displaces items changes several counts.
-    with partition.guard:
-        return partition_stats(partition, owner)
-
-
-def drain_task_limit(parts: Parts[Any]) -> DrainTaskLimit | None:
-    """Return how many drain tasks are at work, where that changes."""
-    rebalancer = parts.tasks.rebalancer
-    if rebalancer is None or rebalancer.demand is None:
-        return None
-    return rebalancer.demand.count.stats()
-
-
-def waiting_producers(partition: Partition[Any]) -> int:
-    """Return how many producers wait for room in it."""
+def _waiting_producers(partition: Partition[Any]) -> int:
     return 0 if partition.line.head is None else len(partition.line)
 
 
-def partition_stats(partition: Partition[Any], owner: int | None) -> PartitionStats:
-    """Return what one partition looks like now; whoever shares it holds its guard."""
-    accounts, waiting = partition.accounts, len(partition.items)
-    stats = _new(PartitionStats)
-    _index(stats, partition.index)
-    _owner(stats, owner)
-    entered = partition.entered
-    _accepted(stats, accounts.taken_out + waiting if entered is None else entered)
-    _rejected(stats, accounts.rejected)
-    _rejected_closed(stats, accounts.rejected_closed)
-    _waiting(stats, waiting)
-    _in_flight(stats, accounts.in_flight)
-    _handled(stats, accounts.handled)
-    _failed(stats, accounts.failed)
-    _dropped(stats, accounts.dropped)
-    _unhandled(stats, accounts.unhandled)
-    _returned(stats, accounts.returned)
-    _capacity(stats, partition.maxsize)
-    line = partition.line
-    _waiting_producers(stats, 0 if line.head is None else len(line))
-    _oldest_age(stats, partition.ages.age(partition))
+def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
+    # There may be tens of thousands: without the checks of `__init__`.
+    stats = PartitionStats.__new__(PartitionStats)
+    accounts, entered = partition.accounts, partition.entered
+    waiting = len(partition.items)
+    # No call before the last three: a signal handler may put something in after one.
+    counts = {
+        "index": partition.index,
+        "owner": owner,
+        "accepted": accounts.taken_out + waiting if entered is None else entered,
+        "rejected": accounts.rejected,
+        "rejected_closed": accounts.rejected_closed,
+        "waiting": waiting,
+        "in_flight": accounts.in_flight,
+        "handled": accounts.handled,
+        "failed": accounts.failed,
+        "dropped": accounts.dropped,
+        "unhandled": accounts.unhandled,
+        "returned": accounts.returned,
+        "capacity": partition.maxsize,
+        "waiting_producers": _waiting_producers(partition),
+        "oldest_age": partition.ages.age(partition),
+    }
+    vars(stats).update(counts)
     return stats
 
 

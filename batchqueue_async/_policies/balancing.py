@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 from batchqueue_async._validation import refuse, require_at_least, require_positive
 
-from .lpt import lpt_plan
-from .value import Value, frozen
+from .value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +54,6 @@ class _EvensOut(Value):
         return _better_plan(loads, owners, drain_tasks, self.skip_below)
 
 
-@frozen
 class ThroughputBalancer(_EvensOut):
     """Evens out the number of items: right when all items cost about the same.
 
@@ -69,7 +67,6 @@ class ThroughputBalancer(_EvensOut):
     skip_below: float = 1.15
 
 
-@frozen
 class CostBalancer(_EvensOut):
     """Evens out the time spent in handlers: right when costs per item differ.
 
@@ -80,7 +77,6 @@ class CostBalancer(_EvensOut):
     skip_below: float = 1.15
 
 
-@frozen
 class Rebalancing(Value):
     """How often, and by which plan, partitions change their drain task.
 
@@ -115,6 +111,9 @@ def _better_plan(
     most, least = max(now), min(now)
     if most == 0 or (least > 0 and most / least < skip_below):
         return None
+    # Few programs rebalance; who does has it ready from the start: see `Rebalancer`.
+    from .lpt import lpt_plan  # noqa: PLC0415
+
     plan = lpt_plan(loads, owners, drain_tasks)
     planned = max(load_sums(loads, plan, drain_tasks))
     return plan if planned < most * (1 - _DRIFT) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal
+from typing import Any, Final, Generic, Literal, TypeAlias
 
 from batchqueue_async._functions import require_function, require_sync_function
 from batchqueue_async._validation import (
@@ -15,23 +15,62 @@ from batchqueue_async._validation import (
     require_timeout,
 )
 
-from .backoff import IdleBackoff
 from .balancing import Rebalancing
-from .buffering import WhenFull
-from .drain_tasks import DrainTaskPolicy, SharedDrainTasks, require_policy
-from .fairness import FairSelector, fair_by
+from .choices import WhenFull
 from .handler_checks import require_handler
-from .handler_options import HandlerOptions
 from .handlers import ErrorHandler, HandlerLike, RetryHook
 from .items import T
-from .partitions import PartitionPolicy
-from .retrying import Retry
-from .selectors import KeySelector, PartitionSelector, QueueSelector, by_key, by_type
-from .value import Value, frozen
+from .partitions import (
+    DrainTaskPolicy,
+    PartitionPolicy,
+    SharedDrainTasks,
+    require_policy,
+)
+from .retrying import IdleBackoff, Retry
+from .selectors import (
+    FairSelector,
+    KeySelector,
+    PartitionSelector,
+    QueueSelector,
+    by_key,
+    by_type,
+    fair_by,
+)
+from .value import Value
+
+AUTO: Final = "auto"
+"""A largest batch that is found by trying."""
+MaxBatch: TypeAlias = int | Literal["auto"] | None
 
 
-@frozen(kw_only=True, slots=False)
-class BatchQueueConfig(Value, Generic[T]):
+def require_options(  # noqa: PLR0913 - all that is declared for one handler
+    *,
+    max_batch: object = None,
+    linger: object = None,
+    retry: object = None,
+    on_error: object = None,
+    handler_timeout: object = None,
+    max_batch_bytes: object = None,
+) -> None:
+    """Refuse what can't be declared for one handler; None stands for the queue's."""
+    if isinstance(max_batch, str) and max_batch != AUTO:
+        refuse("max_batch", 'an int, "auto" or None', max_batch, TypeError)
+    if max_batch is not None and max_batch != AUTO:
+        require_int("max_batch", max_batch, at_least=1)
+    if linger is not None:
+        require_at_least("linger", linger, 0)
+    if retry is not None:
+        require_instance("retry", retry, Retry, "a Retry or None")
+    if on_error is not None:
+        told = "two arguments, the batch and the error"
+        require_function("on_error", on_error, 2, told)
+    if handler_timeout is not None:
+        require_positive("handler_timeout", handler_timeout)
+    if max_batch_bytes is not None:
+        require_positive("max_batch_bytes", max_batch_bytes)
+
+
+class BatchQueueConfig(Value, Generic[T], kw_only=True):
     """What a queue is declared with; `dataclasses.replace` derives another one.
 
     Attributes:
@@ -158,7 +197,7 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.consumer is not None:
             require_handler("consumer", self.consumer)
         require_instance("retry", self.retry, Retry, "a Retry")
-        HandlerOptions(
+        require_options(
             max_batch=self.max_batch,
             max_batch_bytes=self.max_batch_bytes,
             handler_timeout=self.handler_timeout,
@@ -169,10 +208,9 @@ class BatchQueueConfig(Value, Generic[T]):
         if self.on_retry is not None:
             told = "four arguments: the batch, the error, the attempt, the wait"
             require_function("on_retry", self.on_retry, 4, told)
-        require_instance("measure_handlers", self.measure_handlers, bool, "a bool")
-        require_instance("audit", self.audit, bool, "a bool")
+        for switch in ("measure_handlers", "audit", "threads"):
+            require_instance(switch, getattr(self, switch), bool, "a bool")
         require_timeout("shutdown_timeout", self.shutdown_timeout)
-        require_instance("threads", self.threads, bool, "a bool")
 
 
 # Frozen, so all queues that are declared with nothing can share it.

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from batchqueue_async._wording import kind_of, reason
 
-from .value import Value, frozen
+from .value import Value
 
 Outcome: TypeAlias = Literal["failed", "dropped", "unhandled", "returned", "on_flush"]
 
@@ -75,7 +75,6 @@ KEPT_BYTES = 2**20
 """So much memory, by an estimate, their items and errors may keep alive."""
 
 
-@frozen
 class OmittedItem(Value):
     """Stands for a failed item that was too large to be kept for the next `flush`.
 
@@ -96,7 +95,6 @@ class OmittedItem(Value):
         return f"<{self.type_name}, too large to be kept>"
 
 
-@frozen
 class Failure(Value):
     """One accepted item that did not end as handled.
 

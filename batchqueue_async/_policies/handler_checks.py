@@ -5,13 +5,13 @@ Found later, a mistake fails the first batch, which may be at night.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from batchqueue_async._functions import require_function
 from batchqueue_async._validation import refuse, require_positive
-
-from .warning import warn
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")
 """The optional methods of a handler."""
@@ -42,7 +42,6 @@ def require_handler(field: str, value: object) -> None:
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
-    """Return the callable that takes a batch."""
     require_handler("handler", handler)
     consume = getattr(handler, "consume", handler)
     return cast("Callable[[list[Any]], Any]", consume)
@@ -61,3 +60,17 @@ def _warn_if_near(handler: type, name: str) -> None:
     near = get_close_matches(name.lower(), HOOKS, 1, cutoff=0.8)
     if near:
         warn(f"{handler.__qualname__}.{name} is never called: did you mean {near[0]}?")
+
+
+# `typing` calls what has a type in brackets, `dataclasses.replace` a class.
+_INSIDE: Final = (__name__.partition(".")[0], "typing", "dataclasses")
+
+
+def warn(message: str) -> None:
+    """Warn the first caller that is not the library."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - as warnings itself does it
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _INSIDE:
+            break
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)

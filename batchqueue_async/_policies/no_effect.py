@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from .drain_tasks import DrainTaskPolicy, Fixed, SharedDrainTasks
-from .handler_checks import HOOKS
-from .handler_options import AUTO
+from .config import AUTO
+from .handler_checks import HOOKS, warn
+from .partitions import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .selectors import KeySelector
-from .warning import warn
 
 if TYPE_CHECKING:
     from .config import BatchQueueConfig
@@ -38,7 +37,7 @@ def warn_of_concurrency(
     drain_tasks, partitions = config.drain_tasks, config.partitions
     if isinstance(drain_tasks, SharedDrainTasks):
         return
-    if drain_tasks.least is None and not isinstance(drain_tasks, Fixed):
+    if drain_tasks.least is None and not isinstance(drain_tasks, FixedDrainTasks):
         # That depends on the machine.
         return
     most, of = drain_tasks.resolve(), "drain task"

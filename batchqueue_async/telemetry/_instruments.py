@@ -18,7 +18,7 @@ from opentelemetry.metrics import (
 )
 
 from batchqueue_async._bridge.loop_thread import LoopThread, manager_of
-from batchqueue_async._engine.handlers.meter import SECONDS, SIZES
+from batchqueue_async._engine.handler_stats import SECONDS, SIZES
 from batchqueue_async._engine.manager import BatchQueueManager, on_create
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._policies.errors import BatchQueueError

@@ -16,9 +16,8 @@ from batchqueue_async._bridge.loop_thread import LoopThread, manager_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager import BatchQueueManager
-from batchqueue_async._engine.overview import Overview, overview
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._engine.stats import BatchQueueStats, Overview, overview
 
 
 class QueuesElsewhere(Protocol):

@@ -10,7 +10,8 @@ import pytest
 
 from batchqueue_async._engine.draining.batch import Grouping
 from batchqueue_async._engine.draining.schedule_and_nap import Gathering, Nap, Schedule
-from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+from batchqueue_async._engine.handlers.registration import Registration
+from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.partitions.ages import Ages
 from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.partition import Partition

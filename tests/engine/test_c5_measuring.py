@@ -14,7 +14,7 @@ from batchqueue_async import (
     PartitionPolicy,
     WhenFull,
 )
-from batchqueue_async._engine.overview import overview
+from batchqueue_async._engine.stats import overview
 from tests.engine.every_loop import every_loop
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler

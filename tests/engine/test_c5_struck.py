@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async._engine.partitions.measured_items import Measured
-from batchqueue_async._engine.partitions.shared_room import Room
+from batchqueue_async._engine.partitions.shared_room import Measured, Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchqueue_async._engine.partitions.deficit_round_robin import DeficitRoundRobin
-from batchqueue_async._policies.fairness import UNIT
+from batchqueue_async._policies.selectors import UNIT
 
 
 class Flow:

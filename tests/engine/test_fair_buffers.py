@@ -22,8 +22,8 @@ from batchqueue_async import (
     WouldDeadlock,
     fair_by,
 )
-from batchqueue_async._engine.overview import overview
 from batchqueue_async._engine.partitions.key_buffer import KeyBuffer
+from batchqueue_async._engine.stats import overview
 from tests.engine.every_loop import every_loop
 from tests.engine.failing_items import FailingItems, Item, assert_in_order
 from tests.engine.until import turns, until

@@ -13,9 +13,8 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from batchqueue_async._engine.overview import overview
 from batchqueue_async._engine.partitions.ownership import Ownership
-from batchqueue_async._engine.stats import Totals
+from batchqueue_async._engine.stats import Totals, overview
 
 
 @pytest.mark.parametrize("audit", [False, True])

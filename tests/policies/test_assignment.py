@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchqueue_async._policies.hungarian import best_assignment
+from batchqueue_async._policies.lpt import best_assignment
 
 
 def total(gains: list[list[int]], columns: tuple[int, ...] | list[int]) -> int:

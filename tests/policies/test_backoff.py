@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchqueue_async._policies.backoff import IdleBackoff
-from batchqueue_async._policies.retrying import doubled
+from batchqueue_async._policies.retrying import IdleBackoff, doubled
 
 SECONDS = st.floats(1e-300, 1e300)
 

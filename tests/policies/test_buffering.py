@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._policies.choices import WhenFull
 
 
 def test_there_are_three_answers_to_a_full_partition() -> None:

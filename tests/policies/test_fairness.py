@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async._policies.fairness import UNIT, FairSelector, fair_by
+from batchqueue_async._policies.selectors import UNIT, FairSelector, fair_by
 
 
 def tenant_of(item: tuple[str, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from batchqueue_async._policies.fewest_moves import Run, relabel
+from batchqueue_async._policies.lpt import Run, relabel
 
 
 def rotated(drain_tasks: int) -> tuple[list[Run], list[int]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchqueue_async._policies.partitions import PartitionPolicy
-from batchqueue_async._policies.weights import exact_weight
+from batchqueue_async._policies.sizing import exact_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable

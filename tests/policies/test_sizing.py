@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueueConfig, ItemTooLarge
-from batchqueue_async._policies.handler_options import HandlerOptions
+from batchqueue_async._policies.config import require_options
 
 
 def test_item_too_large_survives_pickling() -> None:
@@ -31,4 +31,4 @@ def test_size_of_is_callable() -> None:
 
 def test_the_bound_of_one_handler_is_checked_as_well() -> None:
     with pytest.raises(ValueError, match="max_batch_bytes must be > 0, got 0"):
-        HandlerOptions[Any](max_batch_bytes=0)
+        require_options(max_batch_bytes=0)

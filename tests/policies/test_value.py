@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
 
 import pytest
 
@@ -19,7 +19,7 @@ from batchqueue_async import (
     ThroughputBalancer,
     by_key,
 )
-from batchqueue_async._policies.value import Value, frozen
+from batchqueue_async._policies.value import Value
 
 VALUES = [
     Retry(attempts=3),
@@ -33,7 +33,6 @@ VALUES = [
 ]
 
 
-@frozen
 class Point(Value):
     x: int
     y: int = 0
@@ -43,8 +42,7 @@ class Other(Point):
     pass
 
 
-@frozen(kw_only=True)
-class Named(Point):
+class Named(Point, kw_only=True):
     name: str
     color: str = "red"
 
@@ -95,6 +93,17 @@ def test_a_class_that_derives_from_one_may_have_attributes_of_its_own() -> None:
         other.x = 2  # type: ignore[misc]
     copied = copy.copy(other)
     assert (copied, copied.z) == (other, 3)  # type: ignore[attr-defined]
+
+
+def test_another_one_is_made_of_it_before_anybody_asked_for_its_fields() -> None:
+    class Fresh(Value):
+        x: int
+        y: int = 0
+
+    assert Fresh(1).__replace__(y=2) == Fresh(1, 2)
+    assert [each.name for each in fields(Fresh)] == ["x", "y"]
+    assert replace(Fresh(1), y=3) == Fresh(1, 3)
+    assert is_dataclass(Fresh)
 
 
 def test_a_user_may_derive_a_dataclass() -> None:

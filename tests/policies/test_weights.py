@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchqueue_async._policies.weights import exact_weight
+from batchqueue_async._policies.sizing import exact_weight
 
 
 @pytest.mark.parametrize(

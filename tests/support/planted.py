@@ -145,7 +145,7 @@ def _serve_for_good(original: Method, self: Partition[Any]) -> None:
 
 @_plant("late comers overtake", Intake, "_try_offer")
 def _offer_past_the_line(
-    _: Method, __: Intake[Any], partition: Partition[Any], item: object
+    _: Method, __: Intake, partition: Partition[Any], item: object
 ) -> bool:
     partition.notify(1)
     accepted = 0 if partition.is_closed else partition._accept((item,), [])
@@ -243,7 +243,7 @@ def _cycle_end_at_once(original: Method, self: DrainTask[Any]) -> Any:  # noqa: 
 
 @_plant("item lost in handoff", Handoffs, "move")
 async def _hand_over_and_lose(
-    original: Method, self: Handoffs[Any], moves: list[Any], timeout: float
+    original: Method, self: Handoffs, moves: list[Any], timeout: float
 ) -> None:
     await original(self, moves, timeout)
     for move in moves:
@@ -252,7 +252,7 @@ async def _hand_over_and_lose(
 
 
 @_plant("new owner is not told", Handoffs, "_finish")
-def _finish_in_silence(original: Method, self: Handoffs[Any], move: Any) -> None:  # noqa: ANN401
+def _finish_in_silence(original: Method, self: Handoffs, move: Any) -> None:  # noqa: ANN401
     with _swapped(Partition, "notify", _nothing):
         original(self, move)
 
@@ -278,7 +278,7 @@ def _enter_anyhow(original: Method, self: HandlerLock, slot: Any) -> bool:  # no
 
 
 @_plant("growth moves types", TypePlacement, "_seen")
-def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> Any:  # noqa: ANN401
+def _see_growth_and_move(original: Method, self: TypePlacement) -> Any:  # noqa: ANN401
     known = self._lightest
     if known is not None and len(known.types) < len(self.partitions):
         self.routes.clear()
@@ -289,6 +289,6 @@ def _see_growth_and_move(original: Method, self: TypePlacement[Any]) -> Any:  # 
 
 
 @_plant("a deadline outlives its shutdown", Shutdown, "end_within")
-def _never_call_it_off(_: Method, self: Shutdown[Any], timeout: float | None) -> None:
+def _never_call_it_off(_: Method, self: Shutdown, timeout: float | None) -> None:
     if timeout is not None:
         self._loop.call_later(timeout, self.end_now)

@@ -21,8 +21,8 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from batchqueue_async._engine.overview import Overview, overview
 from batchqueue_async._engine.queue_parts import Parts
+from batchqueue_async._engine.stats import Overview, overview
 from batchqueue_async.telemetry import PrometheusCollector, Target, _source
 
 
@@ -171,7 +171,7 @@ async def test_another_thread_is_answered_by_the_loop(
 ) -> None:
     looked_on: list[threading.Thread] = []
 
-    def noting(parts: Parts[int], **wanted: int) -> Overview:
+    def noting(parts: Parts, **wanted: int) -> Overview:
         looked_on.append(threading.current_thread())
         return overview(parts, **wanted)
 

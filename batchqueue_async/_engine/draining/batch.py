@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._engine.draining.stages import WAITING
 from batchqueue_async._engine.partitions.accounts import Share, cut, settle
-from batchqueue_async._engine.partitions.item_types import first_indexes, have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
+from batchqueue_async._engine.partitions.type_map import first_indexes, have_one_type
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
-    from batchqueue_async._engine.handlers.registry import HandlerRegistry, Registration
+    from batchqueue_async._engine.handlers.registration import Registration
+    from batchqueue_async._engine.handlers.registry import HandlerRegistry
     from batchqueue_async._engine.partitions.accounts import Outcome
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.partitions.routing import (
@@ -83,12 +84,9 @@ class Batch(Generic[T]):
     def add(self, items: list[T], partition: Partition[T], first: int) -> None:
         """Add a share from another partition."""
         self.items.extend(items)
-        self._add_share(Share(partition, len(items), first))
-
-    def _add_share(self, share: Share[T]) -> None:
         if self.others is None:
             self.others = []
-        self.others.append(share)
+        self.others.append(Share(partition, len(items), first))
 
     @property
     def ways(self) -> set[Way]:
@@ -210,9 +208,7 @@ class Batch(Generic[T]):
     def _piece(self, items: list[T], shares: list[Share[T]]) -> Batch[T]:
         first, *others = shares
         piece = Batch(self.registration, items, first.partition, first.first)
-        piece.count = first.count
-        for share in others:
-            piece._add_share(share)
+        piece.count, piece.others = first.count, others or None
         return piece
 
 
@@ -230,7 +226,7 @@ class Grouping(Generic[T]):
     def __init__(
         self,
         handlers: HandlerRegistry,
-        placement: TypePlacement[T] | SelectorPlacement[T],
+        placement: TypePlacement | SelectorPlacement,
     ) -> None:
         self._handlers = handlers
         self._placement = placement
@@ -239,7 +235,6 @@ class Grouping(Generic[T]):
         self._apart: list[Batch[T]] | None = None
 
     def forget(self) -> None:
-        """Begin anew."""
         self._batches.clear()
         self._apart = None
 
@@ -387,8 +382,7 @@ class Grouping(Generic[T]):
         return pieces
 
 
-def grouping_of(parts: Parts[T]) -> Grouping[T]:
-    """Return what makes batches of a queue's items."""
+def grouping_of(parts: Parts) -> Grouping[T]:
     if parts.room is None:
         return Grouping(parts.handlers, parts.placement)
     from batchqueue_async._engine.draining.sized_batches import (  # noqa: PLC0415

@@ -15,16 +15,9 @@ from collections.abc import Generator, Iterator, Sequence
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, grouping_of
-from batchqueue_async._engine.draining.failed_batch import (
-    RetryQueue,
-    end_failed,
-    error_of_cut_off,
-    fail,
-    report_retry,
-)
-from batchqueue_async._engine.draining.left_behind import outlive
-from batchqueue_async._engine.draining.lost_items import end_unhandled
+from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
+from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
+from batchqueue_async._engine.draining.lost_items import end_unhandled, outlive
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
     INSIDE,
@@ -33,6 +26,7 @@ from batchqueue_async._engine.draining.stages import (
     TOLD,
     WAITING,
 )
+from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
     Stopwatch,
@@ -40,15 +34,13 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
     own_error,
 )
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
-from batchqueue_async._engine.handlers.meter import causes_of, note_cuts
-from batchqueue_async._engine.handlers.take_limit import learn
-from batchqueue_async._engine.partitions.item_types import MANY, fetch
-from batchqueue_async._engine.partitions.removal import taken_again
+from batchqueue_async._engine.partitions.accounts import taken_again
+from batchqueue_async._engine.partitions.type_map import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._policies.answers import PartialFailure
+from batchqueue_async._policies.retrying import PartialFailure
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._engine.runtime.loop_time import LoopTurn
@@ -105,10 +97,10 @@ class InFlight(Generic[T]):
     task: asyncio.Task[Any]
     """In which it is delivered now: the drain task's, which may be run again."""
 
-    def __init__(self, parts: Parts[T], drain_task: int, turn: LoopTurn) -> None:
+    def __init__(self, parts: Parts, drain_task: int, turn: LoopTurn) -> None:
         self._parts = parts
         self._counts = parts.delivery
-        self._grouping = grouping_of(parts)
+        self._grouping: Grouping[T] = grouping_of(parts)
         self._drain_task = drain_task
         self._turn = turn
         # Where keys share partitions, these are taken from buffer by buffer.
@@ -126,7 +118,7 @@ class InFlight(Generic[T]):
         self._error: BaseException | None = None
         # Deferred batches that have ended, and whose partitions are still paused.
         self._settled: list[Batch[T]] = []
-        self.retries: RetryQueue[T] = RetryQueue(drain_task)
+        self.retries: RetryQueue[T] = RetryQueue(parts, drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
         # Whether a delivery was cancelled for good since, and nobody has looked at the
@@ -332,7 +324,7 @@ class InFlight(Generic[T]):
         self._counts.calls += error is None
         if registration.meter is not None:
             registration.meter.called(seconds)
-        learn(self._parts, registration, len(batch), seconds, error)
+        self._parts.layout.learn(registration, len(batch), seconds, error)
 
     @coroutine
     def _is_deferred(self, batch: Batch[T]) -> Generator[Any, None, bool]:
@@ -359,7 +351,7 @@ class InFlight(Generic[T]):
         self.was_cut_short = False
         batch = self.undelivered[-1]
         if batch.stage >= TOLD:
-            end_failed(self._parts, batch, self._error)
+            self.retries.end_failed(batch, self._error)
         if batch.is_settled:
             # In its `on_error`, or in the moment after its handler had returned.
             batch.tell()
@@ -374,10 +366,10 @@ class InFlight(Generic[T]):
             await absorb_cancellation()
         rest: list[Batch[T]] = []
         if error is not None:
-            rest = await fail(self._parts, batch, error, self._drain_task)
+            rest = await self.retries.fail(batch, error)
         if error is not None and rest and rest[0] is batch:
             self._defer(batch)
-            await report_retry(self._parts, batch, error, self._drain_task)
+            await self.retries.report(batch, error)
             return
         rest.reverse()
         self._replace(batch, rest)

@@ -14,20 +14,13 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import InFlight
-from batchqueue_async._engine.draining.schedule_and_nap import (
-    Gathering,
-    Nap,
-    Schedule,
-)
+from batchqueue_async._engine.draining.schedule_and_nap import Gathering, Nap, Schedule
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_end import (
-    is_cancelled_for_good,
-    uncancel,
-)
+from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.runtime.loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
 
@@ -76,7 +69,7 @@ class DrainTask(Generic[T]):
         "nap",
     )
 
-    def __init__(self, index: int, parts: Parts[T]) -> None:
+    def __init__(self, index: int, parts: Parts) -> None:
         self.index = index
         self.cycles = 0
         self.busy = 0.0
@@ -85,14 +78,14 @@ class DrainTask(Generic[T]):
         # Whether it is to end now, and may be run again later.
         self.is_paused = False
         self._parts = parts
-        self._schedule = Schedule(parts, index)
+        self._schedule: Schedule[T] = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
         self._calls = parts.detector.calls
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
-        self.in_flight = InFlight(parts, index, self._turn)
+        self.in_flight: InFlight[T] = InFlight(parts, index, self._turn)
         self._gathering = Gathering(parts.config.idle.shortest)
         self.nap = Nap(self._loop, self._schedule, self._gathering)
         self._cycle_ends: list[asyncio.Future[None]] | None = None

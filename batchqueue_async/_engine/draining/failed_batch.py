@@ -25,265 +25,12 @@ from batchqueue_async._policies.retrying import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._policies.handlers import ErrorHandler
     from batchqueue_async._policies.retrying import Retry
 
 T = TypeVar("T")
-
-
-async def fail(
-    parts: Parts[T], batch: Batch[T], error: BaseException, drain_task: int
-) -> list[Batch[T]]:
-    """Decide what becomes of a batch whose handler raised.
-
-    Returns:
-        What is still to be delivered of it, at `due`: the batch itself for another
-        attempt, its halves to isolate what fails, or nothing.
-    """
-    registration = batch.registration
-    if batch.is_settled or registration is None:
-        return []
-    try:
-        rest = _rest_of(batch, registration.retry, error)
-    except Exception:  # noqa: BLE001 - no memory for its halves
-        logger.exception(
-            "%s: a failed batch could not be split", parts.name, queue=parts.name
-        )
-        rest = []
-    if not rest:
-        await _give_up(parts, batch, registration, error, drain_task)
-    return rest
-
-
-def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:
-    if isinstance(error, Unstoppable):
-        return []
-    is_retried = retry.retries(error)
-    if is_retried and batch.attempts < retry.attempts:
-        import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
-
-        wait = retry.wait_before(batch.attempts + 1, random.random())
-        wait = max(wait, pause_asked_for(error))
-        batch.due = asyncio.get_running_loop().time() + wait
-        if batch.give_up_at is None or batch.due <= batch.give_up_at:
-            return [batch]
-    if not retry.splits(error) or len(batch) == 1:
-        return []
-    halves = batch.pieces((len(batch) + 1) // 2)
-    for half in halves:
-        if is_retried:
-            # The whole batch has had the other attempts.
-            half.attempts = retry.attempts - 1
-        else:
-            # What was no attempt for the whole batch is none for its halves.
-            half.attempts = batch.attempts - 1
-            half.give_up_at = batch.give_up_at
-    return halves
-
-
-def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
-    """Return why a batch fails whose handler was cancelled with its drain task.
-
-    The handler may have done its work in part, or all of it: that was an attempt. None
-    if `Retry` allows another one: a cancellation is no error of the handler, so it
-    counts as any `Exception` would.
-    """
-    assert batch.registration is not None
-    retry, now = batch.registration.retry, asyncio.get_running_loop().time()
-    is_in_time = batch.give_up_at is None or now <= batch.give_up_at
-    is_worth_it = issubclass(Exception, retry.retry_on)
-    if batch.attempts < retry.attempts and is_worth_it and is_in_time:
-        return None
-    return asyncio.CancelledError("the handler was cancelled with its drain task")
-
-
-async def report_retry(
-    parts: Parts[T],
-    batch: Batch[T],
-    error: BaseException,
-    drain_task: int,
-) -> None:
-    """Tell everybody who wants to know that the batch waits for its next attempt.
-
-    The batch is safe meanwhile: in the retry queue, whatever cuts this short.
-    """
-    registration = batch.registration
-    assert registration is not None
-    count, retry = len(batch), registration.retry
-    wait = max(0.0, batch.due - asyncio.get_running_loop().time())
-    registration.retried += count
-    parts.delivery.retried += count
-    asked, longest = pause_asked_for(error), parts.delivery.longest_pause
-    parts.delivery.longest_pause = max(longest, asked)
-    parts.repeated_failures.warning(
-        "%s: %d items failed in %s with %s; attempt %d of %d in %.3g s",
-        parts.name,
-        count,
-        registration.label,
-        reason(error),
-        batch.attempts + 1,
-        retry.attempts,
-        wait,
-        title=f"{parts.name}: items are tried again in {registration.label}",
-        error=error,
-        **_fields(parts, batch),
-        attempt=batch.attempts + 1,
-        attempts=retry.attempts,
-        wait=wait,
-    )
-    if parts.config.on_retry is None:
-        return
-    try:
-        await _tell_on_retry(parts, batch, error, wait, drain_task)
-    except Exception:  # noqa: BLE001 - no memory for the list
-        says, name = "%s: on_retry could not be told", parts.name
-        logger.exception(says, name, queue=name, hook="on_retry")
-
-
-async def _tell_on_retry(
-    parts: Parts[T],
-    batch: Batch[T],
-    error: BaseException,
-    wait: float,
-    drain_task: int,
-) -> None:
-    on_retry, registration = parts.config.on_retry, batch.registration
-    timeout = None if registration is None else registration.timeout
-    assert on_retry is not None
-    items, tried = batch.items.copy(), batch.attempts
-    if (permit := parts.detector.permit) is not None:
-        await permit.regain()
-    detector = parts.detector
-    with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_retry"):
-        raised = await attempt(on_retry, items, error, tried, wait, timeout=timeout)
-    if raised is not None:
-        parts.repeated_failures.error(
-            "%s: on_retry raised %s for %d items that had failed with %s",
-            parts.name,
-            reason(raised),
-            len(batch),
-            reason(error),
-            title=f"{parts.name}: on_retry raised",
-            error=raised,
-            **_fields(parts, batch),
-            hook="on_retry",
-        )
-
-
-async def _give_up(
-    parts: Parts[T],
-    batch: Batch[T],
-    registration: Registration,
-    error: BaseException,
-    drain_task: int,
-) -> None:
-    count = len(batch)
-    if batch.stage >= TOLD:
-        return
-    try:
-        if registration.on_error is None:
-            parts.repeated_failures.error(
-                "%s: %d items failed in %s",
-                parts.name,
-                count,
-                registration.label,
-                title=f"{parts.name}: items failed in {registration.label}",
-                error=error,
-                **_fields(parts, batch),
-            )
-        else:
-            if (permit := parts.detector.permit) is not None:
-                await permit.regain()
-            await _tell_failed(parts, batch, registration, error, drain_task)
-    except BaseException as raised:
-        if isinstance(raised, asyncio.CancelledError):
-            _say_cut_off(parts, batch, error)
-            batch.stage = TOLD
-        if batch.stage >= TOLD:
-            end_failed(parts, batch, error)
-        # Else it is told when the drain task goes on.
-        raise
-    end_failed(parts, batch, error)
-
-
-def _say_cut_off(parts: Parts[T], batch: Batch[T], error: BaseException) -> None:
-    logger.error(
-        "%s: on_error was cut off at the deadline, for %d items",
-        parts.name,
-        len(batch),
-        exc_info=error,
-        **_fields(parts, batch),
-        hook="on_error",
-    )
-
-
-def end_failed(parts: Parts[T], batch: Batch[T], error: BaseException | None) -> None:
-    """Book a batch of which somebody was told that it has failed."""
-    if batch.is_settled:
-        return
-    if batch.stage is not NOTED:
-        note(parts, "failed", batch.items, error)
-        batch.stage = NOTED
-    batch.settle("failed")
-
-
-async def _tell_failed(
-    parts: Parts[T],
-    batch: Batch[T],
-    registration: Registration,
-    error: BaseException,
-    drain_task: int,
-) -> None:
-    try:
-        items = list(batch.items)
-    except MemoryError:
-        # It gets the list itself, and may change it: what is in it is noted before.
-        note(parts, "failed", batch.items, error)
-        items, batch.items = batch.items, []
-    detector, on_error = parts.detector, registration.on_error
-    assert on_error is not None
-
-    def tell(items: list[T], error: BaseException) -> Any:  # noqa: ANN401 - as on_error
-        batch.stage = TOLD
-        return on_error(items, error)
-
-    with HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, "on_error"):
-        while batch.stage is not TOLD:
-            await _call_on_error(parts, tell, items, error, registration.timeout)
-
-
-async def tell_on_error(parts: Parts[T], items: list[T], error: BaseException) -> None:
-    """Call the queue's `on_error` for items that are in no batch any more."""
-    config = parts.config
-    await _call_on_error(parts, config.on_error, items, error, config.handler_timeout)
-
-
-async def _call_on_error(
-    parts: Parts[T],
-    on_error: ErrorHandler[T] | None,
-    items: list[T],
-    error: BaseException,
-    timeout: float | None,
-) -> None:
-    """Call it; what it raises is logged, with the error that it got."""
-    if on_error is None:
-        return
-    raised = await attempt(on_error, items, error, timeout=timeout)
-    if raised is not None:
-        parts.repeated_failures.error(
-            "%s: on_error raised %s for %d items that had failed with %s",
-            parts.name,
-            reason(raised),
-            len(items),
-            reason(error),
-            title=f"{parts.name}: on_error raised for items that had failed",
-            error=raised,
-            queue=parts.name,
-            items=len(items),
-            hook="on_error",
-        )
 
 
 class RetryQueue(Generic[T]):
@@ -292,9 +39,10 @@ class RetryQueue(Generic[T]):
     In the order in which they came; their partitions are paused meanwhile.
     """
 
-    __slots__ = ("_drain_task", "_dues", "_seen", "_soonest", "batches")
+    __slots__ = ("_drain_task", "_dues", "_parts", "_seen", "_soonest", "batches")
 
-    def __init__(self, drain_task: int) -> None:
+    def __init__(self, parts: Parts, drain_task: int) -> None:
+        self._parts = parts
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
         # There may be thousands. So that not all are asked for each batch, and in each
@@ -302,6 +50,164 @@ class RetryQueue(Generic[T]):
         # and the first of all. None where they have to be seen again.
         self._dues: dict[Way, float] | None = None
         self._seen, self._soonest = 0, math.inf
+
+    async def fail(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
+        """Decide what becomes of a batch whose handler raised.
+
+        Returns:
+            What is still to be delivered of it, at `due`: the batch itself for another
+            attempt, its halves to isolate what fails, or nothing.
+        """
+        registration, parts = batch.registration, self._parts
+        if batch.is_settled or registration is None:
+            return []
+        try:
+            rest = _rest_of(batch, registration.retry, error)
+        except Exception:  # noqa: BLE001 - no memory for its halves
+            logger.exception(
+                "%s: a failed batch could not be split", parts.name, queue=parts.name
+            )
+            rest = []
+        if not rest:
+            await self._give_up(batch, registration, error)
+        return rest
+
+    async def report(self, batch: Batch[T], error: BaseException) -> None:
+        """Tell everybody who wants to know that the batch waits for its next attempt.
+
+        The batch is safe meanwhile: it is here, whatever cuts this short.
+        """
+        registration, parts = batch.registration, self._parts
+        assert registration is not None
+        count, retry = len(batch), registration.retry
+        wait = max(0.0, batch.due - asyncio.get_running_loop().time())
+        registration.retried += count
+        parts.delivery.retried += count
+        asked, longest = pause_asked_for(error), parts.delivery.longest_pause
+        parts.delivery.longest_pause = max(longest, asked)
+        parts.repeated_failures.warning(
+            "%s: %d items failed in %s with %s; attempt %d of %d in %.3g s",
+            parts.name,
+            count,
+            registration.label,
+            reason(error),
+            batch.attempts + 1,
+            retry.attempts,
+            wait,
+            title=f"{parts.name}: items are tried again in {registration.label}",
+            error=error,
+            **_fields(parts, batch),
+            attempt=batch.attempts + 1,
+            attempts=retry.attempts,
+            wait=wait,
+        )
+        if parts.config.on_retry is None:
+            return
+        try:
+            await self._tell_on_retry(batch, registration, error, wait)
+        except Exception:  # noqa: BLE001 - no memory for the list
+            says, name = "%s: on_retry could not be told", parts.name
+            logger.exception(says, name, queue=name, hook="on_retry")
+
+    async def _tell_on_retry(
+        self,
+        batch: Batch[T],
+        registration: Registration,
+        error: BaseException,
+        wait: float,
+    ) -> None:
+        parts = self._parts
+        on_retry, timeout = parts.config.on_retry, registration.timeout
+        assert on_retry is not None
+        items, tried = batch.items.copy(), batch.attempts
+        with await self._call_of(registration, "on_retry"):
+            raised = await attempt(on_retry, items, error, tried, wait, timeout=timeout)
+        if raised is not None:
+            parts.repeated_failures.error(
+                "%s: on_retry raised %s for %d items that had failed with %s",
+                parts.name,
+                reason(raised),
+                len(batch),
+                reason(error),
+                title=f"{parts.name}: on_retry raised",
+                error=raised,
+                **_fields(parts, batch),
+                hook="on_retry",
+            )
+
+    async def _call_of(self, registration: Registration, hook: str) -> HandlerCall:
+        """Have the permit, and be inside of a call of this hook."""
+        detector = self._parts.detector
+        if (permit := detector.permit) is not None:
+            await permit.regain()
+        drain_task = self._drain_task
+        return HandlerCall(detector, drain_task, None, EXCLUSIVE, registration, hook)
+
+    async def _give_up(
+        self, batch: Batch[T], registration: Registration, error: BaseException
+    ) -> None:
+        parts = self._parts
+        if batch.stage >= TOLD:
+            return
+        try:
+            if registration.on_error is None:
+                parts.repeated_failures.error(
+                    "%s: %d items failed in %s",
+                    parts.name,
+                    len(batch),
+                    registration.label,
+                    title=f"{parts.name}: items failed in {registration.label}",
+                    error=error,
+                    **_fields(parts, batch),
+                )
+            else:
+                await self._tell_failed(batch, registration, error)
+        except BaseException as raised:
+            if isinstance(raised, asyncio.CancelledError):
+                logger.error(
+                    "%s: on_error was cut off at the deadline, for %d items",
+                    parts.name,
+                    len(batch),
+                    exc_info=error,
+                    **_fields(parts, batch),
+                    hook="on_error",
+                )
+                batch.stage = TOLD
+            if batch.stage >= TOLD:
+                self.end_failed(batch, error)
+            # Else it is told when the drain task goes on.
+            raise
+        self.end_failed(batch, error)
+
+    async def _tell_failed(
+        self, batch: Batch[T], registration: Registration, error: BaseException
+    ) -> None:
+        parts, on_error = self._parts, registration.on_error
+        assert on_error is not None
+
+        def tell(items: list[T], error: BaseException) -> Any:  # noqa: ANN401 - as on_error
+            batch.stage = TOLD
+            return on_error(items, error)
+
+        with await self._call_of(registration, "on_error"):
+            try:
+                items = list(batch.items)
+            except MemoryError:
+                # It gets the list itself, and may change it: what is in it is noted
+                # before.
+                note(parts, "failed", batch.items, error)
+                items, batch.items = batch.items, []
+            while batch.stage is not TOLD:
+                await _call_on_error(parts, tell, items, error, registration.timeout)
+
+    def end_failed(self, batch: Batch[T], error: BaseException | None) -> None:
+        """Book a batch of which somebody was told that it has failed."""
+        if batch.is_settled:
+            return
+        if batch.stage is not NOTED:
+            note(self._parts, "failed", batch.items, error)
+            batch.stage = NOTED
+        batch.settle("failed")
 
     @staticmethod
     def hold(batch: Batch[T]) -> None:
@@ -368,7 +274,81 @@ class RetryQueue(Generic[T]):
         return dues
 
 
-def _fields(parts: Parts[T], batch: Batch[T]) -> dict[str, Any]:
+def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[T]]:
+    if isinstance(error, Unstoppable):
+        return []
+    is_retried = retry.retries(error)
+    if is_retried and batch.attempts < retry.attempts:
+        import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
+
+        wait = retry.wait_before(batch.attempts + 1, random.random())
+        wait = max(wait, pause_asked_for(error))
+        batch.due = asyncio.get_running_loop().time() + wait
+        if batch.give_up_at is None or batch.due <= batch.give_up_at:
+            return [batch]
+    if not retry.splits(error) or len(batch) == 1:
+        return []
+    halves = batch.pieces((len(batch) + 1) // 2)
+    for half in halves:
+        if is_retried:
+            # The whole batch has had the other attempts.
+            half.attempts = retry.attempts - 1
+        else:
+            # What was no attempt for the whole batch is none for its halves.
+            half.attempts = batch.attempts - 1
+            half.give_up_at = batch.give_up_at
+    return halves
+
+
+def error_of_cut_off(batch: Batch[Any]) -> BaseException | None:
+    """Return why a batch fails whose handler was cancelled with its drain task.
+
+    The handler may have done its work in part, or all of it: that was an attempt. None
+    if `Retry` allows another one: a cancellation is no error of the handler, so it
+    counts as any `Exception` would.
+    """
+    assert batch.registration is not None
+    retry, now = batch.registration.retry, asyncio.get_running_loop().time()
+    is_in_time = batch.give_up_at is None or now <= batch.give_up_at
+    is_worth_it = issubclass(Exception, retry.retry_on)
+    if batch.attempts < retry.attempts and is_worth_it and is_in_time:
+        return None
+    return asyncio.CancelledError("the handler was cancelled with its drain task")
+
+
+async def tell_on_error(parts: Parts, items: list[T], error: BaseException) -> None:
+    """Call the queue's `on_error` for items that are in no batch any more."""
+    config = parts.config
+    await _call_on_error(parts, config.on_error, items, error, config.handler_timeout)
+
+
+async def _call_on_error(
+    parts: Parts,
+    on_error: ErrorHandler[T] | None,
+    items: list[T],
+    error: BaseException,
+    timeout: float | None,
+) -> None:
+    """Call it; what it raises is logged, with the error that it got."""
+    if on_error is None:
+        return
+    raised = await attempt(on_error, items, error, timeout=timeout)
+    if raised is not None:
+        parts.repeated_failures.error(
+            "%s: on_error raised %s for %d items that had failed with %s",
+            parts.name,
+            reason(raised),
+            len(items),
+            reason(error),
+            title=f"{parts.name}: on_error raised for items that had failed",
+            error=raised,
+            queue=parts.name,
+            items=len(items),
+            hook="on_error",
+        )
+
+
+def _fields(parts: Parts, batch: Batch[T]) -> dict[str, Any]:
     """Return what log lines about a batch have beside their text."""
     registration = batch.registration
     return {

@@ -14,7 +14,7 @@ from batchqueue_async._engine.partitions.accounts import Share
 from batchqueue_async._engine.partitions.pausing import resume
 
 if TYPE_CHECKING:
-    from batchqueue_async._policies.answers import PartialFailure
+    from batchqueue_async._policies.retrying import PartialFailure
 
 T = TypeVar("T")
 

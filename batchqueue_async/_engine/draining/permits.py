@@ -13,15 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_end import (
-    is_cancelled_for_good,
-    uncancel,
-)
+from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
-    from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+    from batchqueue_async._policies.partitions import DrainTaskPolicy, SharedDrainTasks
 
 
 class PermitPool:
@@ -38,7 +35,6 @@ class PermitPool:
         self._users = 0
 
     def join(self) -> None:
-        """One more queue uses it."""
         self._users += 1
 
     def leave(self) -> None:

@@ -16,7 +16,7 @@ from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_
 from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
 
@@ -45,7 +45,7 @@ class Schedule(Generic[T]):
         "_seen",
     )
 
-    def __init__(self, parts: Parts[T], drain_task: int) -> None:
+    def __init__(self, parts: Parts, drain_task: int) -> None:
         self._parts = parts
         self._drain_task = drain_task
         config = parts.config

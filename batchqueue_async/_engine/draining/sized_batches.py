@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
-from batchqueue_async._engine.handlers.registry import Registration
-from batchqueue_async._engine.partitions.measured_items import Measured
+from batchqueue_async._engine.handlers.registration import Registration
+from batchqueue_async._engine.partitions.shared_room import Measured
 from batchqueue_async._policies.sizing import Exact
 
 T = TypeVar("T")

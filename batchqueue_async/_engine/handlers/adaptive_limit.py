@@ -30,8 +30,11 @@ from math import exp, inf, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
-from batchqueue_async._policies.answers import PartialFailure, RetryAfter
-from batchqueue_async._policies.retrying import pause_asked_for
+from batchqueue_async._policies.retrying import (
+    PartialFailure,
+    RetryAfter,
+    pause_asked_for,
+)
 
 START: Final = 32
 """The first limit."""
@@ -72,33 +75,6 @@ class AdaptiveLimit:
     It reads no clock and waits for nothing: its caller tells it what calls took.
     """
 
-    __slots__ = (
-        "_before",
-        "_ceiling",
-        "_ceiling_for",
-        "_changes",
-        "_debt",
-        "_first_rate",
-        "_flips",
-        "_in_a_row",
-        "_is_backed_off",
-        "_lift",
-        "_limit",
-        "_most",
-        "_owed",
-        "_passed",
-        "_patience",
-        "_reason",
-        "_rest",
-        "_rest_for",
-        "_seconds",
-        "_slope",
-        "_trial",
-        "_undo",
-        "_usual",
-        "size",
-    )
-
     def __init__(self, most: int) -> None:
         self._most = most
         # As a float: small steps add up.
@@ -107,7 +83,9 @@ class AdaptiveLimit:
         self.size = 0
         self._before = round(self._limit)
         self._reason: LimitReason = "start"
-        self._changes: dict[LimitReason, int] = {}
+        self._changes = dict.fromkeys(
+            ("faster", "no_gain", "slower", "throttled", "failed"), 0
+        )
         # Which of the two sizes is tried, 0 or 1; None at rest.
         self._trial: int | None = None
         self._first_rate = 0.0
@@ -138,20 +116,14 @@ class AdaptiveLimit:
         return round(self._limit)
 
     def stats(self) -> BatchLimit:
-        changes = self._changes
         return BatchLimit(
             max_batch=self.limit,
             before=self._before,
             reason=self._reason,
-            faster=changes.get("faster", 0),
-            no_gain=changes.get("no_gain", 0),
-            slower=changes.get("slower", 0),
-            throttled=changes.get("throttled", 0),
-            failed=changes.get("failed", 0),
+            **self._changes,
         )
 
     def called(self, size: int, seconds: float, error: BaseException | None) -> None:
-        """A call of the handler has ended."""
         seconds += _OVERHEAD
         trouble = _trouble(error)
         if trouble is not None:
@@ -301,7 +273,7 @@ class AdaptiveLimit:
         self._limit = min(float(self._highest), max(1.0, limit))
         if self.limit != before:
             self._before, self._reason = before, why
-            self._changes[why] = self._changes.get(why, 0) + 1
+            self._changes[why] += 1
 
 
 def _trouble(error: BaseException | None) -> LimitReason | None:

@@ -12,17 +12,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, NoReturn
 
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    current_call,
-    mark,
-)
+from batchqueue_async._engine.handlers.handler_lock_and_call import current_call, mark
 from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     absorb_cancellation,
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._policies.answers import PartialFailure
+from batchqueue_async._policies.retrying import PartialFailure
 from batchqueue_async._wording import shown
 
 Call = Callable[..., Awaitable[object] | object]

@@ -1,28 +1,241 @@
-"""What one queue asks of the wait-for graph, and what it shows there of itself."""
+"""What one queue asks of the wait-for graph, and what it shows there of itself.
+
+Its handlers may wait for room, for a flush, for the end of queues.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from batchqueue_async._engine.handlers.find_deadlock import find, refuse_cycles
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
     HandlerLock,
     current_call,
 )
-from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
-from batchqueue_async._engine.handlers.wait_for_graph import DrainTaskNode, Wait
+from batchqueue_async._engine.handlers.wait_for_graph import (
+    DrainTaskNode,
+    Node,
+    OnFlushNode,
+    Wait,
+    find,
+    is_stuck,
+    refuse_cycles,
+)
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
+    from batchqueue_async._engine.partitions.accounts import Watcher
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.partitions.shared_room import Room
+    from batchqueue_async._engine.partitions.sized_partition import SizedPartition
     from batchqueue_async._engine.partitions.waiting_line import Waiter
+
+
+class RoomWait(Wait):
+    """A producer in a handler waits for room in a partition."""
+
+    __slots__ = ("_detector", "_partition", "_waiter")
+
+    def __init__(
+        self,
+        call: HandlerCall,
+        detector: DeadlockDetector,
+        partition: Partition[Any],
+        waiter: Waiter,
+    ) -> None:
+        super().__init__(call)
+        self._detector = detector
+        self._partition = partition
+        self._waiter = waiter
+
+    def targets(self) -> Collection[Node]:
+        if not self.needs(self._partition):
+            return ()
+        return (DrainTaskNode(self._detector, self._owner),)
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        return self._partition.is_in(partition) and self._lacks()
+
+    def _lacks(self) -> bool:
+        # One that has been served and has only not run since blocks nobody: a chain of
+        # queues goes on then.
+        return (
+            self._waiter.wants > self._waiter.granted
+            and not self._partition.is_closed
+            and self.refusal is None
+        )
+
+    def end(self) -> None:
+        key = self.call, self._partition
+        if self.call.detector.rooms.get(key) is self:
+            self.call.detector.rooms.pop(key, None)
+        super().end()
+
+    def _closes_cycle(self) -> bool:
+        if self.call.detector is self._detector and self.call.drain_task == self._owner:
+            # `on_flush`, too: the owner will stand at its lock with the next batch.
+            return bool(self.targets())
+        key = self.call, self._partition
+        known = self.call.detector.rooms.get(key)
+        # Having looked once is enough: whatever closes a cycle later looks by itself.
+        if known is not None and known.needs(self._partition):
+            # Of thousands of tasks of one handler that wait here only one has to look.
+            return False
+        self.call.detector.rooms[key] = self
+        return super()._closes_cycle()
+
+    @property
+    def _owner(self) -> int:
+        return self._detector.ownership.last_owner(self._partition.index)
+
+    def _describe(self) -> str:
+        return (
+            f"nobody makes room in partition {self._partition.index} of "
+            f"{self._detector.name!r}"
+        )
+
+    def _wake(self) -> None:
+        self._waiter.wake()
+
+
+class CallWait(Wait):
+    """A handler awaits a future on a loop; what else it needs, subclasses know."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self, call: HandlerCall) -> None:
+        super().__init__(call)
+        self._refused: asyncio.Future[None]
+        self._refused = asyncio.get_running_loop().create_future()
+
+    async def until(self, done: asyncio.Future[Any]) -> None:
+        """Wait for it; a cancelled wait leaves it alone."""
+        await asyncio.wait({done, self._refused}, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            self.check()
+
+    def _wake(self) -> None:
+        if not self._refused.done():
+            self._refused.set_result(None)
+
+
+class FlushWait(CallWait):
+    """A handler waits until what it saw in some partitions is settled."""
+
+    __slots__ = ("_detector", "hooks", "partitions", "watcher")
+
+    def __init__(
+        self, call: HandlerCall, detector: DeadlockDetector, watcher: Watcher
+    ) -> None:
+        super().__init__(call)
+        self._detector = detector
+        self.watcher = watcher
+        self.partitions: Sequence[Partition[Any]] = ()
+        # The calls of `on_flush` that it waits for afterwards.
+        self.hooks: Sequence[OnFlushNode] = ()
+
+    def targets(self) -> Collection[Node]:
+        if self.refusal is not None:
+            return ()
+        last_owner = self._detector.ownership.last_owner
+        owners = {
+            last_owner(each.index) for each in self.partitions if self.needs(each)
+        }
+        hooks = [each for each in self.hooks if not each.task.done()]
+        return [*(DrainTaskNode(self._detector, each) for each in owners), *hooks]
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        return self.refusal is None and partition.accounts.is_watched_by(self.watcher)
+
+    def _describe(self) -> str:
+        return f"a flush of {self._detector.name!r} does not end"
+
+
+class EndWait(CallWait):
+    """A handler waits for the end of queues, which goes on if the wait is refused."""
+
+    __slots__ = ("_nodes", "_what")
+
+    def __init__(
+        self, call: HandlerCall, nodes: Callable[[], Collection[Node]], what: str
+    ) -> None:
+        super().__init__(call)
+        self._nodes = nodes
+        self._what = what
+
+    def targets(self) -> Collection[Node]:
+        return () if self.refusal is not None else self._nodes()
+
+    def _describe(self) -> str:
+        return f"{self._what}, does not end"
+
+
+class SharedRoomWait(RoomWait):
+    """A producer in a handler waits for slots, or for room that all partitions share.
+
+    Whichever drain task takes, or settles, may make that room. So the wait is hopeless
+    only when all of them wait for it; and since each of them may make too little, it
+    looks again whenever the room changes.
+    """
+
+    __slots__ = ()
+
+    needs_one = True
+
+    @property
+    def place(self) -> Hashable:
+        return self.call, self._partition
+
+    def is_for_room(self) -> bool:
+        """Whether it lacks nothing but room, or whoever is before it in its line."""
+        partition = cast("SizedPartition[Any]", self._partition)
+        return self._lacks() and partition.lacks_room is not None
+
+    def targets(self) -> Collection[Node]:
+        if not self.is_for_room():
+            return super().targets()
+        last_owner = self._detector.ownership.last_owner
+        owners = {last_owner(each.index) for each in self._room.holders()}
+        return [DrainTaskNode(self._detector, each) for each in owners]
+
+    def needs(self, partition: Partition[Any]) -> bool:
+        if not self.is_for_room():
+            return super().needs(partition)
+        return partition in self._room.holders()
+
+    def note(self) -> None:
+        super().note()
+        self._room.lookers[self] = None
+
+    def end(self) -> None:
+        self._room.lookers.pop(self, None)
+        super().end()
+
+    def look_again(self) -> None:
+        """Refuse it if nobody can make room any more."""
+        if self._lacks() and is_stuck(self):
+            self.refuse()
+
+    def _closes_cycle(self) -> bool:
+        if not self.is_for_room():
+            return super()._closes_cycle()
+        known = self.call.detector.rooms.get((self.call, self._partition))
+        if isinstance(known, SharedRoomWait) and known.is_for_room():
+            # Having looked once is enough: with each change one looks again.
+            return False
+        self.call.detector.rooms[self.call, self._partition] = self
+        return is_stuck(self)
+
+    @property
+    def _room(self) -> Room:
+        assert self._detector.room is not None
+        return self._detector.room
+
 
 _LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
@@ -33,18 +246,6 @@ class DeadlockDetector:
     It stands for the queue in the graph of all, and in each call of a handler: so it
     has what others need of the queue there, its name, its ownership and its permit.
     """
-
-    # Nearly all queues have no handlers that wait, so the dicts come with the first.
-    __slots__ = (
-        "_at_lock",
-        "_rooms",
-        "calls",
-        "name",
-        "ownership",
-        "permit",
-        "room",
-        "waits",
-    )
 
     def __init__(
         self,
@@ -64,6 +265,7 @@ class DeadlockDetector:
         # The waits of calls of its handlers, for this queue or for others. There from
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
+        # Nearly all queues have no handlers that wait: these come with the first.
         self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
         self._at_lock: dict[int | None, _LockRequest] | None = None
 
@@ -88,13 +290,8 @@ class DeadlockDetector:
         call = current_call()
         if call is None:
             return None
-        if self.room is None:
-            return RoomWait(call, self, partition, waiter)
-        from batchqueue_async._engine.handlers.shared_room_wait import (  # noqa: PLC0415
-            SharedRoomWait,
-        )
-
-        return SharedRoomWait(call, self, partition, waiter)
+        kind = RoomWait if self.room is None else SharedRoomWait
+        return kind(call, self, partition, waiter)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
         """Whether the drain task waits for a call of this queue's that is to wait."""

@@ -25,14 +25,14 @@ from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Hook, Registration
+    from batchqueue_async._engine.handlers.registration import Hook, Registration
     from batchqueue_async._engine.queue_parts import Parts
 
 
 class Hooks:
     __slots__ = ("_not_closed", "_parts", "flushing")
 
-    def __init__(self, parts: Parts[Any]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         # Handlers whose `on_close` was due and did not complete, by identity.
         self._not_closed: dict[int, Registration] | None = None
@@ -316,8 +316,6 @@ class Ticks:
 
     There is one for all types that a handler handles.
     """
-
-    __slots__ = ("due", "every", "hook")
 
     def __init__(self, hook: Hook, every: float) -> None:
         self.hook = hook

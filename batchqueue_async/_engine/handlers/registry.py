@@ -1,197 +1,31 @@
-"""The registered handlers: what to call, and which of them a type's items go to."""
+"""The registered handlers: which of them a type's items go to, and how many at once.
+
+A take removes as many items as the largest batch may have; of handlers that find their
+limits by trying, it has room for a batch of each, since their items may wait in one
+partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Hashable,
-    Iterator,
-)
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
-from batchqueue_async._engine.handler_stats import HandlerStats
-from batchqueue_async._engine.handlers.attached_handler import Attached, attached
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    EXCLUSIVE,
-    SHARED,
-    HandlerLock,
+from batchqueue_async._engine.handlers.registration import (
+    DEFAULT,
+    Attached,
+    HandlerSettings,
+    Registration,
+    attached,
 )
-from batchqueue_async._engine.handlers.hooks import Ticks
-from batchqueue_async._engine.handlers.let_go import SLACK, InFlight, LetGo, is_at_work
-from batchqueue_async._engine.handlers.meter import Meter
-from batchqueue_async._engine.handlers.on_open import Opening
-from batchqueue_async._engine.handlers.settings import DEFAULT, HandlerSettings
-from batchqueue_async._engine.handlers.take_limit import TakeLimit, follow
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
-from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 
-Consume = Callable[[list[Any]], Awaitable[object] | object]
-Hook = Callable[[], Awaitable[object] | object]
-
-
-class Registration:
-    """A handler under its item type, or the queue's single consumer (no type)."""
-
-    __slots__ = (
-        "consume",
-        "handler",
-        "is_closed",
-        "is_trusted",
-        "item_type",
-        "items",
-        "label",
-        "limit",
-        "lock",
-        "max_batch",
-        "meter",
-        "mode",
-        "next_idle",
-        "on_close",
-        "on_error",
-        "on_flush",
-        "on_idle",
-        "opening",
-        "order",
-        "retried",
-        "retry",
-        "settings",
-        "settled",
-        "ticks",
-        "timeout",
-        "weight",
-    )
-
-    def __init__(  # noqa: PLR0913 - all but the handler have a default
-        self,
-        handler: object,
-        *,
-        item_type: type | None = None,
-        weight: Exact = 1,
-        order: int = 0,
-        mode: Hashable = SHARED,
-        settings: HandlerSettings = DEFAULT,
-    ) -> None:
-        self.handler = handler
-        self.item_type = item_type
-        # How logs and stats name it.
-        self.label = _label(handler, item_type)
-        self.weight = weight
-        # Registrations are numbered; a custom selector's handlers idle by number.
-        self.order = order
-        # Which other calls of `consume` may be inside of the handler with one.
-        # Who takes one call at a time is waited for before any timeout runs.
-        own = attached(handler)
-        self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
-        self.lock = HandlerLock() if own is None else own.new_lock()
-        if item_type is not None:
-            # A consumer was checked when it was declared.
-            require_handler("handler", handler)
-        self.consume = cast("Consume", getattr(handler, "consume", handler))
-        on_open = _hook(handler, "on_open")
-        self.opening = None if on_open is None else Opening(on_open)
-        self._open_first()
-        on_tick = _hook(handler, "on_tick")
-        self.ticks: Ticks | None = None
-        if on_tick is not None:
-            self.ticks = Ticks(on_tick, float(getattr(handler, "tick_every", 0.0)))
-        self.on_idle = _hook(handler, "on_idle")
-        self.on_flush = _hook(handler, "on_flush")
-        self.on_close = _hook(handler, "on_close")
-        self.next_idle = 0.0
-        # Batches settled, the items of these; items tried again.
-        self.settled = self.items = self.retried = 0
-        self.settings = settings
-        # What its batches have at most: as declared, or as found by trying so far.
-        self.limit = settings.new_limit()
-        self.max_batch = self.limit.size if self.limit else settings.fixed_batch
-        self.retry, self.timeout = settings.retry, settings.timeout
-        self.on_error = settings.on_error
-        self.meter: Meter | None = None
-        if settings.is_measured:
-            self.meter = Meter(self.label, settings.listeners)
-        # After `on_close` nothing of it is called any more. Whether its next call need
-        # not be run in steps, since the last one was quick.
-        self.is_closed = self.is_trusted = False
-
-    @property
-    def has_hooks(self) -> bool:
-        """Whether it wants to be called without a batch while its queue runs."""
-        return bool(self.on_idle or self.on_flush or self.ticks)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its other hooks may be called."""
-        return not self.is_closed and (self.opening is None or self.opening.is_done)
-
-    def adopt(self, known: Registration) -> None:
-        """Have in common with what else is of this handler what it has once."""
-        self.lock = known.lock
-        self.ticks = known.ticks
-        if known is not self and self.opening is not None:
-            self.opening = known.opening
-            self._open_first()
-
-    def _open_first(self) -> None:
-        if self.opening is not None:
-            consume = getattr(self.handler, "consume", self.handler)
-            self.consume = self.opening.before(cast("Consume", consume))
-
-    def stats(self, inside_for: float) -> HandlerStats:
-        measured = (None, None, None) if self.meter is None else self.meter.read()
-        sizes, seconds, cuts = measured
-        return HandlerStats(
-            name=self.label,
-            batches=self.settled,
-            items=self.items,
-            retried=self.retried,
-            inside_for=inside_for,
-            sizes=sizes,
-            seconds=seconds,
-            cuts=cuts,
-            limit=None if self.limit is None else self.limit.stats(),
-        )
-
-
-def _label(handler: object, item_type: type | None) -> str:
-    name = getattr(handler, "__qualname__", type(handler).__qualname__)
-    return f"{name} of {item_type.__qualname__}" if item_type else name
-
-
-def _hook(handler: object, name: str) -> Hook | None:
-    hook = getattr(handler, name, None)
-    return cast("Hook", hook) if callable(hook) else None
-
 
 class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
-
-    __slots__ = (
-        "_by_type",
-        "_detector",
-        "_known",
-        "_let_go",
-        "_locked",
-        "_queue",
-        "attached",
-        "consumer",
-        "has_retired",
-        "have_hooks",
-        "have_limits",
-        "have_on_close",
-        "in_flight",
-        "most_taken",
-        "resolved",
-        "retired",
-        "settings",
-        "take_limit",
-        "version",
-    )
 
     def __init__(
         self, consumer: object | None, settings: HandlerSettings = DEFAULT
@@ -202,16 +36,19 @@ class HandlerRegistry:
         self.most_taken = settings.fixed_batch
         self.have_limits = False
         # Only where limits differ, or are found by trying.
-        self.take_limit: TakeLimit | None = None
+        self._take_limit: TakeLimit | None = None
         self.consumer = None
         if consumer is not None:
             self.consumer = Registration(consumer, settings=settings)
-            follow(self, self.consumer, None)
+            self._follow(self.consumer, None)
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
         # Replaced or removed, maybe while they had batches: their locks are in use.
-        self._let_go = LetGo()
+        # Seldom are there any, and never many: an empty tuple takes no memory.
+        self._let_go: Sequence[Registration] = ()
+        # How many of them were at work when somebody looked.
+        self._let_go_at_work = 0
         # Whose batches are taken and not settled.
         self.in_flight: InFlight = tuple
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
@@ -252,7 +89,7 @@ class HandlerRegistry:
         self.have_hooks |= registration.has_hooks
         self.have_on_close |= registration.on_close is not None
         replaced = self._by_type.get(registration.item_type)
-        follow(self, registration, replaced)
+        self._follow(registration, replaced)
         self._by_type[registration.item_type] = registration
         self._changed(replaced)
         if self._queue is not None:
@@ -282,7 +119,7 @@ class HandlerRegistry:
 
     def remove(self, item_type: type) -> Registration | None:
         removed = self._by_type.pop(item_type, None)
-        follow(self, None, removed)
+        self._follow(None, removed)
         self._changed(removed)
         return removed
 
@@ -325,6 +162,26 @@ class HandlerRegistry:
                 return found
         return None
 
+    def limit_changed(self, registration: Registration) -> None:
+        """It has found another limit, if it is still here."""
+        if self._take_limit is not None:
+            self._take_limit.changed(registration)
+            self.most_taken = self._take_limit.items
+
+    def _follow(self, new: Registration | None, gone: Registration | None) -> None:
+        """Have takes be as large as the batches of the handlers that there are now."""
+        limit = self._take_limit
+        if limit is None:
+            if new is None or new.max_batch == self.settings.max_batch:
+                return
+            limit = self._take_limit = TakeLimit(self.settings)
+            self.have_limits = True
+        if gone is not None:
+            limit.remove(gone)
+        if new is not None:
+            limit.add(new)
+        self.most_taken = limit.items
+
     def _changed(self, gone: Registration | None) -> None:
         self._known.clear()
         self.version += 1
@@ -333,11 +190,18 @@ class HandlerRegistry:
             if gone.on_close is not None:
                 self.retired = (*self.retired, gone)
             else:
-                self._let_go.add(gone, self.in_flight)
+                self._let_go = (*self._let_go, gone)
+                # Amortised: those that are at rest are forgotten.
+                if len(self._let_go) > 2 * self._let_go_at_work + SLACK:
+                    self._forget_at_rest({*self.in_flight()})
         self._tidy_locks()
 
+    def _forget_at_rest(self, in_flight: Collection[Registration | None]) -> None:
+        self._let_go = [each for each in self._let_go if is_at_work(each, in_flight)]
+        self._let_go_at_work = len(self._let_go)
+
     def _tidy_locks(self) -> None:
-        in_use = len(self._by_type) + len(self.retired) + len(self._let_go.known)
+        in_use = len(self._by_type) + len(self.retired) + len(self._let_go)
         # Amortised: half of them can be forgotten.
         if len(self._locked) > 2 * in_use + SLACK:
             self._forget_locks()
@@ -348,7 +212,7 @@ class HandlerRegistry:
         A retired one may come back before its `on_close`, and one with a batch before
         that is settled: then it must find its lock.
         """
-        in_use = (*self._by_type.values(), *self.retired, *(self._let_go.known))
+        in_use = (*self._by_type.values(), *self.retired, *self._let_go)
         locks = {id(each.lock) for each in in_use}
         self._locked = {
             key: each for key, each in self._locked.items() if id(each.lock) in locks
@@ -357,17 +221,17 @@ class HandlerRegistry:
     def take_retired(self) -> list[Registration]:
         """Take those that got their last batch, and that no other type uses."""
         in_flight = {*self.in_flight()}
-        if self._let_go.known:
-            self._let_go.forget_at_rest(in_flight)
+        if self._let_go:
+            self._forget_at_rest(in_flight)
             self._tidy_locks()
-        self.has_retired = bool(self._let_go.known or self.retired)
+        self.has_retired = bool(self._let_go or self.retired)
         if not self.retired:
             return []
         # Whoever took one that is at work would wait for it, and nothing else.
         at_work = [each for each in self.retired if is_at_work(each, in_flight)]
         done = [each for each in self.retired if each not in at_work]
         self.retired = tuple(at_work)
-        self.has_retired = bool(self._let_go.known or self.retired)
+        self.has_retired = bool(self._let_go or self.retired)
         self._tidy_locks()
         in_use = {id(each.handler) for each in (*self.retired, *self)}
         distinct = {id(each.handler): each for each in done}
@@ -393,3 +257,54 @@ class HandlerRegistry:
             for each in distinct.values()
             if each.on_close is not None and each.is_open
         ]
+
+
+class TakeLimit:
+    """Follows the handlers as they come and go, and their limits as these change."""
+
+    def __init__(self, settings: HandlerSettings) -> None:
+        self._most = settings.most
+        queues = settings.max_batch
+        # Of those that were declared; None if the queue has no limit of its own.
+        self._largest = 0 if queues == "auto" else queues
+        # The handlers with limits that are found by trying, and the sum of these.
+        self._found: dict[Registration, int] = {}
+        self._total = 0
+
+    @property
+    def items(self) -> int | None:
+        if self._largest is None:
+            return None
+        return max(self._largest, self._total) or self._most
+
+    def add(self, registration: Registration) -> None:
+        most = registration.max_batch
+        if registration.limit is not None:
+            self._found[registration] = 0
+            self.changed(registration)
+        elif most is not None and self._largest is not None:
+            self._largest = max(self._largest, most)
+
+    def remove(self, registration: Registration) -> None:
+        """A handler was replaced or removed; what was declared for it stays."""
+        self._total -= self._found.pop(registration, 0)
+
+    def changed(self, registration: Registration) -> None:
+        """It has another limit now; one that was removed may still be at work."""
+        known = self._found.get(registration)
+        if known is not None and registration.max_batch is not None:
+            self._found[registration] = registration.max_batch
+            self._total += registration.max_batch - known
+
+
+InFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
+
+SLACK: Final = 16
+"""So many that are out of use are remembered, however few are in use."""
+
+
+def is_at_work(
+    registration: Registration, in_flight: Collection[Registration | None]
+) -> bool:
+    """Whether anything of it is taken and not settled, or somebody is inside."""
+    return registration in in_flight or not registration.lock.is_free

@@ -13,6 +13,10 @@ Everybody needs all that he waits for, so a cycle would last for ever. One that 
 would close is refused at once; where another step closes it (a drain task comes to a
 lock), a call that waits already is refused.
 
+Whoever is about to wait for some nodes asks whether one of them needs, perhaps by way
+of others, a wait that only he could serve. If A waits for B, and B is about to wait for
+A, then B's search starts at A, comes from A's wait to B, and finds B's own.
+
 What time resolves is no edge: retries, naps, linger, slow handlers, and permits, since
 whoever waits has lent his.
 
@@ -29,14 +33,13 @@ from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from batchqueue_async._engine.handlers.find_deadlock import find
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     BackgroundCall,
     HandlerCall,
     HandlerLock,
 )
 from batchqueue_async._policies.errors import WouldDeadlock
-from batchqueue_async._policies.value import Value, frozen
+from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -50,7 +53,6 @@ class Node(Protocol):
         """Return the waits of the calls that it can't go on before."""
 
 
-@frozen
 class DrainTaskNode(Value):
     """A drain task of a queue; without a number, who calls `on_close` at its end."""
 
@@ -69,7 +71,6 @@ class DrainTaskNode(Value):
         )
 
 
-@frozen
 class OnFlushNode(Value):
     """A call of `on_flush`, from its place in the handler's line to its end."""
 
@@ -84,7 +85,6 @@ class OnFlushNode(Value):
         return self.detector.waits_inside(self.lock, self.answer)
 
 
-@frozen
 class OnFlushesNode(Value):
     """All calls of `on_flush` of a queue, for which its end waits."""
 
@@ -224,3 +224,87 @@ def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> Non
     except RuntimeError:
         # It is closed: nobody waits there any more.
         return
+
+
+def find(
+    start: Iterable[Node],
+    matches: Callable[[Wait], bool],
+    held_up: Collection[Node] = (),
+) -> Wait | None:
+    """Return a wait that one of these nodes needs, perhaps by way of others.
+
+    Of a wait that several nodes could serve none is needed alone. Such a wait is
+    returned if all of them wait for each other, or for those that are held up.
+    """
+    seen: set[Node] = set()
+    choices: list[Wait] = []
+    ahead = list(start)
+    while ahead:
+        node = ahead.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for wait in node.waits():
+            if wait.needs_one:
+                choices.append(wait)
+                continue
+            if matches(wait):
+                return wait
+            ahead.extend(wait.targets())
+    return next((each for each in choices if is_stuck(each, held_up)), None)
+
+
+def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
+    """Whether nobody whom it waits for can go on before it, one way or another.
+
+    All who are within its reach are stuck until they are seen not to be: who waits for
+    nobody goes on, and so does who waits only for such as go on. Who needs one of
+    several goes on with the first of them. What is left waits for itself, or for those
+    that are held up by what is not known here.
+    """
+    return bool(_stuck_together(wait, held_up))
+
+
+def _stuck_together(wait: Wait, held_up: Collection[Node] = ()) -> list[Wait]:
+    """Return a wait that is stuck, and those that it is stuck with; else nothing."""
+    waits = _within_reach(wait)
+    stuck = set(waits)
+    targets = {each: each.targets() for known in waits.values() for each in known}
+    targets[wait] = wait.targets()
+
+    def goes_on(each: Wait) -> bool:
+        goals = targets[each]
+        count = len(stuck.intersection(goals))
+        return not count or (each.needs_one and count < len(goals))
+
+    ahead = stuck.difference(held_up)
+    while free := [node for node in ahead if all(map(goes_on, waits[node]))]:
+        stuck.difference_update(free)
+        ahead.difference_update(free)
+    if goes_on(wait):
+        return []
+    held = (each for node in waits if node in stuck for each in waits[node])
+    return [wait, *(each for each in held if not goes_on(each))]
+
+
+def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
+    """Return whom a wait waits for, also by way of others, and what each waits for."""
+    waits: dict[Node, list[Wait]] = {}
+    ahead = list(wait.targets())
+    while ahead:
+        node = ahead.pop()
+        if node not in waits:
+            waits[node] = list(node.waits())
+            for each in waits[node]:
+                ahead.extend(each.targets())
+    return waits
+
+
+def refuse_cycles(node: Node) -> None:
+    """Refuse who waits for this node, and is waited for by it as of now."""
+    while (wait := find((node,), lambda each: node in each.targets())) is not None:
+        together = _stuck_together(wait) if wait.needs_one else (wait,)
+        refused = next((each for each in together if each.is_refusable), None)
+        if refused is None:
+            return
+        refused.refuse()

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from batchqueue_async._engine.handler_stats import CountReason, DrainTaskLimit
 
@@ -48,32 +48,13 @@ SAME: Final = 0.7
 class AdaptiveCount:
     """Says how many drain tasks own partitions; told what came of each round."""
 
-    __slots__ = (
-        "_before",
-        "_before_idle",
-        "_changes",
-        "_direction",
-        "_is_backed_off",
-        "_is_starting",
-        "_is_taken_back",
-        "_known",
-        "_least",
-        "_most",
-        "_pause",
-        "_reason",
-        "_refused",
-        "_tried_from",
-        "_wait",
-        "count",
-    )
-
     def __init__(self, least: int, most: int) -> None:
         self._least = least
         self._most = most
         # How many there are to be now.
         self.count = self._before = least
         self._reason: CountReason = "start"
-        self._changes: dict[CountReason, int] = {}
+        self._changes = dict.fromkeys(("faster", "no_gain", "idle", "throttled"), 0)
         # While others are tried: how many there were, and what these were worth.
         self._tried_from: tuple[int, float] | None = None
         self._direction = 1
@@ -94,19 +75,14 @@ class AdaptiveCount:
         return self._tried_from is not None and self.count > self._tried_from[0]
 
     def stats(self) -> DrainTaskLimit:
-        changes = self._changes
         return DrainTaskLimit(
             drain_tasks=self.count,
             before=self._before,
             reason=self._reason,
-            faster=changes.get("faster", 0),
-            no_gain=changes.get("no_gain", 0),
-            idle=changes.get("idle", 0),
-            throttled=changes.get("throttled", 0),
+            **self._changes,
         )
 
     def round(self, rate: float, use: float, *, is_throttled: bool) -> None:
-        """A round has ended."""
         worth = _worth(rate, self.count)
         if is_throttled and not self._is_worth_it(worth):
             self._back_off(rate)
@@ -251,7 +227,7 @@ class AdaptiveCount:
         self.count = max(self._least, min(self._most, count))
         if self.count != before:
             self._before, self._reason = before, why
-            self._changes[why] = self._changes.get(why, 0) + 1
+            self._changes[why] += 1
 
 
 def _worth(rate: float, count: int) -> float:
@@ -262,7 +238,7 @@ def _worth(rate: float, count: int) -> float:
 class Demand:
     """Measures rounds, and has so many drain tasks own partitions as help."""
 
-    def __init__(self, parts: Parts[Any], least: int) -> None:
+    def __init__(self, parts: Parts, least: int) -> None:
         self._parts = parts
         self.count = AdaptiveCount(least, len(parts.tasks.drain_tasks))
         # Whether a round is not over yet, as a server asked for a pause in it; and the

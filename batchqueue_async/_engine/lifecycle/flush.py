@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
+from batchqueue_async._engine.handlers.deadlock_detector import FlushWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._engine.handlers.handler_waits import FlushWait
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.failure_log import FailureLog
     from batchqueue_async._engine.queue_parts import Parts
-
-T = TypeVar("T")
 
 
 class _Settling:
@@ -32,8 +30,8 @@ class _Settling:
             self.done.set_result(None)
 
 
-class Flush(Generic[T]):
-    def __init__(self, parts: Parts[T], log: FailureLog) -> None:
+class Flush:
+    def __init__(self, parts: Parts, log: FailureLog) -> None:
         self._parts = parts
         self._log = log
         # Of the calling handler, if one calls.

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.draining.permits import Permit, SharedPermits
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     handler_call,
     outside,
 )
-from batchqueue_async._engine.handlers.handler_waits import EndWait
 from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
@@ -31,57 +30,51 @@ from batchqueue_async._engine.lifecycle.tell_leftovers import (
     tell_leftovers,
     tell_leftovers_after_loop,
 )
-from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_end import LoopRegistry, is_ending
+from batchqueue_async._engine.runtime.loop_end import (
+    LoopRegistry,
+    abandon_after_fork,
+    is_ending,
+)
 from batchqueue_async._engine.runtime.loop_time import ThreadUse, clock_of
-from batchqueue_async._policies.deadlines import SHUTDOWN_TIMEOUT, Timeout
-from batchqueue_async._policies.drain_tasks import SharedDrainTasks
+from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.partitions import SharedDrainTasks
 from batchqueue_async._shielding import Shielded
 from batchqueue_async._validation import require_timeout
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.permits import SharedPermits
     from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
     from batchqueue_async._engine.queue_parts import Parts
 
-T = TypeVar("T")
 
-
-class Lifecycle(Generic[T]):
+class Lifecycle:
     """Starts one queue, and ends it, whoever asks for that, and however often."""
 
-    __slots__ = (
-        "__weakref__",
-        "_callers",
-        "_closing",
-        "_task",
-        "_tells_leftovers",
-        "leftovers",
-        "on_closed",
-        "parts",
-        "queue",
-    )
-
-    def __init__(self, parts: Parts[T]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.parts = parts
         # What its user holds.
         self.queue: object = None
         # A manager's, so that it does not keep what its user has shut down.
         self.on_closed: Callable[[], None] | None = None
-        self._closing: Shutdown[T] | None = None
+        self._closing: Shutdown | None = None
         self._task: asyncio.Task[None] | None = None
         self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
         # What an end has left, for which somebody may still come.
-        self.leftovers: list[T] = []
+        self.leftovers: list[Any] = []
         self._tells_leftovers = False
 
     @property
     def name(self) -> str:
         return self.parts.name
 
-    async def start(self, shared_permits: SharedPermits) -> None:
-        """Bind the queue to the running loop, and drain from now on."""
+    async def start(self, shared_permits: SharedPermits | None = None) -> None:
+        """Bind the queue to the running loop, and drain from now on.
+
+        Args:
+            shared_permits: A manager's; without one they are shared with nobody.
+        """
         parts = self.parts
         if parts.state is State.RUNNING:
             require_own_loop(parts)
@@ -92,8 +85,12 @@ class Lifecycle(Generic[T]):
         loop = bind_to_running_loop(parts)
         drain_tasks = parts.config.drain_tasks
         if isinstance(drain_tasks, SharedDrainTasks):
-            parts.detector.permit = Permit(shared_permits.pool_of(drain_tasks))
-            parts.detector.permit.pool.join()
+            # A module more at the start of a program, for who shares them.
+            from batchqueue_async._engine.draining import permits  # noqa: PLC0415
+
+            pool = (shared_permits or permits.SharedPermits()).pool_of(drain_tasks)
+            parts.detector.permit = permits.Permit(pool)
+            pool.join()
         abandon_after_fork(self)
         parts.detector.calls.clock = clock_of(loop)
         parts.detector.calls.thread = ThreadUse.of(loop)
@@ -116,7 +113,7 @@ class Lifecycle(Generic[T]):
             len(each.items) + each.accounts.in_flight for each in self.parts.partitions
         )
 
-    async def shutdown(self, timeout: float | None) -> list[T]:
+    async def shutdown(self, timeout: float | None) -> list[Any]:
         """Shut down, and return what the deadline left."""
         require_timeout("timeout", timeout)
         parts = self.parts
@@ -170,7 +167,7 @@ class Lifecycle(Generic[T]):
                 await self._tell_leftovers()
                 self._tell_manager()
 
-    def give_back(self, left: list[T]) -> None:
+    def give_back(self, left: list[Any]) -> None:
         """Take leftovers again: who got them from `shutdown` has no use for them."""
         self.leftovers += left
         self._registry().keep_unfetched(self)
@@ -255,7 +252,7 @@ class Lifecycle(Generic[T]):
             f"{count} items are left"
         )
 
-    def _begin(self) -> Shutdown[T]:
+    def _begin(self) -> Shutdown:
         parts = self.parts
         closing = self._closing = self._closing or parts.tasks.closing()
         task = self._task
@@ -319,7 +316,7 @@ class Lifecycle(Generic[T]):
         if task is not None and not task.cancelled():
             task.result()
 
-    async def _run(self, closing: Shutdown[T]) -> None:
+    async def _run(self, closing: Shutdown) -> None:
         await closing.run(self.leftovers)
         _tell_counts(self.parts)
         if self._tells_leftovers:
@@ -392,7 +389,7 @@ def _is_cut_short(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-def _tell_counts(parts: Parts[Any]) -> None:
+def _tell_counts(parts: Parts) -> None:
     """Log what was counted and is not in the log yet, before what is left is told."""
     if parts.repeated_failures.owed_at < math.inf:
         parts.repeated_failures.tell(math.inf)

@@ -17,14 +17,11 @@ import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.lifecycle.adaptive_count import Demand
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_end import (
-    is_cancelled_for_good,
-    uncancel,
-)
+from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.stats import RebalancingRound
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
 from batchqueue_async._wording import shown
@@ -33,16 +30,15 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
 
-T = TypeVar("T")
 
 # Of queues that declare none, and whose number of drain tasks changes.
 _OF_ADAPTIVE = Rebalancing(interval=1.0)
 
 
-class Rebalancer(Generic[T]):
+class Rebalancer:
     """Measures, asks the balancer, and hands partitions over."""
 
-    def __init__(self, parts: Parts[T]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._rebalancing = parts.config.rebalancing or _OF_ADAPTIVE
         # Where their number changes, too.
@@ -113,7 +109,7 @@ class Rebalancer(Generic[T]):
             self.demand.begin_round(is_as_planned=is_as_planned)
 
     async def _undo_if_worse(
-        self, loads: list[float], before: list[int], moves: list[Move[T]]
+        self, loads: list[float], before: list[int], moves: list[Move]
     ) -> None:
         """Hand back what was moved if, without what was called off, it does harm."""
         now = self._owners_now(loads)
@@ -232,26 +228,25 @@ def _ratio(sums: Sequence[float]) -> float:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Move(Generic[T]):
+class Move:
     """One partition's way from one drain task to another."""
 
-    partition: Partition[T]
+    partition: Partition[Any]
     old: int
     new: int
 
-    def back(self) -> Move[T]:
-        """Return the move that undoes this one."""
+    def back(self) -> Move:
         return Move(self.partition, self.new, self.old)
 
 
-class Handoffs(Generic[T]):
+class Handoffs:
     """The moves that are under way."""
 
-    def __init__(self, parts: Parts[T]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._under_way: list[Move[T]] = []
+        self._under_way: list[Move] = []
 
-    async def move(self, moves: list[Move[T]], timeout: float) -> None:
+    async def move(self, moves: list[Move], timeout: float) -> None:
         """Hand over together; what takes longer than `timeout` is called off."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -279,12 +274,12 @@ class Handoffs(Generic[T]):
         self.call_off()
 
     @staticmethod
-    def _obstacle(move: Move[T], fence: asyncio.Future[None]) -> asyncio.Future[None]:
+    def _obstacle(move: Move, fence: asyncio.Future[None]) -> asyncio.Future[None]:
         """Return what is to be waited for before the move can be finished."""
         pausing = move.partition.pausing
         return pausing.ended() if fence.done() and pausing is not None else fence
 
-    def _finish(self, move: Move[T]) -> None:
+    def _finish(self, move: Move) -> None:
         """Grant, unless somebody waits here for whom the new owner waits."""
         index = move.partition.index
         if self._parts.detector.may_own(move.new, move.partition):

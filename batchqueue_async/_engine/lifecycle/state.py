@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._running_loop import running_loop
@@ -39,14 +39,14 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 """Where nothing of a queue runs any more."""
 
 
-def bind_to_running_loop(parts: Parts[Any]) -> asyncio.AbstractEventLoop:
+def bind_to_running_loop(parts: Parts) -> asyncio.AbstractEventLoop:
     """Have the queue belong to the running loop from now on; returns that."""
     parts.loop = running_loop(f"queue {parts.name!r}")
     parts.state = State.RUNNING
     return parts.loop
 
 
-def admits(parts: Parts[Any]) -> bool:
+def admits(parts: Parts) -> bool:
     """Whether items may come in now; False once shutdown has begun."""
     if parts.state is State.RUNNING:
         require_own_loop(parts)
@@ -61,8 +61,7 @@ def admits(parts: Parts[Any]) -> bool:
     return False
 
 
-def refuse_fork(parts: Parts[Any]) -> None:
-    """Refuse to be used in a forked child."""
+def refuse_fork(parts: Parts) -> None:
     if parts.state is State.INHERITED:
         msg = (
             f"queue {parts.name!r} is its parent process's: a forked child makes "
@@ -71,7 +70,7 @@ def refuse_fork(parts: Parts[Any]) -> None:
         raise BatchQueueError(msg)
 
 
-def require_own_loop(parts: Parts[Any]) -> None:
+def require_own_loop(parts: Parts) -> None:
     """Refuse callers from other threads and loops, while that matters."""
     if parts.state not in (State.RUNNING, State.CLOSING):
         return
@@ -83,15 +82,15 @@ def require_own_loop(parts: Parts[Any]) -> None:
         raise BatchQueueError(msg)
 
 
-_ways_to_open: list[Callable[[Parts[Any]], None]] = []
+_ways_to_open: list[Callable[[Parts], None]] = []
 
 
-def opened_by(way: Callable[[Parts[Any]], None]) -> None:
+def opened_by(way: Callable[[Parts], None]) -> None:
     """Have queues opened to other threads in this way: the bridge's, which is above."""
     _ways_to_open[:] = [way]
 
 
-def open_to_threads(parts: Parts[Any]) -> None:
+def open_to_threads(parts: Parts) -> None:
     """Let other threads use it, too, where there is a bridge."""
     for way in _ways_to_open:
         way(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.handlers.handler_lock_and_call import outside
@@ -23,24 +23,22 @@ from batchqueue_async._engine.runtime.loop_end import (
 )
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.registry import Registration
+    from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.lifecycle.rebalancer import Rebalancer
     from batchqueue_async._engine.queue_parts import Parts
 
-T = TypeVar("T")
 
-
-class QueueTasks(Generic[T]):
+class QueueTasks:
     """Starts the tasks, wakes them, and tells them how to end; none before `start`."""
 
     __slots__ = ("_parts", "drain_tasks", "rebalancer", "rebalancing", "running")
 
-    def __init__(self, parts: Parts[T]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.drain_tasks: list[DrainTask[T]] = []
+        self.drain_tasks: list[DrainTask[Any]] = []
         # One for each drain task, in their order.
         self.running: list[asyncio.Task[None]] = []
-        self.rebalancer: Rebalancer[T] | None = None
+        self.rebalancer: Rebalancer | None = None
         self.rebalancing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -132,11 +130,10 @@ class QueueTasks(Generic[T]):
             if task is not None:
                 expect_no_end(task)
 
-    def closing(self) -> Shutdown[T]:
-        """Return what ends them, by a deadline."""
+    def closing(self) -> Shutdown:
         return Shutdown(self._parts)
 
-    def take_leftovers(self, left: list[T]) -> None:
+    def take_leftovers(self, left: list[Any]) -> None:
         """Move to `left` what was not handled; it ends as returned.
 
         May be called again where it was cut short: what is there is in `left`.
@@ -167,11 +164,11 @@ class QueueTasks(Generic[T]):
         if self.rebalancing is not None:
             await asyncio.wait({self.rebalancing})
 
-    def _rebalance(self, rebalancer: Rebalancer[T]) -> None:
+    def _rebalance(self, rebalancer: Rebalancer) -> None:
         self.rebalancing = self._task(rebalancer.run(), "rebalancing")
         self.rebalancing.add_done_callback(_log_error)
 
-    def _run(self, drain_task: DrainTask[T]) -> None:
+    def _run(self, drain_task: DrainTask[Any]) -> None:
         index = drain_task.index
         task = self._task(drain_task.run(), f"drain task {index}")
         self.running[index : index + 1] = [task]
@@ -206,10 +203,10 @@ class QueueTasks(Generic[T]):
         return task
 
 
-class Shutdown(Generic[T]):
+class Shutdown:
     """One queue's shutdown; its deadlines hold however often `run` is cut short."""
 
-    def __init__(self, parts: Parts[T]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.Future[None] = self._loop.create_future()
@@ -230,7 +227,7 @@ class Shutdown(Generic[T]):
         if not self._deadline.done():
             self._deadline.set_result(None)
 
-    async def run(self, left: list[T]) -> None:
+    async def run(self, left: list[Any]) -> None:
         """Drain until done or until the deadline; goes on where it was cancelled.
 
         Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.draining.failed_batch import tell_on_error
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
@@ -22,14 +22,13 @@ from batchqueue_async._policies.errors import BatchQueueError
 if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
-T = TypeVar("T")
 
 # How long `on_error` may take for what an end left, beyond its deadline.
 _LEFTOVER_TIME = 1.0
 _DEAD = "the loop does not run any more"
 
 
-async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
+async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
     """Log them, and give them to `on_error`, which has a second.
 
     If that is cancelled before `on_error` was called, they are still there.
@@ -70,11 +69,12 @@ async def tell_leftovers(parts: Parts[T], left: list[T], message: str) -> None:
             left[:0] = items
 
 
-def tell_leftovers_after_loop(parts: Parts[T], left: list[T], message: str) -> None:
+def tell_leftovers_after_loop(parts: Parts, left: list[Any], message: str) -> None:
     """Do the same where nothing can be awaited any more."""
-    items = _taken(left)
-    if not items:
+    if not left:
         return
+    items = left.copy()
+    left.clear()
     on_error, fields = parts.config.on_error, _fields(parts, items)
     if on_error is None:
         logger.error(message, **fields)
@@ -86,7 +86,7 @@ def tell_leftovers_after_loop(parts: Parts[T], left: list[T], message: str) -> N
         _call_after_loop(parts, on_error, items, BatchQueueError(message))
 
 
-def say_unfetched(parts: Parts[T], count: int) -> None:
+def say_unfetched(parts: Parts, count: int) -> None:
     """Nobody waits for the list of what was left: it must not be silent."""
     logger.error(
         "%d items of %r were left at shutdown, and nobody waits for them; the next "
@@ -98,20 +98,14 @@ def say_unfetched(parts: Parts[T], count: int) -> None:
     )
 
 
-def _taken(left: list[T]) -> list[T]:
-    items = left.copy()
-    left.clear()
-    return items
-
-
-def _fields(parts: Parts[T], items: list[T]) -> dict[str, Any]:
+def _fields(parts: Parts, items: list[Any]) -> dict[str, Any]:
     return {"queue": parts.name, "items": len(items)}
 
 
 def _call_after_loop(
-    parts: Parts[T],
+    parts: Parts,
     on_error: Any,  # noqa: ANN401 - sync or async, which shows when it is called
-    items: list[T],
+    items: list[Any],
     error: BaseException,
 ) -> None:
     try:

@@ -2,7 +2,10 @@
 
 Invariant (promise A1): every accepted item is counted exactly once, as waiting, in
 flight, or one of the five outcomes. A signal handler may raise after any call: so
-`take`, `settle` and `settle_some` make none, and are done or have not begun.
+`take`, `settle` and `settle_some` make none, and are done or have not begun. In the
+same way what leaves a partition goes from `items` to `taken`, and from there into
+batches, or among the leftovers: what is cut short goes on from there, and no item is
+ever in no place, or in two.
 """
 
 from __future__ import annotations
@@ -139,7 +142,6 @@ class Accounts:
         self.returned += count
 
     def charge(self, seconds: float) -> None:
-        """A handler has spent so long on items of the partition."""
         self.busy += seconds
 
     def watch(self, position: int, watcher: Watcher) -> bool:
@@ -229,3 +231,17 @@ def return_taken(partition: Partition[T], left: list[T]) -> None:
         # No call in between.
         left += partition.taken
         partition.taken, partition.taken_from = None, 0
+
+
+def taken_again(partition: Partition[T]) -> list[T]:
+    """Return what a take has removed that was cut short, or not sorted to its end."""
+    accounts, taken = partition.accounts, partition.taken or []
+    with partition.guard:
+        if partition.taken_from < 0:
+            partition.taken_from = accounts.take(len(taken))
+        partition.took_one_type = False
+        partition.serve_line()
+    count = accounts.in_flight
+    accounts.sort({partition.taken_from: count} if count else {})
+    # The list may be a batch already, with other partitions' items behind these.
+    return taken[:count]

@@ -7,14 +7,10 @@ lost in there is missing from both sides. Here it is missing from one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeVar
 
-from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.sized_partition import (
-    SizedPartition,
-    SizedRollingPartition,
-)
 
 T = TypeVar("T")
 
@@ -45,20 +41,13 @@ class AuditedPartition(Partition[T]):
         self.has_fast_path = False
         self.limit = self.guarded_limit = 0
 
-
-class AuditedRollingPartition(AuditedPartition[T], RollingPartition[T]):
-    """The same for one that displaces its oldest items."""
-
     def _drop(self, waiting: int, passed: int) -> None:
-        super()._drop(waiting, passed)
+        """As in the kinds that displace their oldest items."""
+        super()._drop(waiting, passed)  # type: ignore[misc]
         self.entered += passed
 
 
-class AuditedSizedPartition(AuditedPartition[T], SizedPartition[T]):
-    """Counts in sizes, too: neither has the hot path."""
-
-
-class AuditedSizedRollingPartition(
-    AuditedRollingPartition[T], SizedRollingPartition[T]
-):
-    """All three at once."""
+@cache
+def audited(kind: type[Partition[T]]) -> type[Partition[T]]:
+    """Return the same kind of partition, which counts what comes in."""
+    return type(f"Audited{kind.__name__}", (AuditedPartition, kind), {})

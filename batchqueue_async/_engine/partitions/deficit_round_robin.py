@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Sized
 from typing import Final, Generic, Protocol, TypeVar
 
-from batchqueue_async._policies.fairness import UNIT
+from batchqueue_async._policies.selectors import UNIT
 
 
 class Flow(Protocol):
@@ -51,8 +51,6 @@ F = TypeVar("F", bound=Flow)
 
 class DeficitRoundRobin(Generic[F]):
     """The ring of the flows that have items."""
-
-    __slots__ = ("_active", "_floor", "_gain", "_round", "_target", "_weight")
 
     def __init__(self, quantum: int) -> None:
         # Not a plain dict, whose first entry is the longer to find the more were taken
@@ -87,7 +85,6 @@ class DeficitRoundRobin(Generic[F]):
             self._weight -= flow.weight
 
     def clear(self) -> None:
-        """Let all go."""
         self._active.clear()
         self._weight = 0
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, repeat
+from operator import delitem
 from typing import TypeVar
 
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.removal import cut_off
 
 T = TypeVar("T")
 
@@ -82,3 +82,23 @@ class RollingPartition(Partition[T]):
             return taken
         self._forget(most)
         return cut_off(self, items, most)
+
+
+NEVER = object()
+"""Not equal to anything that `delitem` returns."""
+
+
+def cut_off(partition: Partition[T], items: deque[T], count: int) -> list[T]:
+    """Move the first items of a partition's deque to its `taken`."""
+    was_changing, partition.is_changing = partition.is_changing, True
+    try:
+        taken = [*islice(items, count)]
+        removals: Iterator[object] = map(delitem, repeat(items, count), repeat(0))
+        # A look for what is not among them does all, in one instruction and without
+        # memory. No call from here on.
+        _ = NEVER in removals
+        partition.taken, partition.taken_from = taken, -1
+    finally:
+        if not was_changing:
+            partition.is_changing = False
+    return taken

@@ -21,7 +21,7 @@ from types import (
 from typing import Any
 from weakref import ref
 
-from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.announcer import UNGUARDED
 from batchqueue_async._policies.errors import (
     KEPT_BYTES,
     KEPT_FAILURES,
@@ -68,7 +68,6 @@ class FailureLog:
             self._failures.append(Failure(kept, error, outcome))
 
     def clear(self) -> tuple[int, tuple[Failure, ...]]:
-        """Return what was logged, and forget it."""
         count, failures = self._count, tuple(self._failures or ())
         self._count, self._failures, self._room = 0, None, KEPT_BYTES
         return count, failures
@@ -116,7 +115,6 @@ class FailureLogs:
                     log.add(outcome, items, error)
 
     def clear(self, log: FailureLog) -> tuple[int, tuple[Failure, ...]]:
-        """Return what one object's log holds, and start it anew."""
         with self.guard:
             return log.clear()
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.announcer import UNGUARDED
 from batchqueue_async._engine.partitions.type_map import TypeMap
 from batchqueue_async._policies.errors import InvalidSelection
-from batchqueue_async._policies.fairness import FairSelector
 from batchqueue_async._policies.selectors import (
     PLAIN_KEYS,
+    FairSelector,
     KeySelector,
     PartitionSelector,
     by_type,
@@ -32,17 +32,16 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
     from batchqueue_async._engine.partitions.partition import Partition
 
-T = TypeVar("T")
 
 BuffersToTake: TypeAlias = (
-    "Callable[[Sequence[Partition[T]], int | None], list[Partition[T]]]"
+    "Callable[[Sequence[Partition[Any]], int | None], list[Partition[Any]]]"
 )
 
 # A larger number may be user data, so the error names its type only.
 _TELLING = 100_000
 
 
-class TypePlacement(Generic[T]):
+class TypePlacement:
     """`by_type`: every type stays in one partition for good."""
 
     __slots__ = (
@@ -57,7 +56,7 @@ class TypePlacement(Generic[T]):
 
     def __init__(
         self,
-        partitions: Sequence[Partition[T]],
+        partitions: Sequence[Partition[Any]],
         handlers: HandlerRegistry,
         *,
         grows: bool,
@@ -65,7 +64,7 @@ class TypePlacement(Generic[T]):
         self.partitions = partitions
         self._grows = grows
         self._handlers = handlers
-        self.placed: TypeMap[Partition[T]] = TypeMap(handlers.types)
+        self.placed: TypeMap[Partition[Any]] = TypeMap(handlers.types)
         # Those of the types that came lately; the others are found by `partition_of`.
         self.routes = self.placed.near
         # Threads place types, too, once the queue is shared with them.
@@ -79,10 +78,10 @@ class TypePlacement(Generic[T]):
     """Partitions are taken from as a whole."""
 
     @property
-    def first(self) -> Partition[T]:
+    def first(self) -> Partition[Any]:
         return self.partitions[0]
 
-    def partition_of(self, item: T) -> Partition[T]:
+    def partition_of(self, item: object) -> Partition[Any]:
         if (sole := self.sole) is not None:
             return sole
         item_type = type(item)
@@ -97,7 +96,7 @@ class TypePlacement(Generic[T]):
                 self._assign(item_type, partition)
         return partition
 
-    def look(self, item: T) -> Partition[T]:
+    def look(self, item: object) -> Partition[Any]:
         """Return where the item would wait if it came next, and place nothing."""
         if (sole := self.sole) is not None:
             return sole
@@ -109,7 +108,7 @@ class TypePlacement(Generic[T]):
                     partition = self.placed.get(registration.item_type)
             return partition or self.partitions[self._seen().find()]
 
-    def place(self, item_type: type, weight: Exact = 0) -> Partition[T]:
+    def place(self, item_type: type, weight: Exact = 0) -> Partition[Any]:
         """Return the type's partition for good, and book `weight` more to it."""
         if (sole := self.sole) is not None:
             partition = self.routes.setdefault(item_type, sole)
@@ -129,19 +128,18 @@ class TypePlacement(Generic[T]):
         return partition
 
     @property
-    def sole(self) -> Partition[T] | None:
+    def sole(self) -> Partition[Any] | None:
         """The only partition, if it stays so: nobody has to ask where an item goes."""
         is_sole = len(self.partitions) == 1 and not self._grows
         return self.partitions[0] if is_sole else None
 
-    def has_one_type(self, partition: Partition[T]) -> bool:
-        """Whether the partition's items can only be of one type."""
+    def has_one_type(self, partition: Partition[Any]) -> bool:
         # A sole partition's types are not even looked at, so nothing is known of them.
         if self._lightest is None or partition.index >= len(self._lightest.types):
             return False
         return self._lightest.types[partition.index] == 1
 
-    def _assign(self, item_type: type, partition: Partition[T]) -> None:
+    def _assign(self, item_type: type, partition: Partition[Any]) -> None:
         if item_type not in self.routes:
             # Counted first: after a Ctrl-C in between, one too many does no harm.
             self._seen().book(partition.index, 1)
@@ -158,27 +156,18 @@ class TypePlacement(Generic[T]):
         return self._lightest
 
 
-class SelectorPlacement(Generic[T]):
+class SelectorPlacement:
     """A callable decides per item; its answer is checked."""
 
-    __slots__ = (
-        "_selector",
-        "buffers_to_take",
-        "choose",
-        "guard",
-        "partitions",
-        "routes",
-    )
-
     def __init__(
-        self, partitions: Sequence[Partition[T]], selector: PartitionSelector[T]
+        self, partitions: Sequence[Partition[Any]], selector: PartitionSelector[Any]
     ) -> None:
         self.partitions = partitions
         self._selector = selector
         # Asks the selector, on any thread that holds the guard.
-        self.choose: Callable[[T], Partition[T]] = self._choose
+        self.choose: Callable[[Any], Partition[Any]] = self._choose
         # Where keys share partitions, which of their buffers to take from.
-        self.buffers_to_take: BuffersToTake[T] | None = None
+        self.buffers_to_take: BuffersToTake | None = None
         if isinstance(selector, FairSelector):
             # Here, since few programs need it.
             from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
@@ -189,35 +178,34 @@ class SelectorPlacement(Generic[T]):
             self.choose = _chosen_fairly(selector, partitions)
         elif isinstance(selector, KeySelector):
             self.choose = _chosen_by_key(selector, partitions)
-        self.routes: dict[type, Partition[T]] = {}
+        self.routes: dict[type, Partition[Any]] = {}
         # A selector is never called on two threads at once.
         self.guard: AbstractContextManager[Any] = UNGUARDED
 
     @property
-    def first(self) -> Partition[T]:
+    def first(self) -> Partition[Any]:
         return self.partitions[0]
 
     @property
-    def sole(self) -> Partition[T] | None:
+    def sole(self) -> Partition[Any] | None:
         """None: a selector is asked about each item, also for one partition."""
         return None
 
-    def has_one_type(self, partition: Partition[T]) -> bool:
-        """Return False: any type may be in any partition."""
+    def has_one_type(self, partition: Partition[Any]) -> bool:
         return False
 
-    def partition_of(self, item: T) -> Partition[T]:
+    def partition_of(self, item: object) -> Partition[Any]:
         with self.guard:
             return self.choose(item)
 
-    def look(self, item: T) -> Partition[T]:
+    def look(self, item: object) -> Partition[Any]:
         """Return where the item would wait if it came next; asks the selector."""
         if isinstance(self._selector, _RoundRobin):
             with self.guard:
                 return self.partitions[self._selector.turn % len(self.partitions)]
         return self.partition_of(item)
 
-    def _choose(self, item: T) -> Partition[T]:
+    def _choose(self, item: object) -> Partition[Any]:
         count = len(self.partitions)
         index = self._selector(item, count)
         if type(index) is int and 0 <= index < count:
@@ -230,13 +218,12 @@ class SelectorPlacement(Generic[T]):
 
 
 def placement_for(
-    selector: PartitionSelector[T],
-    partitions: Sequence[Partition[T]],
+    selector: PartitionSelector[Any],
+    partitions: Sequence[Partition[Any]],
     handlers: HandlerRegistry,
     *,
     grows: bool,
-) -> TypePlacement[T] | SelectorPlacement[T]:
-    """Return the placement that the configured selector stands for."""
+) -> TypePlacement | SelectorPlacement:
     if selector is by_type:
         return TypePlacement(partitions, handlers, grows=grows)
     if selector is round_robin:
@@ -245,12 +232,12 @@ def placement_for(
 
 
 def _chosen_by_key(
-    selector: KeySelector[T], partitions: Sequence[Partition[T]]
-) -> Callable[[T], Partition[T]]:
+    selector: KeySelector[Any], partitions: Sequence[Partition[Any]]
+) -> Callable[[Any], Partition[Any]]:
     """Return what asks a `by_key` in half the time: its answer needs no check."""
     key_of, index_of = selector.key, selector.index_of
 
-    def choose(item: T) -> Partition[T]:
+    def choose(item: object) -> Partition[Any]:
         key = key_of(item)
         if type(key) in PLAIN_KEYS:
             return partitions[hash(key) % len(partitions)]
@@ -260,12 +247,12 @@ def _chosen_by_key(
 
 
 def _chosen_fairly(
-    selector: FairSelector[T, Any], partitions: Sequence[Partition[T]]
-) -> Callable[[T], Partition[T]]:
+    selector: FairSelector[Any, Any], partitions: Sequence[Partition[Any]]
+) -> Callable[[Any], Partition[Any]]:
     """Return what finds the buffer of an item's key in its partition."""
-    fair = cast("Sequence[FairPartition[T]]", partitions)
+    fair = cast("Sequence[FairPartition[Any]]", partitions)
 
-    def choose(item: T) -> Partition[T]:
+    def choose(item: object) -> Partition[Any]:
         key = selector.key(item)
         if type(key) not in PLAIN_KEYS:
             key = selector.comparable(key)
@@ -276,8 +263,6 @@ def _chosen_fairly(
 
 class _RoundRobin:
     """Each item goes to the next partition."""
-
-    __slots__ = ("turn",)
 
     def __init__(self) -> None:
         self.turn = 0
@@ -293,8 +278,6 @@ _Rank = tuple[int, Exact, int, int]
 
 class Lightest:
     """Weights and numbers of types, by partition, and which has the least of them."""
-
-    __slots__ = ("_ranks", "types", "weights")
 
     def __init__(self) -> None:
         self.weights: list[Exact] = []

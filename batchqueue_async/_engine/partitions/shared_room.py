@@ -1,4 +1,4 @@
-"""Room that all partitions of a queue share, counted in the sizes of items.
+"""Items with their sizes, and the room for them that all partitions of a queue share.
 
 Invariants:
 * `used <= capacity`, at every moment: what waits, what is reserved for producers that
@@ -12,18 +12,82 @@ Invariants:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
-from batchqueue_async._policies.buffering import WhenFull
+from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
+from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.sizing import Exact, exact, measured_by
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.shared_room_wait import SharedRoomWait
+    from batchqueue_async._engine.handlers.deadlock_detector import SharedRoomWait
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
+
+T = TypeVar("T")
+
+Measure = Callable[[Any], Exact]
+
+
+class Measured(list[T]):
+    """A list of items that knows the size of each; a slice of it does, too."""
+
+    __slots__ = ("sizes",)
+
+    def __init__(self, items: Iterable[T] = (), sizes: Iterable[Exact] = ()) -> None:
+        super().__init__(items)
+        self.sizes = [*sizes]
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Measured[T]: ...
+
+    def __getitem__(self, place: SupportsIndex | slice) -> T | Measured[T]:
+        if isinstance(place, slice):
+            return Measured(super().__getitem__(place), self.sizes[place])
+        return super().__getitem__(place)
+
+    def of(self, places: Iterable[int]) -> Measured[T]:
+        chosen: Measured[T] = Measured()
+        for place in places:
+            chosen.add(self[place], self.sizes[place])
+        return chosen
+
+    def add(self, item: T, size: Exact) -> None:
+        """Put one more item at the end."""
+        self.append(item)
+        self.sizes.append(size)
+
+    def extend(self, items: Iterable[T]) -> None:
+        """Put other measured items at the end."""
+        assert isinstance(items, Measured)
+        super().extend(items)
+        self.sizes.extend(items.sizes)
+
+
+def measured(
+    chunk: Iterable[T], measure: Measure
+) -> tuple[Measured[T], Exception | None]:
+    """Measure items until one cannot be; returns those before it, and what it raised.
+
+    What comes before an error is accepted, as where an iterable raises midway.
+    """
+    known: Measured[T] = Measured()
+    try:
+        for item in chunk:
+            known.add(item, measure(item))
+    except Exception as error:  # noqa: BLE001 - for the caller to raise
+        return known, error
+    return known, None
+
+
+def one_measured(item: T, measure: Measure) -> Measured[T]:
+    return Measured((item,), (measure(item),))
+
 
 # What handlers hold is not counted up to one batch. Where no batch is bounded by size,
 # that is the room divided by this.
@@ -32,26 +96,6 @@ _ROOM_PER_UNCOUNTED_BATCH = 8
 
 class Room:
     """One queue's room. Every change is a plain method, as in the partitions."""
-
-    __slots__ = (
-        "_is_short_known",
-        "_line",
-        "_partitions",
-        "_places",
-        "_uncounted",
-        "capacity",
-        "in_hands",
-        "is_changing",
-        "is_short",
-        "largest",
-        "lookers",
-        "measure",
-        "most_taken",
-        "numbers",
-        "passes_over",
-        "reserved",
-        "waiting",
-    )
 
     def __init__(
         self, config: BatchQueueConfig[Any], partitions: Sequence[SizedPartition[Any]]
@@ -99,7 +143,6 @@ class Room:
 
     @property
     def used(self) -> Exact:
-        """How much of the capacity is taken."""
         return self.waiting + self.reserved + self.surplus
 
     @property
@@ -173,7 +216,6 @@ class Room:
         return self.used - without + size <= self.capacity
 
     def took(self) -> None:
-        """A partition is taken from."""
         self.is_short = self._is_short_known = False
 
     def serve(self) -> None:
@@ -207,3 +249,95 @@ class Room:
             or each.line.reserved
             or (has_surplus and each.accounts.in_flight)
         ]
+
+
+class SizedLine(WaitingLine):
+    """A line whose slots are reserved with the room that their items take.
+
+    A slot is reserved if its item fits, too: nobody overtakes one whose item doesn't.
+    """
+
+    __slots__ = ("_arrivals", "_held", "_partition", "_sizes", "reserved_size")
+
+    def __init__(self, partition: SizedPartition[Any]) -> None:
+        super().__init__()
+        self._partition = partition
+        # Of what the reserved slots are for.
+        self.reserved_size: Exact = 0
+        # Of each waiter: his number among all of the queue, and the sizes of his chunk.
+        self._arrivals: dict[Waiter, int] = {}
+        self._sizes: dict[Waiter, Sequence[Exact]] = {}
+        # What of the reserved size is his.
+        self._held: dict[Waiter, Exact] = {}
+
+    @property
+    def next_number(self) -> int | None:
+        """The number of the first waiter that lacks slots or room."""
+        return None if self.unserved is None else self._arrivals[self.unserved]
+
+    def expect(self, waiter: Waiter, sizes: Sequence[Exact]) -> None:
+        """Know what a waiter comes with, before he joins."""
+        self._sizes[waiter] = sizes
+        self._arrivals[waiter] = next(self._partition.room.numbers)
+
+    def reserve(self, free: int) -> None:
+        room = self._partition.room
+        while free > 0 and (waiter := self.unserved) is not None:
+            share: int = 0
+            total: Exact = 0
+            if room.is_open_to(self._partition):
+                share, total = room.fitting(self._lacking(waiter, free))
+            if not share:
+                room.stand_in_line(self._partition)
+                return
+            held, own = self._held.get(waiter, 0) + total, self.reserved_size + total
+            in_all = room.reserved + total
+            # No call until all is changed.
+            waiter.granted += share
+            self.reserved += share
+            self._held[waiter] = held
+            self.reserved_size, room.reserved = own, in_all
+            free -= share
+            if waiter.granted == waiter.wants:
+                self.unserved = waiter.behind
+            waiter.wake()
+
+    def filled(self, waiter: Waiter, count: int) -> None:
+        is_done = count == waiter.wants
+        self._release(waiter, sum(self._granted(waiter, count)))
+        super().filled(waiter, count)
+        # Last: who is struck before it can still leave.
+        if is_done:
+            self._forget(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        if waiter.line is self:
+            self._release(waiter, self._held.get(waiter, 0))
+            super().leave(waiter)
+            self._forget(waiter)
+
+    def _release(self, waiter: Waiter, size: Exact) -> None:
+        """Let go of so much of what is reserved for a waiter."""
+        room = self._partition.room
+        held, own = self._held.get(waiter, 0) - size, self.reserved_size - size
+        in_all = room.reserved - size
+        # No call until all is changed.
+        self._held[waiter] = held
+        self.reserved_size, room.reserved = own, in_all
+
+    def _granted(self, waiter: Waiter, count: int) -> Sequence[Exact]:
+        """Return the sizes of the next items that he puts in."""
+        sizes = self._sizes[waiter]
+        first = len(sizes) - waiter.wants
+        return sizes[first : first + count]
+
+    def _lacking(self, waiter: Waiter, count: int) -> Sequence[Exact]:
+        """Return the sizes of the next items that he has no slots for."""
+        sizes = self._sizes[waiter]
+        first = len(sizes) - waiter.wants + waiter.granted
+        return sizes[first : first + count]
+
+    def _forget(self, waiter: Waiter) -> None:
+        self._sizes.pop(waiter, None)
+        self._arrivals.pop(waiter, None)
+        self._held.pop(waiter, None)

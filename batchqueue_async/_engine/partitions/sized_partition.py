@@ -17,12 +17,17 @@ from operator import delitem
 from typing import Any, TypeVar, cast
 
 from batchqueue_async._engine.partitions.accounts import Accounts
-from batchqueue_async._engine.partitions.drop_oldest_partition import RollingPartition
-from batchqueue_async._engine.partitions.measured_items import Measured, one_measured
+from batchqueue_async._engine.partitions.drop_oldest_partition import (
+    NEVER,
+    RollingPartition,
+)
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.removal import NEVER
-from batchqueue_async._engine.partitions.shared_room import Room
-from batchqueue_async._engine.partitions.sized_line import SizedLine
+from batchqueue_async._engine.partitions.shared_room import (
+    Measured,
+    Room,
+    SizedLine,
+    one_measured,
+)
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._policies.sizing import Exact
 
@@ -217,7 +222,7 @@ class SizedPartition(Partition[T]):
             waits_in_all, all_in_hands = room.waiting - size, room.in_hands + size
             room.took()
             super()._remove(most)
-            # No call from here on; see `removal`.
+            # No call from here on; see `cut_off`.
             _ = NEVER in removals
             self.taken = taken
             # Both at once: what waits becomes surplus at most.

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
+from batchqueue_async._engine.partitions.type_map import have_one_type
 
-T = TypeVar("T")
-
-Placement: TypeAlias = TypePlacement[T] | SelectorPlacement[T]
-Run: TypeAlias = tuple[Partition[T], Sequence[T]]
+Placement: TypeAlias = TypePlacement | SelectorPlacement
+Run: TypeAlias = tuple[Partition[Any], Sequence[Any]]
 
 
-class Bin(Generic[T]):
+class Bin:
     """What of a chunk goes to one partition, and of which types that may be."""
 
     __slots__ = ("partition", "run", "types")
 
-    def __init__(self, partition: Partition[T]) -> None:
+    def __init__(self, partition: Partition[Any]) -> None:
         self.partition = partition
-        self.run: list[T] = []
+        self.run: list[Any] = []
         self.types: tuple[type, ...] = ()
 
 
-def sole_partition(chunk: Sequence[T], placement: Placement[T]) -> Partition[T] | None:
+def sole_partition(chunk: Sequence[Any], placement: Placement) -> Partition[Any] | None:
     """Return the partition of the whole chunk, if that is seen without sorting it."""
     sole = placement.sole
     if sole is None and have_one_type(chunk):
@@ -34,7 +32,7 @@ def sole_partition(chunk: Sequence[T], placement: Placement[T]) -> Partition[T] 
     return sole
 
 
-def runs_of(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Run[T]]:
+def runs_of(chunk: Sequence[Any], placement: Placement) -> Sequence[Run]:
     """Return a chunk's items by partition; on any thread that holds the guard."""
     if not chunk:
         return []
@@ -44,10 +42,10 @@ def runs_of(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Run[T]]:
     return [(each.partition, each.run) for each in sorted_bins(chunk, placement)]
 
 
-def sorted_bins(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Bin[T]]:
+def sorted_bins(chunk: Sequence[Any], placement: Placement) -> Sequence[Bin]:
     """Do the same for what is known to need sorting."""
-    bins: dict[Partition[T], Bin[T]] = {}
-    by_type: dict[type, list[T]] = {}
+    bins: dict[Partition[Any], Bin] = {}
+    by_type: dict[type, list[Any]] = {}
     routes, of = placement.routes, placement.partition_of
     for item in chunk:
         run = by_type.get(type(item))
@@ -60,37 +58,29 @@ def sorted_bins(chunk: Sequence[T], placement: Placement[T]) -> Sequence[Bin[T]]
     return list(bins.values())
 
 
-def _bin_of(partition: Partition[T], bins: dict[Partition[T], Bin[T]]) -> Bin[T]:
+def _bin_of(partition: Partition[Any], bins: dict[Partition[Any], Bin]) -> Bin:
     own = bins.get(partition)
     if own is None:
         own = bins[partition] = Bin(partition)
     return own
 
 
-class Sorter(Generic[T]):
+class Sorter:
     """Sorts chunk after chunk into lists that it keeps: for types on one loop.
 
     Half of the price of `sorted_bins` with many types is for dicts and lists, which
     are always the same. Empty the runs of one `sort`, or `renew` them, then `end` it.
     """
 
-    __slots__ = (
-        "_bins",
-        "_by_type",
-        "_evictions",
-        "_is_in_use",
-        "_placement",
-    )
-
-    def __init__(self, placement: TypePlacement[T]) -> None:
+    def __init__(self, placement: TypePlacement) -> None:
         self._placement = placement
-        self._by_type: dict[type, list[T]] = {}
-        self._bins: dict[Partition[T], Bin[T]] = {}
+        self._by_type: dict[type, list[Any]] = {}
+        self._bins: dict[Partition[Any], Bin] = {}
         self._is_in_use = False
         # Of the placement, when it was last empty.
         self._evictions = placement.placed.evictions
 
-    def suits(self, chunk: Sequence[T]) -> bool:
+    def suits(self, chunk: Sequence[Any]) -> bool:
         """Whether sorting is cheaper than placing the items one by one.
 
         Measured: it is from about five items per partition on. It is in use only where
@@ -98,7 +88,7 @@ class Sorter(Generic[T]):
         """
         return not self._is_in_use and len(chunk) >= 5 * len(self._bins)
 
-    def sort(self, chunk: Sequence[T]) -> Iterable[Bin[T]]:
+    def sort(self, chunk: Sequence[Any]) -> Iterable[Bin]:
         """Return the chunk's items by partition, also of those that get none."""
         self._is_in_use = True
         by_type = self._by_type
@@ -113,9 +103,9 @@ class Sorter(Generic[T]):
             else:
                 return self._bins.values()
 
-    def renew(self, own: Bin[T]) -> None:
+    def renew(self, own: Bin) -> None:
         """Give a bin's run away: sort into another list from now on."""
-        run: list[T] = []
+        run: list[Any] = []
         own.run = run
         for item_type in own.types:
             self._by_type[item_type] = run
@@ -129,7 +119,7 @@ class Sorter(Generic[T]):
             self._evictions = self._placement.placed.evictions
         self._is_in_use = False
 
-    def _learn(self, item: T) -> None:
+    def _learn(self, item: object) -> None:
         partition = self._placement.partition_of(item)
         own = _bin_of(partition, self._bins)
         own.types += (type(item),)

@@ -216,7 +216,6 @@ class RepeatedFailures:
 
 
 def _lasting(fields: dict[str, Any], error: BaseException | str) -> dict[str, Any]:
-    """Return the fields that equal failures share."""
     shared = {name: fields[name] for name in _SHARED if name in fields}
     if isinstance(error, BaseException):
         shared["error_type"] = type(error).__qualname__

@@ -15,6 +15,10 @@ end.
 A loop's canary task is cancelled by nobody but those who cancel all of its tasks, which
 is how most loops end. From outside of the loop that is its end. From inside it may live
 on: then all starts again after a moment.
+
+A fork leaves nothing of a queue that runs, and no items: the parent still has those,
+and a child that handled them, too, would double them. Locks and the loop may be in any
+state in the child, so nothing of them is touched.
 """
 
 from __future__ import annotations
@@ -22,11 +26,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import os
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batchqueue_async._loop_close import call_at_close
 
@@ -97,14 +102,8 @@ class CanaryTask(asyncio.Task[None]):
 
 
 def canary_of(loop: asyncio.AbstractEventLoop) -> CanaryTask | None:
-    """Return the loop's canary, if it has one."""
     canary: CanaryTask | None = getattr(loop, _CANARY, None)
     return canary
-
-
-def set_canary(loop: asyncio.AbstractEventLoop, canary: CanaryTask | None) -> None:
-    """Let the loop have this one from now on."""
-    setattr(loop, _CANARY, canary)
 
 
 def is_ending(loop: asyncio.AbstractEventLoop) -> bool:
@@ -120,9 +119,9 @@ class LoopRegistry:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weakly, so that the loop is collected as soon as nobody else holds it.
         self._loop = weakref.ref(loop)
-        self._queues: dict[int, Lifecycle[Any]] = {}
+        self._queues: dict[int, Lifecycle] = {}
         # Shut down, with leftovers for which nobody has come so far.
-        self._unfetched: dict[int, Lifecycle[Any]] = {}
+        self._unfetched: dict[int, Lifecycle] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
         self._restart: asyncio.TimerHandle | None = None
         # Names and counts of what was lost, for the warning.
@@ -143,11 +142,10 @@ class LoopRegistry:
         return registry
 
     @property
-    def queues(self) -> list[Lifecycle[Any]]:
-        """The queues, in order of their start."""
+    def queues(self) -> list[Lifecycle]:
         return list(self._queues.values())
 
-    async def register(self, queue: Lifecycle[Any]) -> None:
+    async def register(self, queue: Lifecycle) -> None:
         self._queues[id(queue)] = queue
         self.ensure_canary()
         if self._sentinel is None:
@@ -171,9 +169,9 @@ class LoopRegistry:
             canary.on_cancel = self._pause
             canary.add_done_callback(self._canary_ended)
             expect_no_end(canary)
-            set_canary(loop, canary)
+            setattr(loop, _CANARY, canary)
 
-    async def release(self, queue: Lifecycle[Any], *, is_unfetched: bool) -> None:
+    async def release(self, queue: Lifecycle, *, is_unfetched: bool) -> None:
         """A queue was shut down; with leftovers it is kept until `forget`."""
         self.forget(queue)
         if is_unfetched:
@@ -188,11 +186,11 @@ class LoopRegistry:
         if sentinel is not None:
             await sentinel.aclose()
 
-    def keep_unfetched(self, queue: Lifecycle[Any]) -> None:
+    def keep_unfetched(self, queue: Lifecycle) -> None:
         """Keep a queue that was shut down, since it has leftovers again."""
         self._unfetched[id(queue)] = queue
 
-    def forget(self, queue: Lifecycle[Any]) -> None:
+    def forget(self, queue: Lifecycle) -> None:
         self._queues.pop(id(queue), None)
         self._unfetched.pop(id(queue), None)
 
@@ -219,7 +217,7 @@ class LoopRegistry:
         self.end_after_loop()
         self._warn()
 
-    def _all(self) -> list[Lifecycle[Any]]:
+    def _all(self) -> list[Lifecycle]:
         return [*self._queues.values(), *self._unfetched.values()]
 
     async def _watch(self) -> AsyncGenerator[None, None]:
@@ -252,12 +250,12 @@ class LoopRegistry:
     async def _end_canary() -> None:
         loop = asyncio.get_running_loop()
         canary = canary_of(loop)
-        set_canary(loop, None)
+        setattr(loop, _CANARY, None)
         if canary is not None and not canary.done():
             canary.cancel()
             await asyncio.wait({canary})
 
-    def _see_off(self, queue: Lifecycle[Any], count: int | None) -> None:
+    def _see_off(self, queue: Lifecycle, count: int | None) -> None:
         self.forget(queue)
         if queue.on_closed is not None:
             # Its name is free: the manager may be used on another loop.
@@ -317,3 +315,27 @@ def _end_at_exit() -> None:
     with contextlib.ExitStack() as all_of_them:
         for registry in list(_registries):
             all_of_them.callback(registry.end_at_exit)
+
+
+class Inherited(Protocol):
+    """Something that a forked child must not use."""
+
+    def abandon(self) -> None:
+        """Close and empty it, in the child."""
+
+
+_started: weakref.WeakSet[Inherited] = weakref.WeakSet()
+
+
+def abandon_after_fork(started: Inherited) -> None:
+    """Have `started` abandoned in every child that is forked from now on."""
+    _started.add(started)
+
+
+def _abandon_all() -> None:
+    for each in list(_started):
+        each.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

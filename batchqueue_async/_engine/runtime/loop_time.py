@@ -23,13 +23,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import operator
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+K = TypeVar("K")
 
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
@@ -162,12 +165,7 @@ class LoopTurn:
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
         """Return the loop's; the first call makes it."""
-        turn = getattr(loop, _TURN, None)
-        if turn is None:
-            turn = LoopTurn(loop)
-            setattr(loop, _TURN, turn)
-        assert isinstance(turn, LoopTurn)
-        return turn
+        return kept_by(loop, _TURN, lambda: LoopTurn(loop))
 
     def join(self) -> None:
         """One more drain task works on the loop."""
@@ -235,6 +233,15 @@ class LoopTurn:
                 break
 
 
+def kept_by(loop: asyncio.AbstractEventLoop, name: str, make: Callable[[], K]) -> K:
+    """Return what hangs on the loop by this name; the first call makes it."""
+    known: K | None = getattr(loop, name, None)
+    if known is None:
+        known = make()
+        setattr(loop, name, known)
+    return known
+
+
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     """Return what tells the loop's time, also within a turn.
 
@@ -272,12 +279,7 @@ class ThreadUse:
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> ThreadUse:
         """Return the loop's; the first call makes it."""
-        use = getattr(loop, _USE, None)
-        if use is None:
-            use = ThreadUse()
-            setattr(loop, _USE, use)
-        assert isinstance(use, ThreadUse)
-        return use
+        return kept_by(loop, _USE, ThreadUse)
 
     def look(self, now: float) -> None:
         """Take a sample. It costs some microseconds, so it is taken when due."""
@@ -290,12 +292,11 @@ class ThreadUse:
         Args:
             seconds: That it took in all; it began after the sample was due.
         """
-        before, now = self._sample, sample()
-        own = min(seconds, now.own - before.own)
-        blocked = seconds - own - (now.queued - before.queued)
-        others = (now.process - before.process) - (now.own - before.own)
+        own, process, waits, queued = map(operator.sub, sample(), self._sample)
+        others, own = process - own, min(seconds, own)
+        blocked = seconds - own - queued
         if others > _SHARE * blocked > 0:
-            blocked -= (now.waits - before.waits) * sys.getswitchinterval()
+            blocked -= waits * sys.getswitchinterval()
         return own, max(0.0, blocked)
 
 

@@ -1,0 +1,357 @@
+"""A registered handler: what to call, by which lock, and what it goes by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from batchqueue_async._engine.handler_stats import BatchListener, HandlerStats, Meter
+from batchqueue_async._engine.handlers.call_with_timeout import finish
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    EXCLUSIVE,
+    SHARED,
+    HandlerCall,
+    HandlerLock,
+    current_call,
+)
+from batchqueue_async._engine.handlers.hooks import Ticks
+from batchqueue_async._engine.handlers.wait_for_graph import (
+    DrainTaskNode,
+    Node,
+    Wait,
+    refuse_cycles,
+)
+from batchqueue_async._policies.config import AUTO, BatchQueueConfig, MaxBatch
+from batchqueue_async._policies.handler_checks import require_handler
+from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.sizing import Exact, exact
+from batchqueue_async._policies.value import Value
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.adaptive_limit import AdaptiveLimit
+    from batchqueue_async._policies.handlers import ErrorHandler
+
+Call = Callable[..., Awaitable[object] | object]
+
+
+class Opening:
+    """One handler's `on_open`, which succeeds once; until then it is called again.
+
+    It stands in the way of `consume` for as long as it is needed, so handlers without
+    an `on_open` don't pay for it. It belongs to the handler, as its lock does: whatever
+    type a batch is of, and whichever drain task comes first.
+    """
+
+    def __init__(self, hook: Call) -> None:
+        self._hook = hook
+        # Several drain tasks may come at once.
+        self._lock: asyncio.Lock | None = None
+        # The call that opens now, or did last.
+        self.opener: HandlerCall | None = None
+        self.is_done = False
+
+    def before(self, consume: Call) -> Callable[[list[Any]], Awaitable[None]]:
+        """Return what opens the handler if need be, and has it take a batch then."""
+
+        async def open_and_consume(batch: list[Any]) -> None:
+            if not self.is_done:
+                await self._open()
+            await _call(consume, batch)
+
+        return open_and_consume
+
+    async def _open(self) -> None:
+        lock = self._lock = self._lock or asyncio.Lock()
+        call = current_call()
+        if lock.locked() and call is not None:
+            await _wait_for(lock, OpeningWait(call, self))
+        else:
+            await lock.acquire()
+        try:
+            if not self.is_done:
+                self.opener = call
+                await _call(self._hook)
+                self.is_done = True
+        finally:
+            lock.release()
+
+    def waits(self) -> Iterable[Wait]:
+        """Return the waits of the call that opens, as a node of the wait-for graph."""
+        opener = self.opener
+        if opener is None:
+            return ()
+        return opener.detector.waits_of(lambda call: call is opener)
+
+
+class OpeningWait(Wait):
+    """A drain task comes with a batch while another one has the handler opened."""
+
+    __slots__ = ("_opening",)
+
+    is_refusable = False
+
+    def __init__(self, call: HandlerCall, opening: Opening) -> None:
+        super().__init__(call)
+        self._opening = opening
+
+    def targets(self) -> Collection[Node]:
+        return (self._opening,)
+
+    def _describe(self) -> str:
+        return "its on_open does not end"
+
+    def _wake(self) -> None:
+        """Never refused: who opens, and waits for this one, is."""
+
+
+async def _wait_for(lock: asyncio.Lock, wait: OpeningWait) -> None:
+    """Wait for the turn to open; refuse an `on_open` that waits for who waits here."""
+    wait.note()
+    try:
+        refuse_cycles(DrainTaskNode(wait.call.detector, wait.call.drain_task))
+        await lock.acquire()
+    finally:
+        wait.end()
+
+
+async def _call(call: Call, *arguments: object) -> None:
+    result = call(*arguments)
+    if result is not None:
+        # Its timeout is that of the whole.
+        await finish(call, result, None)
+
+
+class Attached:
+    """A handler that is told which queues may call it: since when, and until when.
+
+    A queue whose loop ends first doesn't tell it: what it keeps, it must let go of by
+    itself when it is collected.
+    """
+
+    concurrency = 1
+    """How many of its calls may run at once, in all queues together."""
+
+    is_exclusive = False
+    """Whether it takes one call at a time, whatever types and drain tasks there are."""
+
+    def attach(self, queue: object) -> None:
+        """Get ready: this queue may call from now on. Must not raise."""
+
+    def detach(self, queue: object) -> None:
+        """This queue calls no more."""
+
+    def new_lock(self) -> HandlerLock:
+        """Return what a queue's calls of it enter by."""
+        return HandlerLock()
+
+
+def attached(handler: object) -> Attached | None:
+    """Return the handler of the library's own that this is, or stands in for.
+
+    What stands in for one says so as `functools.wraps` does.
+    """
+    seen = 0
+    while not isinstance(handler, Attached):
+        handler = getattr(handler, "__wrapped__", None)
+        seen += 1
+        if handler is None or seen > _MOST_WRAPPERS:
+            return None
+    return handler
+
+
+# Of an object that has any attribute there is no end.
+_MOST_WRAPPERS = 16
+
+
+class HandlerSettings(Value):
+    """How a handler's batches are made and delivered."""
+
+    # One list per queue: whoever joins it later is told, too.
+    listeners: list[BatchListener]
+    max_batch: MaxBatch = None
+    linger: float = 0.0
+    retry: Retry = Retry()
+    handler_timeout: float | None = None
+    on_error: ErrorHandler[Any] | None = None
+    is_measured: bool = False
+    max_batch_bytes: Exact | None = None
+    # What a limit that is found by trying goes up to.
+    most: int = 10_000
+
+    @property
+    def fixed_batch(self) -> int | None:
+        return None if isinstance(self.max_batch, str) else self.max_batch
+
+    def new_limit(self) -> AdaptiveLimit | None:
+        if self.max_batch != AUTO:
+            return None
+        from batchqueue_async._engine.handlers.adaptive_limit import (  # noqa: PLC0415
+            AdaptiveLimit,
+        )
+
+        return AdaptiveLimit(self.most)
+
+    @classmethod
+    def of(cls, config: BatchQueueConfig[Any]) -> Self:
+        return cls(
+            [],
+            config.max_batch,
+            config.linger,
+            config.retry,
+            config.handler_timeout,
+            config.on_error,
+            config.measure_handlers,
+            _exact(config.max_batch_bytes),
+            config.buffer_size,
+        )
+
+    def but(self, *, max_batch_bytes: float | None, **own: object) -> Self:
+        """Return these, with what is declared for one handler in their place."""
+        own["max_batch_bytes"] = _exact(max_batch_bytes)
+        changes = {name: value for name, value in own.items() if value is not None}
+        return self.__replace__(**changes) if changes else self
+
+
+def _exact(size: float | None) -> Exact | None:
+    return None if size is None else exact(size)
+
+
+DEFAULT = HandlerSettings([])
+
+
+Consume = Callable[[list[Any]], Awaitable[object] | object]
+Hook = Callable[[], Awaitable[object] | object]
+
+
+class Registration:
+    """A handler under its item type, or the queue's single consumer (no type)."""
+
+    __slots__ = (
+        "consume",
+        "handler",
+        "is_closed",
+        "is_trusted",
+        "item_type",
+        "items",
+        "label",
+        "limit",
+        "lock",
+        "max_batch",
+        "meter",
+        "mode",
+        "next_idle",
+        "on_close",
+        "on_error",
+        "on_flush",
+        "on_idle",
+        "opening",
+        "order",
+        "retried",
+        "retry",
+        "settings",
+        "settled",
+        "ticks",
+        "timeout",
+        "weight",
+    )
+
+    def __init__(  # noqa: PLR0913 - all but the handler have a default
+        self,
+        handler: object,
+        *,
+        item_type: type | None = None,
+        weight: Exact = 1,
+        order: int = 0,
+        mode: Hashable = SHARED,
+        settings: HandlerSettings = DEFAULT,
+    ) -> None:
+        self.handler = handler
+        self.item_type = item_type
+        # How logs and stats name it.
+        self.label = _label(handler, item_type)
+        self.weight = weight
+        # Registrations are numbered; a custom selector's handlers idle by number.
+        self.order = order
+        # Which other calls of `consume` may be inside of the handler with one.
+        # Who takes one call at a time is waited for before any timeout runs.
+        own = attached(handler)
+        self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
+        self.lock = HandlerLock() if own is None else own.new_lock()
+        if item_type is not None:
+            # A consumer was checked when it was declared.
+            require_handler("handler", handler)
+        self.consume = cast("Consume", getattr(handler, "consume", handler))
+        on_open = _hook(handler, "on_open")
+        self.opening = None if on_open is None else Opening(on_open)
+        self._open_first()
+        on_tick = _hook(handler, "on_tick")
+        self.ticks: Ticks | None = None
+        if on_tick is not None:
+            self.ticks = Ticks(on_tick, float(getattr(handler, "tick_every", 0.0)))
+        self.on_idle = _hook(handler, "on_idle")
+        self.on_flush = _hook(handler, "on_flush")
+        self.on_close = _hook(handler, "on_close")
+        self.next_idle = 0.0
+        # Batches settled, the items of these; items tried again.
+        self.settled = self.items = self.retried = 0
+        self.settings = settings
+        # What its batches have at most: as declared, or as found by trying so far.
+        self.limit = settings.new_limit()
+        self.max_batch = self.limit.size if self.limit else settings.fixed_batch
+        self.retry, self.timeout = settings.retry, settings.handler_timeout
+        self.on_error = settings.on_error
+        self.meter: Meter | None = None
+        if settings.is_measured:
+            self.meter = Meter(self.label, settings.listeners)
+        # After `on_close` nothing of it is called any more. Whether its next call need
+        # not be run in steps, since the last one was quick.
+        self.is_closed = self.is_trusted = False
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether it wants to be called without a batch while its queue runs."""
+        return bool(self.on_idle or self.on_flush or self.ticks)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its other hooks may be called."""
+        return not self.is_closed and (self.opening is None or self.opening.is_done)
+
+    def adopt(self, known: Registration) -> None:
+        """Have in common with what else is of this handler what it has once."""
+        self.lock = known.lock
+        self.ticks = known.ticks
+        if known is not self and self.opening is not None:
+            self.opening = known.opening
+            self._open_first()
+
+    def _open_first(self) -> None:
+        if self.opening is not None:
+            consume = getattr(self.handler, "consume", self.handler)
+            self.consume = self.opening.before(cast("Consume", consume))
+
+    def stats(self, inside_for: float) -> HandlerStats:
+        measured = (None, None, None) if self.meter is None else self.meter.read()
+        sizes, seconds, cuts = measured
+        return HandlerStats(
+            name=self.label,
+            batches=self.settled,
+            items=self.items,
+            retried=self.retried,
+            inside_for=inside_for,
+            sizes=sizes,
+            seconds=seconds,
+            cuts=cuts,
+            limit=None if self.limit is None else self.limit.stats(),
+        )
+
+
+def _label(handler: object, item_type: type | None) -> str:
+    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    return f"{name} of {item_type.__qualname__}" if item_type else name
+
+
+def _hook(handler: object, name: str) -> Hook | None:
+    hook = getattr(handler, name, None)
+    return cast("Hook", hook) if callable(hook) else None
