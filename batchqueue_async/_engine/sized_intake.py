@@ -75,12 +75,13 @@ class SizedIntake(Intake[T]):
         return rest
 
     def _offer(self, partition: Partition[T], chunk: Sequence[T], placed: Tally) -> int:
-        count = 0
+        count, coming = 0, len(chunk)
         if partition.has_room:
             # Before they are accepted: see `Partition.notify`.
             cast("SizedPartition[T]", partition).announce(cast("Measured[T]", chunk))
             count = self._accept(partition, chunk, placed)
-        if count < len(chunk):
+        # No call from here on, if all are in: nothing strikes.
+        if count < coming:
             self._room.end_linger()
         return count
 
