@@ -121,18 +121,21 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         partition = self._sole or self._routes.get(type(item))
         if partition is not None:
             lock = self._lock
+            is_in = False
             # As `with guard` does it, in half the time.
             try:
                 while not lock.acquire(False):  # noqa: FBT003
                     time.sleep(PAUSE)
                 items = partition.items
                 if len(items) < partition.guarded_limit:
+                    is_in = True
                     items.append(item)
                     lock.release()
                     return True
                 lock.release()
-            except BaseException:
+            except BaseException as error:
                 self._ingress.recover_guard()
+                with_accepted(error, int(is_in))
                 raise
             return self._ingress.put_one(partition, item, timeout, self._patience)
         if self._choose is not None:
@@ -151,7 +154,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None
     ) -> bool:
         """Do the same where a selector decides, which only one thread asks at once."""
-        lock = self._lock
+        lock, is_in = self._lock, False
         try:
             while not lock.acquire(False):  # noqa: FBT003
                 time.sleep(PAUSE)
@@ -164,12 +167,14 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
                 raise
             items = partition.items
             if len(items) < partition.guarded_limit:
+                is_in = True
                 items.append(item)
                 lock.release()
                 return True
             lock.release()
-        except BaseException:
+        except BaseException as error:
             self._ingress.recover_guard()
+            with_accepted(error, int(is_in))
             raise
         return self._ingress.put_one(partition, item, timeout, self._patience)
 

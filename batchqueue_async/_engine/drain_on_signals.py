@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
@@ -41,6 +42,8 @@ def drain_on_signals(
     `produce`; where it leaves the `LoopThread`, or at the interpreter's exit, it waits
     for the queues. A second signal ends the wait.
 
+    A child that is forked meanwhile has the handlers from before.
+
     Off unless called; web servers have signal handlers of their own, so there the
     manager belongs in the server's lifespan instead.
 
@@ -68,7 +71,8 @@ def drain_on_signals(
     loop = running_loop("drain_on_signals")
     draining = _Draining(manager, timeout)
     for each in signals:
-        loop.add_signal_handler(each, draining.begin, each)
+        draining.replace_handler(loop, each)
+    abandon_after_fork(draining)
 
 
 class _Draining:
@@ -78,6 +82,26 @@ class _Draining:
         self._drained = drained
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
+        self._replaced: list[tuple[signal.Signals, Any, Any]] = []
+
+    def replace_handler(
+        self, loop: asyncio.AbstractEventLoop, each: signal.Signals
+    ) -> None:
+        before = signal.getsignal(each)
+        loop.add_signal_handler(each, self.begin, each)
+        self._replaced.append((each, before, signal.getsignal(each)))
+
+    def abandon(self) -> None:
+        """Let a forked child end by the signal.
+
+        The parent's loop does not run there; and up to Python 3.11 the child would
+        write to the pipe that wakes it, so that the parent would drain.
+        """
+        for each, before, ours in self._replaced:
+            if signal.getsignal(each) == ours:
+                signal.set_wakeup_fd(-1)
+                is_lost = before is None or before == ours
+                signal.signal(each, signal.SIG_DFL if is_lost else before)
 
     def begin(self, received: signal.Signals) -> None:
         loop = asyncio.get_running_loop()

@@ -312,22 +312,30 @@ class Intake:
         rest: dict[Partition[Any], list[Any]] = {}
         routes, of = self._placement.routes, self._placement.partition_of
         items_left = iter(chunk)
-        begun = len(chunk)
+        begun, missing = len(chunk), 0
         try:
             for item in items_left:
-                partition = routes.get(type(item)) or of(item)
-                items = partition.items
-                if len(items) < partition.limit:
-                    items.append(item)
-                elif not self._try_offer(partition, item):
-                    # Full, so that its later items come here, too: none overtakes.
-                    rest.setdefault(partition, []).append(item)
+                try:
+                    partition = routes.get(type(item)) or of(item)
+                    items: Any = partition.items
+                    if len(items) >= partition.limit:
+                        if self._try_offer(partition, item):
+                            items = []
+                        else:
+                            # Full, so that its later items come here, too: none
+                            # overtakes.
+                            items = rest.setdefault(partition, [])
+                            missing += 1
+                except BaseException:
+                    begun -= 1
+                    raise
+                # What strikes from here on strikes when it is in: no call in between.
+                items.append(item)
         except BaseException:
-            # Not the one at which it struck.
-            begun -= length_hint(items_left) + 1
+            begun -= length_hint(items_left)
             raise
         finally:
-            placed.count += begun - sum(map(len, rest.values()))
+            placed.count += begun - missing
         return list(rest.items())
 
     @staticmethod

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from batchqueue_async._chunks import LENGTH, chunks
-from batchqueue_async._engine.handlers.registration import attached
+from batchqueue_async._engine.handlers.registration import concurrency_of
 from batchqueue_async._engine.intake import intake_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.lifecycle.state import State, admits
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.undoing import undo_append
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
@@ -57,14 +58,13 @@ class BatchQueue(OfOneProcess, Generic[T]):
     """
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
-        rule = 'a str, as in BatchQueue("name", config)'
-        require_instance("name", name, str, rule)
+        require_instance("name", name, str, 'a str, as in BatchQueue("name", config)')
         config = DEFAULTS if config is None else config
         rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
         require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)
         warn_of_config(config)
-        _warn_of_concurrency(config.consumer, config)
+        warn_of_concurrency(*concurrency_of(config.consumer), config)
         self._intake = intake_of(parts)
         self._log = parts.failures.new_log()
         # The registry keeps that, and so the queue that its user lost sight of.
@@ -156,7 +156,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             refuse("max_batch_bytes", rule, max_batch_bytes)
         if handler_timeout is not None:
             warn_of_timeout(handler, on_error)
-        _warn_of_concurrency(handler, self._parts.config)
+        warn_of_concurrency(*concurrency_of(handler), self._parts.config)
         settings = self._parts.handlers.settings.but(**options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -194,7 +194,11 @@ class BatchQueue(OfOneProcess, Generic[T]):
             except KeyError:
                 partition = _NOWHERE
         if len(partition.items) < partition.limit:
-            partition.items.append(item)
+            try:
+                partition.items.append(item)
+            except BaseException as error:
+                undo_append(partition.items, item, error)
+                raise
             return True
         if not self._admits():
             self._intake.refuse((item,))
@@ -224,7 +228,11 @@ class BatchQueue(OfOneProcess, Generic[T]):
             except KeyError:
                 partition = _NOWHERE
         if len(partition.items) < partition.limit:
-            partition.items.append(item)
+            try:
+                partition.items.append(item)
+            except BaseException as error:
+                undo_append(partition.items, item, error)
+                raise
             return True
         if not self._admits():
             self._intake.refuse((item,))
@@ -390,10 +398,3 @@ class BatchQueue(OfOneProcess, Generic[T]):
 def parts_of(queue: BatchQueue[T]) -> Parts:
     """Return what the library's other parts work with; not meant for users."""
     return queue._parts  # noqa: SLF001
-
-
-def _warn_of_concurrency(handler: object, config: BatchQueueConfig[Any]) -> None:
-    known = attached(handler)
-    if known is not None and known.concurrency > 1:
-        name = getattr(known, "__qualname__", type(known).__qualname__)
-        warn_of_concurrency(name, known.concurrency, config)

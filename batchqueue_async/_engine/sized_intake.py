@@ -75,14 +75,15 @@ class SizedIntake(Intake):
     def _offer(
         self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
     ) -> int:
-        count = 0
+        count, coming = 0, len(chunk)
         if partition.has_room:
             # Before they are accepted: see `Partition.notify`.
             cast("SizedPartition[Any]", partition).announce(
                 cast("Measured[Any]", chunk)
             )
             count = self._accept(partition, chunk, placed)
-        if count < len(chunk):
+        # No call from here on, if all are in: nothing strikes.
+        if count < coming:
             self._room.end_linger()
         return count
 

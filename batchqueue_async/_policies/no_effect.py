@@ -35,7 +35,7 @@ def warn_of_concurrency(
 ) -> None:
     """Warn where a handler may be called more often at once than a queue ever does."""
     drain_tasks, partitions = config.drain_tasks, config.partitions
-    if isinstance(drain_tasks, SharedDrainTasks):
+    if concurrency == 1 or isinstance(drain_tasks, SharedDrainTasks):
         return
     if drain_tasks.least is None and not isinstance(drain_tasks, FixedDrainTasks):
         # That depends on the machine.

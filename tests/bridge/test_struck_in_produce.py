@@ -1,4 +1,4 @@
-"""What strikes a thread that waits in `produce` says whether its item is in."""
+"""What strikes a thread in `produce` says whether its item is in."""
 
 import signal
 import threading
@@ -6,8 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from batchqueue_async import BatchQueueConfig, LoopThread, in_thread
+from batchqueue_async import (
+    BatchQueueConfig,
+    LoopThread,
+    PartitionPolicy,
+    PartitionSelector,
+    by_key,
+    by_type,
+    in_thread,
+)
 from tests.bridge.background import PATIENCE, in_background, wait_until
+from tests.bridge.interruptions import Interruption
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "pthread_kill"), reason="needs a signal for one thread"
@@ -54,3 +63,34 @@ def test_it_says_so(accepted: int, loop_thread: LoopThread) -> None:
     assert struck.value.accepted == accepted  # type: ignore[attr-defined]
     queue.flush(PATIENCE)
     assert queue.stats().handled == 2 + accepted
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+@pytest.mark.parametrize("selector", [by_type, by_key(lambda number: number)])
+def test_it_says_so_wherever_it_strikes_who_need_not_wait(
+    waiting: int, selector: PartitionSelector[int], loop_thread: LoopThread
+) -> None:
+    def strike() -> None:
+        raise Struck
+
+    for at in range(2_000):
+        # Nobody takes what waits, so that the next one needs not tell the loop.
+        config = BatchQueueConfig[int](
+            partitions=PartitionPolicy.fixed(2), linger=1000.0, selector=selector
+        )
+        queue = loop_thread.open(f"q{at}", config, {int: lambda _: None})
+        queue.produce_many([1] * waiting)
+        interruption = Interruption(at, strike)
+        struck: Struck | None = None
+        try:
+            with interruption:
+                queue.produce(1)
+        except Struck as error:
+            struck = error
+        accepted = queue.stats().accepted - waiting
+        queue.shutdown(PATIENCE)
+        if not interruption.has_acted:
+            return
+        came = 1 if struck is None else getattr(struck, "accepted", 0)
+        assert accepted == came, interruption.where
+    pytest.fail("it never came to an end")

@@ -20,6 +20,7 @@ from batchqueue_async import (
     PartitionPolicy,
     SyncBatchQueue,
     WhenFull,
+    fair_by,
 )
 from tests.bridge.interruptions import Interruption
 from tests.engine.until import until
@@ -96,6 +97,45 @@ async def test_an_exception_at_any_point_leaves_no_item_asleep(
             await asyncio.sleep(2000.0)
             settled = check_settled(queue)
             assert settled.handled + settled.dropped == settled.accepted
+        if not interruption.has_acted:
+            return
+    pytest.fail("it never came to an end")
+
+
+ONE_BY_ONE = {
+    **SETTINGS,
+    "fair": BatchQueueConfig[Any](selector=fair_by(type)),
+    "sizes": BatchQueueConfig[Any](size_of=lambda _: 1, buffer_bytes=100),
+    "audited": BatchQueueConfig[Any](audit=True),
+    "threads": BatchQueueConfig[Any](threads=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.* has no effect")
+@pytest.mark.parametrize("waiting", [0, 1])
+@pytest.mark.parametrize("way", ["produce", "produce_nowait", "offer"])
+@pytest.mark.parametrize("settings", ONE_BY_ONE.values(), ids=ONE_BY_ONE)
+async def test_what_a_signal_strikes_is_not_accepted_or_says_so(
+    settings: BatchQueueConfig[Any], way: str, waiting: int
+) -> None:
+    for at in range(MOST_POINTS):
+        async with BatchQueue("q", settings) as queue:
+            queue.add_handler(object, lambda _: None)
+            await queue.produce_many([TYPES[0]()] * waiting)
+            interruption = Interruption(at, strike)
+            struck: Struck | None = None
+            try:
+                with interruption:
+                    if way == "produce":
+                        await queue.produce(TYPES[0]())
+                    else:
+                        getattr(queue, way)(TYPES[0]())
+            except Struck as error:
+                struck = error
+            if interruption.has_acted:
+                came = 1 if struck is None else getattr(struck, "accepted", 0)
+                assert queue.stats().accepted == waiting + came, interruption.where
         if not interruption.has_acted:
             return
     pytest.fail("it never came to an end")

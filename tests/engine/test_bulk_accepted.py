@@ -11,7 +11,10 @@ from batchqueue_async import (
     BatchQueueConfig,
     InvalidSelection,
     PartitionPolicy,
+    PartitionSelector,
     WouldDeadlock,
+    by_type,
+    round_robin,
 )
 from tests.bridge.interruptions import Interruption
 from tests.support.oracle import check_accounts
@@ -128,13 +131,16 @@ class TestRaising:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kinds, partitions", [(1, 1), (6, 1), (6, 4)])
 @pytest.mark.parametrize("waiting", [0, 1])
+@pytest.mark.parametrize("selector", [by_type, round_robin])
 async def test_it_is_exact_wherever_a_signal_strikes(
-    kinds: int, partitions: int, waiting: int
+    kinds: int, partitions: int, waiting: int, selector: PartitionSelector[Any]
 ) -> None:
     def strike() -> None:
         raise KeyboardInterrupt
 
-    config = BatchQueueConfig[Any](partitions=PartitionPolicy.fixed(partitions))
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(partitions), selector=selector
+    )
     chunk = [TYPES[number % kinds]() for number in range(30)]
     wrong: list[str | None] = []
     for at in range(0, 2_000, 2):

@@ -168,6 +168,61 @@ def test_a_program_whose_main_ends_first_ends_in_order() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "True\n", "")
 
 
+FORKS = textwrap.dedent(
+    """
+    import asyncio, os, signal, sys, time
+    from batchqueue_async import BatchQueue, BatchQueueConfig, drain_on_signals
+
+    if sys.argv[2] == "handled before":
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+
+    async def main():
+        config = BatchQueueConfig(consumer=lambda batch: asyncio.sleep(0))
+        async with BatchQueue("q", config) as queue:
+            drain_on_signals(queue)
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                os.write(writer, b"!")
+                time.sleep(20)
+                os._exit(0)
+            os.read(reader, 1)
+            os.kill(child, signal.SIGTERM)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            await asyncio.sleep(0.1)
+            print(await queue.produce(1), flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(20)
+
+    if sys.argv[1] == "uvloop":
+        import uvloop
+        uvloop.run(main())
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.mark.parametrize(
+    "before, status", [("nothing before", -signal.SIGTERM), ("handled before", 7)]
+)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_forked_child_ends_by_the_signal_and_its_parent_goes_on(
+    loop: str, before: str, status: int
+) -> None:
+    """As with `Process.terminate()` of multiprocessing."""
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS, loop, before],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    expected = (143, f"{status}\nTrue\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == expected
+
+
 async def test_what_has_no_queues_is_refused() -> None:
     rule = "manager must be a BatchQueueManager, a BatchQueue or a LoopThread, got 5"
     with pytest.raises(TypeError, match=rule):

@@ -160,6 +160,13 @@ def attached(handler: object) -> Attached | None:
     return handler
 
 
+def concurrency_of(handler: object) -> tuple[str, int]:
+    """Return its name, and how many of its calls may run at once; 1 if nobody says."""
+    known = attached(handler) or handler
+    name = getattr(known, "__qualname__", type(known).__qualname__)
+    return name, known.concurrency if isinstance(known, Attached) else 1
+
+
 # Of an object that has any attribute there is no end.
 _MOST_WRAPPERS = 16
 

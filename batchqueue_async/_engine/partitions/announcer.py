@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from batchqueue_async._policies.errors import with_accepted
+
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
 
@@ -57,7 +59,9 @@ class Announcer(Generic[T]):
             # Ctrl-C: what was accepted before it is still to be handled. Should this
             # fail, too, then the next producer does not get by without telling.
             partition.limit = partition.guarded_limit = 0
-            if tally is not None and placed is None:
+            if placed is not None:
+                with_accepted(error, placed)
+            elif tally is not None:
                 tally.count += getattr(error, "accepted", 0)
             self.post(partition)
             raise

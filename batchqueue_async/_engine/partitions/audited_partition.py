@@ -29,12 +29,15 @@ class AuditedPartition(Partition[T]):
         super().take_back(position)
 
     def _append(self, chunk: Sequence[T]) -> None:
-        before = len(self.items)
+        before, more = len(self.items), len(chunk)
         try:
             super()._append(chunk)
-        finally:
+        except BaseException:
             # Whatever struck: what is in came in.
-            self.entered += len(self.items) - before
+            more = len(self.items) - before
+            raise
+        finally:
+            self.entered += more
 
     def _set_limits(self) -> None:
         super()._set_limits()

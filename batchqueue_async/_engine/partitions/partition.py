@@ -122,11 +122,7 @@ class Partition(ProducersQueue[T]):
         return other is self
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        """Something comes, on the loop: its owner must not sleep through it.
-
-        Producers on the loop say so before they accept: whatever strikes them, a drain
-        task that wakes for nothing is harmless, one that sleeps through an item is not.
-        """
+        """Something comes, so its owner must not sleep; said before it is accepted."""
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
         if (owner := self.owner) is not None:
@@ -136,11 +132,15 @@ class Partition(ProducersQueue[T]):
 
     def append(self, item: T) -> bool:
         """Accept an item if it meets no edge, as the hot paths do, under the guard."""
-        with self.guard:
-            if len(self.items) < self.guarded_limit:
-                self.items.append(item)
-                return True
-        return False
+        is_in = False
+        try:
+            with self.guard:
+                if is_in := len(self.items) < self.guarded_limit:
+                    self.items.append(item)
+        except BaseException as error:
+            with_accepted(error, int(is_in))
+            raise
+        return is_in
 
     def begin(
         self,
