@@ -160,7 +160,10 @@ def _told_by_the_task(steps: list[Step], error: BaseException) -> None:
 
 def in_one_line(error: BaseException) -> str:
     """Return an error in one line."""
-    text = " ".join(without_secrets(str(error)).split())
+    try:
+        text = " ".join(without_secrets(str(error)).split())
+    except Exception:  # noqa: BLE001 - a user's sink may raise anything
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
