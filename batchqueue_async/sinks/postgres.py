@@ -20,6 +20,7 @@ from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging, column_types
 from ._postgres.target import LONGEST_NAME, Target, find_target
 from ._postgres.timestamps import with_datetimes
+from ._postgres.whole_numbers import require_whole
 from .checks import RESERVED, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
@@ -239,6 +240,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 parts.extend(copier.copies(batches, number))
             else:
                 rows = self._reader.rows(group)
+                require_whole(rows, self._columns, types)
                 parts.append(with_datetimes(rows, self._columns, types))
         return parts
 

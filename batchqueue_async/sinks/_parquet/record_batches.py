@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of
 
+from ..exact_values import exact_for
 from ..rows import Row, RowReader, python_rows, selected
 
 T = TypeVar("T")
@@ -56,10 +57,18 @@ class RecordBatchReader(Generic[T]):
         reader = RowReader(self._schema.names, self._to_row, python_rows)
         columns = zip(*reader.rows(items), strict=True)
         arrays = [
-            _made(field, partial(pa.array, column, field.type))
+            _made(field, partial(_exact_array, column, field.type))
             for column, field in zip(columns, self._schema, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    exact = exact_for(kind)
+    found = values if exact is None else exact(values)
+    if found is None:
+        raise ValueError
+    return pa.array(found, kind)
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 import pyarrow as pa
 
 from batchqueue_async._wording import kind_of, reason
-
-from .exact_values import Exact, exact_for
+from batchqueue_async.sinks.exact_values import Exact, exact_for
 
 
 class Column(NamedTuple):

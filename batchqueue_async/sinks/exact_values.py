@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from numbers import Integral, Number
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+
+from .checks import has_fraction
 
 Values: TypeAlias = Sequence[Any]
 Exact: TypeAlias = Callable[[Values], "Values | None"]
@@ -23,7 +24,9 @@ _TEXTS = (str, bytes, bytearray, memoryview)
 
 def exact_for(kind: pa.DataType) -> Exact | None:
     """Return what looks at values of a column; None where Arrow itself is exact."""
-    if pa.types.is_list(kind):
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _arrays(exact_for(kind.value_type))
     if pa.types.is_map(kind):
         return _maps(exact_for(kind.key_type), exact_for(kind.item_type))
@@ -44,14 +47,6 @@ def _each(plain: set[type], is_lost: Callable[[Any], bool]) -> Exact:
     return exact
 
 
-def _has_fraction(value: Any) -> bool:  # noqa: ANN401 - whatever was returned
-    if isinstance(value, Decimal):
-        return value.is_finite() and value != value.to_integral_value()
-    # A float's, and those of numpy's, which are none of Python's but one.
-    is_integer = getattr(value, "is_integer", None)
-    return is_integer is not None and not is_integer()
-
-
 def _has_time(value: object) -> bool:
     return isinstance(value, datetime) and value.time() != time()
 
@@ -68,7 +63,7 @@ _NONE = type(None)
 _RULES: Final[
     Sequence[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]]]
 ] = (
-    (pa.types.is_integer, {int, _NONE}, _has_fraction),
+    (pa.types.is_integer, {int, _NONE}, has_fraction),
     (pa.types.is_date, {date, _NONE}, _has_time),
     (pa.types.is_timestamp, {datetime, int, _NONE}, _is_between_microseconds),
     (pa.types.is_duration, {timedelta, int, _NONE}, _is_between_microseconds),
