@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from inspect import Parameter, signature
-from typing import Final, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, Self, TypeVar
 
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
@@ -22,6 +23,15 @@ def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
     """Raise a ValueError that names the item by its type: it is somebody's data."""
     msg = f"an item must be {rule}, got {kind_of(item)}{but}"
     raise ValueError(msg)
+
+
+def has_fraction(value: Any) -> bool:  # noqa: ANN401 - an item's value is anything
+    """Tell a number that is no whole one."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and value != value.to_integral_value()
+    # A float's, and those of numpy's, which are none of Python's but one.
+    is_integer = getattr(value, "is_integer", None)
+    return is_integer is not None and not is_integer()
 
 
 def require_url(field: str, value: object) -> None:

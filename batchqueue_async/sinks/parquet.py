@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from batchqueue_async._wording import kind_of, reason
 from ._parquet import ParquetDirectory, Part, StagedFile
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
+from .exact_values import exact_for
 from .rows import Row, RowReader, python_rows, selected
 
 T = TypeVar("T")
@@ -190,10 +191,18 @@ class _RecordBatchReader(Generic[T]):
         reader = RowReader(self._schema.names, self._to_row, python_rows)
         columns = zip(*reader.rows(items), strict=True)
         arrays = [
-            _made(field, partial(pa.array, column, field.type))
+            _made(field, partial(_exact_array, column, field.type))
             for column, field in zip(columns, self._schema, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    exact = exact_for(kind)
+    found = values if exact is None else exact(values)
+    if found is None:
+        raise ValueError
+    return pa.array(found, kind)
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

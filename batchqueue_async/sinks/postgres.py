@@ -18,6 +18,7 @@ from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import LONGEST_NAME, Staging, Target, column_types, find_target
+from ._postgres.whole_numbers import require_whole
 from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
@@ -241,7 +242,9 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 batches = [selected(batch, self._columns) for batch in group]
                 parts.extend(copier.copies(batches, number))
             else:
-                parts.append(self._reader.rows(group))
+                rows = self._reader.rows(group)
+                require_whole(rows, self._columns, types)
+                parts.append(rows)
         return parts
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:

@@ -225,7 +225,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: Sequence[WriterCommitMessage | None],
         batchId: int,  # noqa: N803  # Spark's name
     ) -> None:
-        """Publish the micro-batch, beside the driver.
+        """Publish the micro-batch, beside the driver; log if a named one was before.
 
         One without partitions has no rows: there is nothing to publish.
 
@@ -240,7 +240,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
                 raise BatchQueueError(msg)
             nobody = Attempt(epoch, run, 0, uuid4().hex)
-            publish(self.open_queue, nobody, tokens, self.columns)
+            is_new = publish(self.open_queue, nobody, tokens, self.columns)
+            # With the checkpoint's own id it is a restart, for certain.
+            if not is_new and self.query is not None:
+                logger.warning(
+                    "%s is published already, so this micro-batch changes nothing: a"
+                    " stream with a new checkpoint, or of its own, takes another"
+                    " `query`",
+                    epoch,
+                    extra=fields_of(epoch),
+                )
 
     def abort(
         self,

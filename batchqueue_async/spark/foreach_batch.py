@@ -64,9 +64,10 @@ class ForeachBatchSink(Generic[T]):
     micro-batch is accepted. A handler that keeps what it could not write keeps it until
     then.
 
-    Where the queue's consumer is the sink's `EpochWriter`, so that rows go right into
-    it, the frame's columns are matched with the sink's by name, and a frame that has
-    others is refused. A handler of yours gets them in the frame's order.
+    Where rows go right into the sink, since the queue's consumer, or its handler of
+    tuples, is its `EpochWriter`, the frame's columns are matched with the sink's by
+    name, and a frame that has others is refused. A handler of yours gets them in the
+    frame's order.
 
     One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
     Calls wait for each other, since a stopped query's last call may still be running.
@@ -161,8 +162,7 @@ class ForeachBatchSink(Generic[T]):
         schema = arrow_schema(df.schema)
         batches = with_types(self._fetch(df), schema)
         columns: tuple[str, ...] | None = getattr(self._sink, "columns", None)
-        consumer: object = self._sync_queue.queue.config.consumer
-        if consumer is not self._sink:
+        if self._handler() is not self._sink:
             return batches
         if self._to_items is to_batches:
             return _with_columns(batches, schema)
@@ -178,6 +178,15 @@ class ForeachBatchSink(Generic[T]):
             )
             raise ValueError(msg)
         return (batch.select(order) for batch in batches)
+
+    def _handler(self) -> object:
+        """Return what the rows go to, if they are tuples or record batches by then."""
+        queue = self._sync_queue.queue
+        if queue.config.consumer is not None:
+            return queue.config.consumer
+        kind = pa.RecordBatch if self._to_items is to_batches else tuple
+        found = queue._parts.handlers.of_exactly(kind)  # noqa: SLF001 - no public way
+        return None if found is None else found.handler
 
     def _give_up(self, epoch: Epoch, sink: EpochSink[Any]) -> None:
         try:

@@ -31,6 +31,8 @@ Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBat
 # Parquet's don't tell from others.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _UNTOLD = (DayTimeIntervalType, NullType, VariantType)
+# Offsets of 64 bits in texts and bytes.
+_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
@@ -130,22 +132,29 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def zoned_schema(df: DataFrame) -> pa.Schema:
     """Return the schema of a frame's record batches as Python workers get them.
 
-    Their timestamps are of the session's zone, where `toArrow` has UTC.
+    Their timestamps are of the session's zone, where `toArrow` has UTC, and their texts
+    are as large as the session's record batches have them: who reads one with a schema
+    that differs in that gets other texts, and no error.
     """
-    zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+    conf = df.sparkSession.conf
+    zone = conf.get("spark.sql.session.timeZone")
+    is_large = conf.get(_LARGE, "false") == "true"
     return pa.schema(
         field.with_type(pa.timestamp(field.type.unit, zone))
         if pa.types.is_timestamp(field.type) and field.type.tz is not None
         else field
-        for field in _in_arrow(df.schema, zone)
+        for field in _in_arrow(df.schema, zone, is_large=is_large)
     )
 
 
-def _in_arrow(schema: StructType, zone: str | None) -> pa.Schema:
+def _in_arrow(
+    schema: StructType, zone: str | None, *, is_large: bool = False
+) -> pa.Schema:
     # Its arguments differ between versions of Spark; the zone changes no value.
     takes = signature(to_arrow_schema).parameters
-    zones: dict[str, Any] = {"timezone": zone} if "timezone" in takes else {}
-    return to_arrow_schema(schema, **zones)
+    wanted: dict[str, Any] = {"timezone": zone, "prefers_large_types": is_large}
+    given = {name: it for name, it in wanted.items() if name in takes}
+    return to_arrow_schema(schema, **given)
 
 
 def with_types(

@@ -197,7 +197,10 @@ def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
 
 def in_one_line(error: BaseException) -> str:
     """Return an error in one line."""
-    text = " ".join(without_secrets(str(error)).split())
+    try:
+        text = " ".join(without_secrets(str(error)).split())
+    except Exception:  # noqa: BLE001 - a user's sink may raise anything
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -224,6 +224,30 @@ async def test_a_process_that_goes_on_sees_the_new_table(database: Database) -> 
     assert await database.run("SELECT id, x FROM a ORDER BY id") == [(1, None), (2, 5)]
 
 
+async def test_a_process_that_goes_on_sees_a_file_that_took_the_place_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Its connection was to a file without a name, and refused by SQLite for good."""
+    file = Sqlite(tmp_path / "store.db")
+    sink, staged = file.sink("a"), staged_sink(file, "b")
+    for number, epoch in enumerate((FIRST, SECOND)):
+        file.path.unlink(missing_ok=True)
+        for table in ("a", "b"):
+            await file.run(TABLE.format(table))
+        await sink.begin(epoch)
+        await sink.write(epoch, [(number, f"n{number}")])
+        await sink.commit(epoch)
+        mine = attempt(epoch=epoch)
+        rows = batch(number).rename_columns(["id", "name"])
+        await staged.stage(mine, [rows])
+        assert await staged.publish(epoch, [await staged.seal(mine)])
+
+        assert await ids(file, "a") == [number]
+        assert await numbers(file, "b") == [number]
+    await sink.close()
+    await staged.close()
+
+
 async def test_two_processes_that_commit_into_the_new_table_commit_once(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,7 @@
 """What is special about the Parquet sink."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,19 @@ async def test_a_record_batch_is_fitted_to_the_schema(tmp_path: Path) -> None:
     table = pq.read_table(sink.folder(FIRST) / "part-0.parquet")
     assert table.schema.equals(schema)
     assert table.column("id").to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("value", [1.5, Decimal("1.5")])
+async def test_a_fraction_is_none_of_a_whole_number_s(
+    tmp_path: Path, value: object
+) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    sink = ParquetEpochSink[Any](tmp_path, schema=schema)
+    await sink.begin(FIRST)
+
+    with pytest.raises(ValueError, match="column id must be of int64, got a value"):
+        await sink.write(FIRST, [(1,), (value,)])
+    await sink.abort(FIRST)
 
 
 async def test_after_a_failed_write_the_epoch_has_to_come_again(

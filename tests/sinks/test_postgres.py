@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import asyncpg
@@ -47,6 +48,26 @@ async def test_types_arrive_as_they_are(postgres_store: PostgresStore) -> None:
 
     rows = await postgres_store.ask("SELECT at, tags FROM sinks.typed ORDER BY tags")
     assert rows == [(at, [1, 2]), (at, [3])]
+
+
+@pytest.mark.parametrize("column", ["SMALLINT", "INTEGER", "BIGINT"])
+async def test_a_fraction_is_none_of_a_whole_number_s(
+    postgres_store: PostgresStore, column: str
+) -> None:
+    """It was cut off in rows, and in record batches that became rows."""
+    table = f"sinks.whole_{column}"
+    async with connected(postgres_store.dsn) as connection:
+        await connection.execute(f"CREATE TABLE {table} (id {column})")
+    for item in ((1.5,), (Decimal("1.5"),), pa.record_batch({"id": [2.0, 1.5]})):
+        sink = PostgresEpochSink[Any](postgres_store.dsn, table.lower(), ("id",))
+        with pytest.raises(ValueError, match="column id must be a whole number, got a"):
+            await delivered(sink, FIRST, [item])
+    items = [(1.0,), (Decimal("2.00"),), (None,), (3,), pa.record_batch({"id": [4.0]})]
+    sink = PostgresEpochSink[Any](postgres_store.dsn, table.lower(), ("id",))
+    await delivered(sink, FIRST, items)
+
+    rows = await postgres_store.ask(f"SELECT id FROM {table} ORDER BY id")
+    assert rows == [(1,), (2,), (3,), (4,), (None,)]
 
 
 async def test_the_ends_of_the_calendar_are_no_infinities(

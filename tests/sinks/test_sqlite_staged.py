@@ -120,6 +120,30 @@ async def test_a_table_that_was_made_again_gets_a_staging_table_like_it(
     assert ask(file, "SELECT * FROM items") == [(2, "w2", None)]
 
 
+@pytest.mark.parametrize("kind", ["VIRTUAL", "STORED"])
+async def test_a_generated_column_is_left_to_the_table(file: Path, kind: str) -> None:
+    """Its staging table had one column too many, was made anew, and lost all rows."""
+    ask(file, "DROP TABLE items")
+    columns = f"word TEXT, id INTEGER, twice GENERATED ALWAYS AS (id * 2) {kind}"
+    ask(file, f"CREATE TABLE items ({columns})")
+    sink = SqliteStagedSink(file, "items")
+    tokens = [await sealed(sink, attempt(number), number) for number in (1, 2)]
+
+    assert await sink.publish(EPOCH, tokens)
+    await sink.close()
+
+    assert ask(file, "SELECT * FROM items") == [("w1", 1, 2), ("w2", 2, 4)]
+
+
+async def test_a_column_of_the_staging_table_s_own_is_refused(file: Path) -> None:
+    ask(file, "ALTER TABLE items ADD COLUMN Batchqueue_Attempt INTEGER")
+    sink = SqliteStagedSink(file, "items")
+
+    with pytest.raises(ValueError, match="without a column batchqueue_attempt"):
+        await sealed(sink, attempt(), 1)
+    await sink.close()
+
+
 async def test_a_table_of_somebody_else_s_is_left_alone(file: Path) -> None:
     ask(file, "CREATE TABLE items_staged (mine TEXT)")
     sink = SqliteStagedSink(file, "items")

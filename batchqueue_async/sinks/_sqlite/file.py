@@ -42,7 +42,8 @@ _MARKED = (
 class SqliteFile:
     """Runs blocking calls in threads, on a connection that the first of them opens.
 
-    A commit waits for the disk, whatever the file is set to.
+    A commit waits for the disk, whatever the file is set to. If another file has taken
+    its place by the next call, that opens the other one.
     """
 
     def __init__(self, path: Path, timeout: float, fences: str) -> None:
@@ -50,6 +51,7 @@ class SqliteFile:
         self._timeout = timeout
         self.fences = SqliteFences(fences)
         self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None
         self._lock = threading.Lock()
 
     async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
@@ -73,8 +75,13 @@ class SqliteFile:
 
     def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
         with self._lock:
+            if self._connection is not None and self._which() != self._opened:
+                # Deleted, made again or restored: what is open is nobody's any more.
+                self._connection.close()
+                self._connection = None
             if self._connection is None:
                 self._connection = self._open()
+                self._opened = self._which()
             try:
                 return work(self._connection)
             finally:
@@ -95,6 +102,14 @@ class SqliteFile:
             connection.close()
             raise
         return connection
+
+    def _which(self) -> tuple[int, int] | None:
+        """Return what the path stands for; None for a database in memory."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _close(self) -> None:
         with self._lock:

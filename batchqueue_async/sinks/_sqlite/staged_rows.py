@@ -10,6 +10,7 @@ from dataclasses import astuple
 from typing import Self
 
 from batchqueue_async import BatchQueueError
+from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
 from ..names import quoted
@@ -72,7 +73,11 @@ class StagedRows:
         Rows in that are of attempts that died, or whose `publish` will miss them.
         """
         columns = self._columns(self._name)
-        wanted = {_KEY: _ANY, **self._columns(self.table)}
+        theirs = self._columns(self.table)
+        if any(name.lower() == _KEY for name in theirs):
+            rule = f"without a column {_KEY}, which the staging table has"
+            refuse(f"table {self.table}", rule, [*theirs])
+        wanted = {_KEY: _ANY, **theirs}
         if columns and _KEY not in columns:
             msg = (
                 f"table {self._name} must have the columns {', '.join(wanted)}, got"
@@ -82,7 +87,7 @@ class StagedRows:
         if [*columns] != [*wanted] or any(
             kind not in {_ANY, columns[name]} for name, kind in wanted.items()
         ):
-            self._create()
+            self._create([*theirs])
         self._database.execute(
             f"CREATE TABLE IF NOT EXISTS {_ATTEMPTS} ("
             "number INTEGER PRIMARY KEY, target TEXT NOT NULL,"
@@ -186,11 +191,14 @@ class StagedRows:
         which = (self.table, *astuple(attempt.epoch), attempt.run)
         return first_value(self._database, query, *which) is not None
 
-    def _create(self) -> None:
+    def _create(self, theirs: Sequence[str]) -> None:
+        # Named, since `*` has generated columns, too. Alone, an unknown name in quotes
+        # would be a text.
+        names = (f"{self._target}.{name} AS {name}" for name in map(quoted, theirs))
         self._database.execute(f"DROP TABLE IF EXISTS {self._staging}")
         self._database.execute(
-            f"CREATE TABLE {self._staging} AS SELECT 0 AS {_KEY}, * FROM {self._target}"
-            " LIMIT 0"
+            f"CREATE TABLE {self._staging} AS SELECT 0 AS {_KEY}, {', '.join(names)}"
+            f" FROM {self._target} LIMIT 0"
         )
         index = f"main.{quoted(f'{self._name}_attempt')}"
         self._database.execute(f"CREATE INDEX {index} ON {quoted(self._name)} ({_KEY})")

@@ -318,8 +318,7 @@ class CallSlot:
         assert owner is not None
         items = call.items_at(positions)
         owner.gave_up(len(items), error)
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        call.settle(self._maker.failed(positions, items, text))
+        call.settle(self._maker.failed(positions, items, _text_of(error)))
         if call.is_settled:
             owner.settled(self, call)
             owner.look()
@@ -349,3 +348,14 @@ class CallSlot:
             [results[at] for at in good],
         )
         call.settle(made)
+
+
+def _text_of(error: BaseException) -> str:
+    """Return an error's text for a column; the error is a user's, and may have none."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever a user's class does
+        text = ""
+    text = f"{type(error).__name__}: {text}".removesuffix(": ")
+    # Arrow takes no half of a surrogate.
+    return text.encode("utf-8", "backslashreplace").decode()

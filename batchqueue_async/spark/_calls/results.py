@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import pyarrow as pa
 
 from batchqueue_async._wording import kind_of, reason
+from batchqueue_async.sinks.exact_values import Exact, exact_for
 
 
 class Results(NamedTuple):
@@ -123,6 +124,7 @@ class RowColumns:
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
         self._names = [each.name for each in columns]
+        self._exact = [exact_for(each.type) for each in columns]
         # Spark goes by its own schema; a null where none may be is refused here.
         self.schema = pa.schema([(each.name, each.type) for each in columns])
 
@@ -137,7 +139,7 @@ class RowColumns:
             if kinds != {tuple} or {*map(len, rows)} != {len(self._names)}:
                 rows = [self._plain(row, at) for at, row in enumerate(rows)]
             values = [*zip(*rows, strict=True)]
-        arrays = map(_array, self._columns, values)
+        arrays = map(_array, self._columns, self._exact, values)
         return pa.RecordBatch.from_arrays([*arrays], schema=self.schema)
 
     def of_batch(self, batch: object) -> pa.RecordBatch:
@@ -185,11 +187,12 @@ class RowColumns:
         raise ValueError(msg)
 
 
-def _array(column: Column, values: Sequence[Any]) -> pa.Array:
-    made = _made(column, values)
+def _array(column: Column, exact: Exact | None, values: Sequence[Any]) -> pa.Array:
+    made = _made(column, exact, values)
     if made is None:
         # Arrow's own message shows the value, which is data.
-        at = next(at for at, it in enumerate(values) if _made(column, [it]) is None)
+        fits = [_made(column, exact, [value]) is not None for value in values]
+        at = fits.index(False)
         msg = (
             f"column {column.name!r} takes {column.declared}, and {kind_of(values[at])}"
             f" in result {at} doesn't fit"
@@ -199,21 +202,17 @@ def _array(column: Column, values: Sequence[Any]) -> pa.Array:
     return made
 
 
-def _made(column: Column, values: Sequence[Any]) -> pa.Array | None:
+def _made(
+    column: Column, exact: Exact | None, values: Sequence[Any]
+) -> pa.Array | None:
     """Return the values as an array; None if they don't fit."""
-    if pa.types.is_integer(column.type) and _has_fractions(values):
-        # Arrow would cut them off without a word.
+    found = values if exact is None else exact(values)
+    if found is None:
         return None
     try:
-        return pa.array(values, column.type)
+        return pa.array(found, column.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
-
-
-def _has_fractions(values: Sequence[Any]) -> bool:
-    if {*map(type, values)} <= {int, type(None)}:
-        return False
-    return any(isinstance(it, float) and not it.is_integer() for it in values)
 
 
 def _cast(column: Column, array: pa.Array) -> pa.Array:

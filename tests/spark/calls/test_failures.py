@@ -63,6 +63,32 @@ async def test_a_call_is_tried_again_with_the_same_items() -> None:
     assert (counts.calls, counts.items, counts.retried, counts.failed) == (2, 2, 2, 0)
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        msg = "there is no text"
+        raise ValueError(msg)
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (Wordless(), "Wordless"),
+        (LookupError("half of \ud83d"), "LookupError: half of \\ud83d"),
+        (ExceptionGroup("all", [Wordless()]), "ExceptionGroup: all (1 sub-exception)"),
+    ],
+    ids=["wordless", "surrogate", "group"],
+)
+async def test_an_error_without_a_proper_text_is_told_as_well_as_it_can_be(
+    error: Exception, text: str
+) -> None:
+    """Its task stood still for ever, or failed in place of the call."""
+    call = Scripted(error)
+
+    rows = await rows_of(call, [batch_of([1])], on_error="column")
+
+    assert [row["error"] for row in rows] == [text]
+
+
 async def test_a_pause_that_the_service_asks_for_is_kept() -> None:
     call = Scripted(RetryAfter(30.0))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from batchqueue_async.spark import arrow_batches, whole_frame
+from batchqueue_async.spark import arrow_batches, to_tuples, whole_frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
@@ -65,6 +65,28 @@ def test_both_have_the_same_types_and_rows(spark: SparkSession) -> None:
     assert at_once == by_parts
     assert [batch.schema for batch in at_once] == [batch.schema for batch in by_parts]
     assert at_once[0].schema.field("at").type.tz == "Asia/Kathmandu"
+
+
+@both
+@pytest.mark.parametrize("parts", ["'none'", "ARRAY('none')"])
+def test_texts_are_as_large_as_the_session_has_them(
+    spark: SparkSession, fetch: Fetch, parts: str
+) -> None:
+    """Read with the wrong width of offsets they were others, mostly empty ones."""
+    setting = "spark.sql.execution.arrow.useLargeVarTypes"
+    df = spark.range(0, 3, 1, 1).selectExpr(
+        "REPEAT('ab', id + 1) AS text", "ENCODE(id, 'UTF-8') AS raw", f"{parts} AS more"
+    )
+    expected = [tuple(row) for row in df.collect()]
+    spark.conf.set(setting, "true")
+    try:
+        (batch,) = fetch(df)
+    finally:
+        spark.conf.unset(setting)
+
+    assert [*to_tuples(batch)] == expected
+    kinds = [pa.large_string(), pa.large_binary()]
+    assert [field.type for field in batch.schema][:2] == kinds
 
 
 @both

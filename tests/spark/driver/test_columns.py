@@ -43,12 +43,23 @@ def run(
 ) -> Callable[[str, EpochSink[Any]], None]:
     """Runs a stream of what a query selects, right into a sink."""
 
-    def stream(query: str, sink: EpochSink[Any], **settings: Any) -> None:  # noqa: ANN401
+    def stream(
+        query: str,
+        sink: EpochSink[Any],
+        *,
+        by_type: type | None = None,
+        **settings: Any,  # noqa: ANN401
+    ) -> None:
         home = tmp_path / uuid4().hex
         frame: DataFrame = spark.sql(query)
         frame.write.parquet(f"{home}/in")
         writer = EpochWriter(sink)
-        queue = loop_thread.open(home.name, BatchQueueConfig[Any](consumer=writer))
+        consumer = writer if by_type is None else None
+        queue = loop_thread.open(
+            home.name,
+            BatchQueueConfig[Any](consumer=consumer),
+            handlers={by_type: writer} if by_type is not None else None,
+        )
         into = ForeachBatchSink(queue, sink=writer, **settings)
         started = spark.readStream.schema(frame.schema).parquet(f"{home}/in")
         going = started.writeStream.foreachBatch(into).trigger(availableNow=True)
@@ -65,10 +76,11 @@ def test_columns_are_matched_by_name(run: Callable[..., None], tmp_path: Path) -
         query = QUERY.format(micros)
         run(query, SqliteEpochSink(path, "t", COLUMNS))
         run(query, SqliteEpochSink(path, "t", COLUMNS), to_items=to_tuples)
+        run(query, SqliteEpochSink(path, "t", COLUMNS), by_type=tuple)
         run("SELECT 'x' AS V, 1L AS ID", SqliteEpochSink(path, "t", ("id", "v")))
 
         seen = database.execute("SELECT id, v, at FROM t ORDER BY at").fetchall()
-        assert seen == [(1, "x", None), (1, "x", micros), (1, "x", micros)]
+        assert seen == [(1, "x", None), *[(1, "x", micros)] * 3]
         for query, told in (
             ("SELECT 1 AS id, 2 AS w", "column 'v' must be one of the frame's columns"),
             ("SELECT 1 AS id, 2 AS v, 3 AS w", "must have the sink's columns"),

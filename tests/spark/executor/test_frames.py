@@ -177,6 +177,35 @@ def test_a_named_write_that_is_skipped_is_a_warning(
     assert "batch 0 of query nightly is published already" in record.getMessage()
 
 
+@pytest.mark.usefixtures("no_queues_left")
+@pytest.mark.parametrize("query, warnings", [("mine", 1), (None, 0)])
+def test_a_micro_batch_of_a_named_stream_that_is_skipped_is_a_warning(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    query: str | None,
+    warnings: int,
+) -> None:
+    """Two streams of one name lost rows without a word."""
+    from batchqueue_async.spark.data_source_writers import (  # noqa: PLC0415
+        Staged,
+        StreamWriter,
+    )
+
+    from batchqueue_async.spark.staging import StagingQueue, stage_rows  # noqa: PLC0415
+
+    sink = StagingQueue("parquet", (("directory", str(tmp_path)),))
+    epoch, batch = Epoch("mine", 0), pa.record_batch({"id": [1]})
+    for _ in range(2):
+        attempt = Attempt(epoch, "run", 0, uuid4().hex)
+        with caplog.at_level(logging.WARNING):
+            staged = Staged(stage_rows(sink, attempt, [batch]))
+            StreamWriter(sink, query, batch.schema).commit([staged], 0)
+
+    records = [r for r in caplog.records if r.name == "batchqueue_async"]
+    assert [record.levelno for record in records] == [logging.WARNING] * warnings
+    assert all("batch 0 of query mine" in record.getMessage() for record in records)
+
+
 def test_any_thread_finds_the_format(spark: "SparkSession", tmp_path: Path) -> None:
     """Java's threads know no session but the one that made it does."""
     from batchqueue_async.spark import use_session  # noqa: PLC0415

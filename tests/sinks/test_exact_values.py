@@ -1,0 +1,103 @@
+"""A value that its column would lose something of is refused, at whatever depth."""
+
+import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from batchqueue_async.spark._calls.row_columns import Column, RowColumns
+from pyspark.sql import Row
+
+NOON = datetime.datetime(2026, 1, 2, 12)
+MIDNIGHT = datetime.datetime(2026, 1, 2)
+LONG, DAY, TEXT = pa.int64(), pa.date32(), pa.string()
+MOMENT, SPAN = pa.timestamp("us", "UTC"), pa.duration("us")
+POINT = pa.struct([("x", LONG), ("y", LONG)])
+
+
+class Point(NamedTuple):
+    y: int
+    x: int
+
+
+class Other(NamedTuple):
+    a: int
+    b: int
+
+
+def made(kind: pa.DataType, *values: object) -> list[Any]:
+    columns = RowColumns([Column("c", kind, "ITS TYPE", is_nullable=True)])
+    found: list[Any] = columns.of_rows([(value,) for value in values])[0].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind, value",
+    [
+        (LONG, Decimal("1.5")),
+        (LONG, np.float32(1.5)),
+        (DAY, NOON),
+        (MOMENT, 1_767_323_045.25),
+        (MOMENT, 1_767_323_045.0),
+        (MOMENT, pd.Timestamp("2026-01-02 12:00:00.123456789")),
+        (SPAN, 1.5),
+        (pa.list_(LONG), [1, 1.5]),
+        (pa.list_(pa.list_(DAY)), [[MIDNIGHT], None, [NOON]]),
+        (pa.list_(TEXT), "letters"),
+        (pa.list_(LONG), b"bytes"),
+        (pa.list_(LONG), 5),
+        (pa.map_(LONG, TEXT), {1.5: "a"}),
+        (pa.map_(TEXT, LONG), {"a": Decimal("1.5")}),
+        (pa.map_(TEXT, LONG), [("a", 1.5)]),
+        (POINT, {"x": 1, "y": 1.5}),
+        (POINT, (1, 1.5)),
+        (POINT, Point(y=1.5, x=2)),  # type: ignore[arg-type]
+        (pa.list_(POINT), [{"x": 1.5, "y": 1}]),
+    ],
+    ids=repr,
+)
+def test_what_would_be_lost_is_refused(kind: pa.DataType, value: object) -> None:
+    with pytest.raises(TypeError, match=r"'c' takes ITS TYPE, and an? .* in result 1"):
+        made(kind, None, value)
+
+
+@pytest.mark.parametrize(
+    "kind, value, expected",
+    [
+        (LONG, 1.0, 1),
+        (LONG, Decimal("2.0"), 2),
+        (LONG, np.int32(3), 3),
+        (DAY, MIDNIGHT, MIDNIGHT.date()),
+        (MOMENT, pd.Timestamp(NOON), pd.Timestamp(NOON, tz="UTC")),
+        (pa.list_(LONG), (1.0, None), [1, None]),
+        (pa.list_(POINT), [(1, 2), None], [{"x": 1, "y": 2}, None]),
+        (pa.map_(TEXT, LONG), {"a": 1.0}, [("a", 1)]),
+        (pa.map_(TEXT, TEXT), {"a": None}, [("a", None)]),
+        (POINT, {"x": 1.0}, {"x": 1, "y": None}),
+    ],
+    ids=repr,
+)
+def test_what_fits_is_kept(kind: pa.DataType, value: object, expected: object) -> None:
+    assert made(kind, value, None) == [expected, None]
+
+
+def test_arrays_of_numpy_are_arrays() -> None:
+    numbers = pa.list_(LONG)
+
+    assert made(numbers, np.array([1, 2]), np.array([3.0])) == [[1, 2], [3]]
+    with pytest.raises(TypeError, match="a ndarray in result 1 doesn't fit"):
+        made(numbers, np.array([1, 2]), np.array([3.5]))
+
+
+@pytest.mark.parametrize("value", [Row(y=1, x=2), Point(y=1, x=2), {"y": 1, "x": 2}])
+def test_fields_inside_of_a_column_go_by_their_names(value: object) -> None:
+    assert made(POINT, value) == [{"x": 2, "y": 1}]
+    assert made(pa.list_(POINT), [value, None]) == [[{"x": 2, "y": 1}, None]]
+    assert made(pa.map_(TEXT, POINT), {"a": value}) == [[("a", {"x": 2, "y": 1})]]
+
+
+def test_other_names_say_nothing() -> None:
+    assert made(POINT, Other(1, 2)) == [{"x": 1, "y": 2}]
