@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from batchqueue_async.spark._calls.row_columns import Column, RowColumns
 from pyspark.sql import Row
+
+from batchqueue_async.spark._calls.results import Column, RowColumns
 
 NOON = datetime.datetime(2026, 1, 2, 12)
 MIDNIGHT = datetime.datetime(2026, 1, 2)

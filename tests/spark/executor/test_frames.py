@@ -186,11 +186,10 @@ def test_a_micro_batch_of_a_named_stream_that_is_skipped_is_a_warning(
     warnings: int,
 ) -> None:
     """Two streams of one name lost rows without a word."""
-    from batchqueue_async.spark.data_source_writers import (  # noqa: PLC0415
+    from batchqueue_async.spark.data_source import (  # noqa: PLC0415
         Staged,
         StreamWriter,
     )
-
     from batchqueue_async.spark.staging import StagingQueue, stage_rows  # noqa: PLC0415
 
     sink = StagingQueue("parquet", (("directory", str(tmp_path)),))
