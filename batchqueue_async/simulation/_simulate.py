@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import random
 import types
 from array import array
 from asyncio import _get_running_loop
@@ -19,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats
+from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Retry
 from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._functions import require_sync_function
@@ -34,6 +36,7 @@ HandlerCost = Callable[[list[Any]], float]
 """Seconds that a handler's call takes for a batch; what it raises, the call does."""
 
 NAME = "a simulation"
+_SEED = 23
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,10 +304,20 @@ class _Run:
             selector=_selector_of(config.selector),
             on_error=self._failed,
             on_retry=None,
+            retry=_same_each_time(config.retry),
         )
 
     def _failed(self, batch: list[_Arrival], _: BaseException) -> None:
         self._inside -= len(batch)
+
+
+def _same_each_time(retry: Retry) -> Retry:
+    """Return one whose waits are as random, but the same in each simulation."""
+    numbers, same = random.Random(_SEED), copy.copy(retry)
+    vars(same)["wait_before"] = lambda attempt, _: retry.wait_before(
+        attempt, numbers.random()
+    )
+    return same
 
 
 def _selector_of(selector: Any) -> Any:  # noqa: ANN401 - for items, then for arrivals

@@ -75,6 +75,16 @@ def test_it_rides_an_outage_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert "holds" in capsys.readouterr().out
 
 
+def test_it_says_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """Retries wait at random: a setting held at one run, and not at the next."""
+    arguments = "plan --rate 50 --seconds 6 --outage 1 --call 0.01 --p99 3"
+    said = set()
+    for _ in range(3):
+        main(arguments.split())
+        said.add(capsys.readouterr().out)
+    assert len(said) == 1
+
+
 def test_a_recorded_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = tmp_path / "load.csv"
     recorded.write_text("".join(f"{1_700_000_000 + n * 0.1}\n" for n in range(50)))
