@@ -32,6 +32,29 @@ from batchqueue_async._policies.config import BatchQueueConfig
 class Parts:
     """A plain record: what there is of a queue, and nothing that it does."""
 
+    __slots__ = (
+        "config",
+        "delivery",
+        "detector",
+        "drops",
+        "failures",
+        "handlers",
+        "hooks",
+        "ingress",
+        "layout",
+        "lifecycle",
+        "loads",
+        "loop",
+        "name",
+        "ownership",
+        "partitions",
+        "placement",
+        "repeated_failures",
+        "room",
+        "state",
+        "tasks",
+    )
+
     def __init__(self, name: str, config: BatchQueueConfig[Any]) -> None:
         self.name = name
         self.config = config

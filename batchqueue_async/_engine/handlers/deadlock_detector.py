@@ -247,6 +247,17 @@ class DeadlockDetector:
     has what others need of the queue there, its name, its ownership and its permit.
     """
 
+    __slots__ = (
+        "_at_lock",
+        "_rooms",
+        "calls",
+        "name",
+        "ownership",
+        "permit",
+        "room",
+        "waits",
+    )
+
     def __init__(
         self,
         name: str,

@@ -27,6 +27,29 @@ if TYPE_CHECKING:
 class HandlerRegistry:
     """Registrations by type; an item goes to its type's, or its nearest base's."""
 
+    __slots__ = (
+        "_by_type",
+        "_detector",
+        "_known",
+        "_let_go",
+        "_let_go_at_work",
+        "_locked",
+        "_queue",
+        "_take_limit",
+        "attached",
+        "consumer",
+        "has_retired",
+        "have_hooks",
+        "have_limits",
+        "have_on_close",
+        "in_flight",
+        "most_taken",
+        "resolved",
+        "retired",
+        "settings",
+        "version",
+    )
+
     def __init__(
         self, consumer: object | None, settings: HandlerSettings = DEFAULT
     ) -> None:

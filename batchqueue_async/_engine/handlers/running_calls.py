@@ -71,6 +71,18 @@ def in_steps(
 class RunningCalls:
     """The calls of one queue's handlers and hooks, from their begin to their end."""
 
+    __slots__ = (
+        "_failures",
+        "_name",
+        "clock",
+        "inside",
+        "is_asked",
+        "is_first",
+        "slow",
+        "thread",
+        "timer",
+    )
+
     in_steps = staticmethod(in_steps)
 
     def __init__(

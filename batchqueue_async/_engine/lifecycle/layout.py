@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from batchqueue_async._engine.handlers.registration import HandlerSettings, Registration
@@ -76,6 +76,10 @@ def _count(values: dict[Any, int], value: object, by: int) -> None:
         del values[value]
 
 
+# Before anything is noted: one for all queues, each of which has a place to note in.
+_NOTHING: Final[dict[int | None, _Wanted]] = {}
+
+
 class BatchTerms:
     """Keeps partitions up with the handlers, from the first that has its own."""
 
@@ -98,7 +102,7 @@ class BatchTerms:
         # Whether anything lingers anywhere.
         self.lingers = parts.config.linger > 0
         # By the partition's index; with another selector than `by_type`, of all.
-        self._wanted: dict[int | None, _Wanted] = {}
+        self._wanted: dict[int | None, _Wanted] = _NOTHING
         # What each type's handler wants, and where. None while no handler has anything
         # of its own: then nobody has to be asked.
         self._noted: dict[type, tuple[int | None, Terms]] | None = None

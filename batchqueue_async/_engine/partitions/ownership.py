@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 class Ownership:
     """Owner of each partition, by index."""
 
+    __slots__ = (
+        "_bound",
+        "_derived",
+        "_owners",
+        "_partitions",
+        "_revoked",
+        "active",
+        "drain_tasks",
+        "version",
+    )
+
     def __init__(self, partitions: Sequence[Partition[Any]]) -> None:
         self._partitions = partitions
         # How many there are, and how many of these, the first ones, are to own any.
