@@ -192,6 +192,31 @@ def test_importing_it_compiles_no_methods() -> None:
     assert done.stdout.split() == ["True"]
 
 
+def test_who_rebalances_has_the_plan_ready_from_the_start() -> None:
+    """An import in the first round would stall the loop."""
+    code = """
+import asyncio, sys
+from batchqueue_async import *
+
+config = BatchQueueConfig(
+    drain_tasks=DrainTaskPolicy.fixed(2),
+    partitions=PartitionPolicy.fixed(4),
+    rebalancing=Rebalancing(),
+)
+
+async def main():
+    before = "batchqueue_async._policies.lpt" in sys.modules
+    async with BatchQueue("rows", config):
+        print(before, "batchqueue_async._policies.lpt" in sys.modules)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_importing_it_takes_nothing_along_that_few_programs_use() -> None:
     """Each costs milliseconds at every start: threads of anyio, retries, fractions."""
     code = (

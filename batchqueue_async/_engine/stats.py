@@ -263,8 +263,6 @@ def _waiting_producers(partition: Partition[Any]) -> int:
 
 
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
-    # There may be tens of thousands: without the checks of `__init__`.
-    stats = PartitionStats.__new__(PartitionStats)
     accounts, entered = partition.accounts, partition.entered
     waiting = len(partition.items)
     # No call before the last three: a signal handler may put something in after one.
@@ -285,8 +283,7 @@ def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
         "waiting_producers": _waiting_producers(partition),
         "oldest_age": partition.ages.age(partition),
     }
-    vars(stats).update(counts)
-    return stats
+    return PartitionStats.unchecked(counts)
 
 
 def _drain_task(

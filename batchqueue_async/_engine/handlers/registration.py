@@ -341,16 +341,18 @@ class Registration:
     def stats(self, inside_for: float) -> HandlerStats:
         measured = (None, None, None) if self.meter is None else self.meter.read()
         sizes, seconds, cuts = measured
-        return HandlerStats(
-            name=self.label,
-            batches=self.settled,
-            items=self.items,
-            retried=self.retried,
-            inside_for=inside_for,
-            sizes=sizes,
-            seconds=seconds,
-            cuts=cuts,
-            limit=None if self.limit is None else self.limit.stats(),
+        return HandlerStats.unchecked(
+            {
+                "name": self.label,
+                "batches": self.settled,
+                "items": self.items,
+                "retried": self.retried,
+                "inside_for": inside_for,
+                "sizes": sizes,
+                "seconds": seconds,
+                "cuts": cuts,
+                "limit": None if self.limit is None else self.limit.stats(),
+            }
         )
 
 

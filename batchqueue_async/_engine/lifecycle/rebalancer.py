@@ -23,6 +23,9 @@ from batchqueue_async._engine.lifecycle.adaptive_count import Demand
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.stats import RebalancingRound
+
+# With this one: the first round shall not stall the loop for an import.
+from batchqueue_async._policies import lpt  # noqa: F401
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
 from batchqueue_async._wording import shown
 
