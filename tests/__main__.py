@@ -20,9 +20,10 @@ IN_THE_SESSION = ["test_spark_examples.py", "test_flights_driver_use.py"]
 REST = "all the rest"
 # The longest first: so all processes end at about the same time.
 PARTS: dict[str, list[str]] = {
-    "spark": ["spark", *(f"examples/{name}" for name in IN_THE_SESSION)],
-    # A session of its own: in one the two would take longer than all else together.
-    "executors": ["spark/executor", "spark/chaos"],
+    "spark": [
+        "spark",
+        *(f"examples/{name}" for name in IN_THE_SESSION),
+    ],
     "examples": ["examples"],
     "bridge": ["bridge"],
     REST: [],
