@@ -27,6 +27,7 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
+from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
     CostBalancer,
     DrainBalancer,
@@ -35,6 +36,7 @@ from batchqueue_async._policies.balancing import (
 )
 from batchqueue_async._policies.choices import Offer, WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
+from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from batchqueue_async._policies.errors import (
     BatchQueueError,
     ConfigConflict,
@@ -60,17 +62,8 @@ from batchqueue_async._policies.handlers import (
     RetryHook,
     SyncBatchHandler,
 )
-from batchqueue_async._policies.partitions import (
-    DrainTaskPolicy,
-    PartitionPolicy,
-    SharedDrainTasks,
-)
-from batchqueue_async._policies.retrying import (
-    IdleBackoff,
-    PartialFailure,
-    Retry,
-    RetryAfter,
-)
+from batchqueue_async._policies.partitions import PartitionPolicy
+from batchqueue_async._policies.retrying import PartialFailure, Retry, RetryAfter
 from batchqueue_async._policies.selectors import (
     PartitionSelector,
     by_key,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import DrainTaskPolicy
-from batchqueue_async._policies import partitions
+from batchqueue_async._policies import drain_tasks
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -194,7 +194,7 @@ def test_drain_tasks_per_machine_are_what_the_policies_make_of_it(
     rows = [tuple(map(int, row)) for row in THREADS.findall(page)]
 
     for cpus, l1, l2, together in rows:
-        monkeypatch.setattr(partitions, "usable_cpus", lambda cpus=cpus: cpus)
+        monkeypatch.setattr(drain_tasks, "usable_cpus", lambda cpus=cpus: cpus)
         assert DrainTaskPolicy.cpu_cores(1.0).resolve() == l1
         assert DrainTaskPolicy.cpu_cores_with_base(1, 0.25).resolve() == l2
         assert l1 + l2 + 1 + 4 == together

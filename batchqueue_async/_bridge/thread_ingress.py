@@ -22,7 +22,7 @@ from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.queue_parts import Parts
-from batchqueue_async._engine.runtime.loop_end import abandon_after_fork
+from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.errors import (
     BatchQueueError,

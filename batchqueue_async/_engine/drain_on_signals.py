@@ -11,8 +11,8 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
+from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._engine.runtime.loop_end import abandon_after_fork
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._running_loop import running_loop

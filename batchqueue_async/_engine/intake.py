@@ -13,7 +13,8 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     innermost,
 )
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.announcer import UNGUARDED, Announcer
+from batchqueue_async._engine.partitions.announcer import Announcer
+from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sorting import (

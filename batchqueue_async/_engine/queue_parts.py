@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from batchqueue_async._engine.draining.lost_items import DeliveryCounts, DropReport
+from batchqueue_async._engine.draining.delivery_counts import DeliveryCounts
+from batchqueue_async._engine.draining.lost_items import DropReport
 from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
@@ -21,7 +22,8 @@ from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import QueueTasks
 from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
-from batchqueue_async._engine.partitions.ownership import Loads, Ownership
+from batchqueue_async._engine.partitions.loads import Loads
+from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
 from batchqueue_async._engine.runtime.log import RepeatedFailures

@@ -12,8 +12,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from .config import AUTO
+from .drain_tasks import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .handler_checks import HOOKS, warn
-from .partitions import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .selectors import KeySelector
 
 if TYPE_CHECKING:

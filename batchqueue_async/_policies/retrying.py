@@ -1,4 +1,4 @@
-"""How often, and after which waits, a failed batch is tried again, or idling goes on.
+"""How often, and after which waits, a failed batch is tried again.
 
 And what a handler can say of a batch that it could not handle as a whole.
 """
@@ -214,31 +214,3 @@ def pause_asked_for(error: BaseException | None) -> float:
     if isinstance(error, PartialFailure):
         return error.retry_after or 0.0
     return error.seconds if isinstance(error, RetryAfter) else 0.0
-
-
-class IdleBackoff(Value):
-    """Naps that double with each empty cycle, from `shortest` to `longest`.
-
-    They are for handlers with an `on_idle`, which is called after each. Where there is
-    none an idle drain task has no timer: it sleeps until an item wakes it.
-
-    An arriving item ends a nap early, so `longest` bounds the cost of idling and
-    the period of `on_idle`, not the delay of an item.
-
-    Attributes:
-        shortest: Seconds of the first nap after data.
-        longest: Seconds that no nap exceeds.
-    """
-
-    shortest: float = 0.001
-    longest: float = 0.050
-
-    def __post_init__(self) -> None:
-        require_positive("shortest", self.shortest)
-        require_positive("longest", self.longest)
-        if self.longest < self.shortest:
-            refuse("longest", f">= shortest ({self.shortest})", self.longest)
-
-    def delay(self, empty_cycles: int) -> float:
-        """Return the seconds to nap after so many empty cycles since the last data."""
-        return doubled(self.shortest, empty_cycles, self.longest)

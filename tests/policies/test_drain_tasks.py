@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batchqueue_async._policies import partitions
-from batchqueue_async._policies.partitions import (
+from batchqueue_async._policies import drain_tasks
+from batchqueue_async._policies.drain_tasks import (
     DrainTaskPolicy,
     SharedDrainTasks,
     usable_cpus,
@@ -45,7 +45,7 @@ def test_a_policy_resolves_to_the_originals_numbers(
     policy: DrainTaskPolicy, cpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Halves round up, and there is always at least one drain task."""
-    monkeypatch.setattr(partitions, "usable_cpus", lambda: cpus)
+    monkeypatch.setattr(drain_tasks, "usable_cpus", lambda: cpus)
     assert policy.resolve() == expected
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
 from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
-from batchqueue_async._engine.draining.lost_items import end_unhandled, outlive
+from batchqueue_async._engine.draining.left_behind import outlive
+from batchqueue_async._engine.draining.lost_items import end_unhandled
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
     INSIDE,

@@ -18,7 +18,7 @@ from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
-    from batchqueue_async._policies.partitions import DrainTaskPolicy, SharedDrainTasks
+    from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
 
 
 class PermitPool:

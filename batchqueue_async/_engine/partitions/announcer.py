@@ -113,16 +113,3 @@ def _need_stack(frames: int) -> None:
     """Raise `RecursionError` now rather than within so many nested calls."""
     if frames:
         _need_stack(frames - 1)
-
-
-class _Unguarded:
-    """As `contextlib.nullcontext`, without a call of a Python function.
-
-    A method of a string that does nothing takes any arguments, and what it returns is
-    false, so it swallows no exception. Every change of a partition enters this.
-    """
-
-    __enter__ = __exit__ = "".format
-
-
-UNGUARDED: AbstractContextManager[Any] = _Unguarded()  # type: ignore[assignment]

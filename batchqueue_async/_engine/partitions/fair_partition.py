@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 
 from batchqueue_async._engine.partitions.accounts import Watcher
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.announcer import UNGUARDED
 from batchqueue_async._engine.partitions.deficit_round_robin import DeficitRoundRobin
+from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.key_buffer import (
     KeyBuffer,
     RollingKeyBuffer,

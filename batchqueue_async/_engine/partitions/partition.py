@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._engine.partitions.accounts import Accounts, Watcher, return_taken
 from batchqueue_async._engine.partitions.ages import Ages
-from batchqueue_async._engine.partitions.announcer import UNGUARDED
+from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
 from batchqueue_async._engine.partitions.type_map import WORTH_A_LOOK, have_type
@@ -122,7 +122,8 @@ class Partition(ProducersQueue[T]):
         return other is self
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        """Something comes, so its owner must not sleep; said before it is accepted."""
+        """Something comes, on the loop: its owner must not sleep through it."""
+        # Said before it is accepted: whatever strikes, to wake for nothing is harmless.
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
         if (owner := self.owner) is not None:

@@ -15,10 +15,6 @@ end.
 A loop's canary task is cancelled by nobody but those who cancel all of its tasks, which
 is how most loops end. From outside of the loop that is its end. From inside it may live
 on: then all starts again after a moment.
-
-A fork leaves nothing of a queue that runs, and no items: the parent still has those,
-and a child that handled them, too, would double them. Locks and the loop may be in any
-state in the child, so nothing of them is touched.
 """
 
 from __future__ import annotations
@@ -26,12 +22,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import os
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._loop_close import call_at_close
 
@@ -315,27 +310,3 @@ def _end_at_exit() -> None:
     with contextlib.ExitStack() as all_of_them:
         for registry in list(_registries):
             all_of_them.callback(registry.end_at_exit)
-
-
-class Inherited(Protocol):
-    """Something that a forked child must not use."""
-
-    def abandon(self) -> None:
-        """Close and empty it, in the child."""
-
-
-_started: weakref.WeakSet[Inherited] = weakref.WeakSet()
-
-
-def abandon_after_fork(started: Inherited) -> None:
-    """Have `started` abandoned in every child that is forked from now on."""
-    _started.add(started)
-
-
-def _abandon_all() -> None:
-    for each in list(_started):
-        each.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

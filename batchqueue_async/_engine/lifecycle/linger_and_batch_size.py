@@ -1,0 +1,193 @@
+"""What partitions go by where handlers have a `max_batch` or `linger` of their own.
+
+A partition is taken from as a whole. So it goes by the shortest linger and the smallest
+batch of the handlers whose types live in it; with another selector than `by_type` these
+may live everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from batchqueue_async._engine.handlers.registration import Registration
+from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.runtime.loop_time import clock_of
+from batchqueue_async._policies.sizing import Exact
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.sized_partition import SizedPartition
+    from batchqueue_async._engine.queue_parts import Parts
+
+
+# Linger and largest batch, in items and by their sizes.
+Terms: TypeAlias = "tuple[float, int, Exact | float]"
+
+
+class _Wanted:
+    """What the handlers of one partition want: each value, and of how many.
+
+    So where one of thousands comes, goes, or finds another limit, the others need not
+    be asked.
+    """
+
+    __slots__ = ("_lingers", "_mosts", "_sizes")
+
+    def __init__(self) -> None:
+        self._lingers: dict[float, int] = {}
+        self._mosts: dict[int, int] = {}
+        self._sizes: dict[Exact | float, int] = {}
+
+    def count(self, terms: Terms, by: int) -> None:
+        linger, most, size = terms
+        _count(self._lingers, linger, by)
+        _count(self._mosts, most, by)
+        _count(self._sizes, size, by)
+
+    def least(self) -> Terms | None:
+        if not self._lingers:
+            return None
+        return min(self._lingers), min(self._mosts), min(self._sizes)
+
+
+def _count(values: dict[Any, int], value: object, by: int) -> None:
+    values[value] = values.get(value, 0) + by
+    if not values[value]:
+        del values[value]
+
+
+# Before anything is noted: one for all queues, each of which has a place to note in.
+_NOTHING: Final[dict[int | None, _Wanted]] = {}
+
+
+class BatchTerms:
+    """Keeps partitions up with the handlers, from the first that has its own."""
+
+    __slots__ = (
+        "_clock",
+        "_is_open",
+        "_noted",
+        "_now",
+        "_parts",
+        "_wanted",
+        "lingers",
+    )
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._clock: Callable[[], float | None] | None = None
+        self._is_open = False
+        # For ages, on any thread.
+        self._now: Callable[[], float] = monotonic
+        # Whether anything lingers anywhere.
+        self.lingers = parts.config.linger > 0
+        # By the partition's index; with another selector than `by_type`, of all.
+        self._wanted: dict[int | None, _Wanted] = _NOTHING
+        # What each type's handler wants, and where. None while no handler has anything
+        # of its own: then nobody has to be asked.
+        self._noted: dict[type, tuple[int | None, Terms]] | None = None
+
+    def open(self, clock: Callable[[], float | None]) -> None:
+        """Let producers into all partitions; `clock` is None on other threads."""
+        self._clock = clock
+        self._now = clock_of(asyncio.get_running_loop())
+        self._is_open = True
+        for partition in self._parts.partitions:
+            self.apply_to(partition)
+
+    def apply_to(self, partition: Partition[Any]) -> None:
+        """Have a partition go by what is known for it."""
+        config = self._parts.config
+        queues = self._parts.handlers.settings
+        is_by_type = isinstance(self._parts.placement, TypePlacement)
+        wanted = self._wanted.get(partition.index if is_by_type else None)
+        linger, most, size = (wanted and wanted.least()) or (
+            config.linger,
+            self._most_of_queue(),
+            queues.max_batch_bytes or math.inf,
+        )
+        with partition.guard:
+            partition.due_size = min(most, config.buffer_size)
+            partition.clock = self._now
+            if self._parts.room is not None:
+                cast("SizedPartition[Any]", partition).due_bytes = size
+            partition.ages.linger = linger
+            partition.ages.clock = self._clock if linger else None
+            if self._is_open:
+                partition.open()
+
+    def changed(self, registration: Registration) -> None:
+        """A handler was registered, replaced or removed, or wants something else."""
+        own, queues = registration.settings, self._parts.handlers.settings
+        has_own = (
+            own.linger != queues.linger
+            or registration.max_batch != queues.max_batch
+            or own.max_batch_bytes != queues.max_batch_bytes
+        )
+        if self._noted is None and not has_own:
+            return
+        is_first = own.linger > 0 and not self.lingers
+        self.lingers |= is_first
+        if self._noted is None or is_first:
+            # Limits that were found before anything lingered are not noted.
+            self._noted, self._wanted = {}, {}
+            for each in self._parts.handlers:
+                self._note(each)
+            changed: Iterable[Partition[Any]] = self._parts.partitions
+        else:
+            changed = self._note_again(registration)
+        for partition in changed:
+            self.apply_to(partition)
+
+    def limit_changed(self, registration: Registration) -> None:
+        """It has found another limit; what lingers is due where that is reached."""
+        if not self.lingers:
+            return
+        if registration.item_type is not None:
+            self.changed(registration)
+            return
+        for partition in self._parts.partitions:
+            self.apply_to(partition)
+
+    def _most_of_queue(self) -> int:
+        """Return how many items a batch has at most, for all that is not known."""
+        consumer, config = self._parts.handlers.consumer, self._parts.config
+        declared = self._parts.handlers.settings.fixed_batch
+        most = declared if consumer is None else consumer.max_batch
+        return most or config.buffer_size
+
+    def _note_again(self, changed: Registration) -> Iterable[Partition[Any]]:
+        """Note what the handler of a type wants now; returns where that may count."""
+        item_type = changed.item_type
+        assert self._noted is not None
+        assert item_type is not None
+        where = set()
+        if item_type in self._noted:
+            home, terms = self._noted.pop(item_type)
+            self._wanted[home].count(terms, -1)
+            where.add(home)
+        registration = self._parts.handlers.of_exactly(item_type)
+        if registration is not None:
+            where.add(self._note(registration))
+        partitions = self._parts.partitions
+        if None in where:
+            return partitions
+        return [partitions[home] for home in where if home is not None]
+
+    def _note(self, registration: Registration) -> int | None:
+        """Add what one handler wants; returns the partition of its type, if it has."""
+        own, size = registration.settings, self._parts.config.buffer_size
+        assert self._noted is not None
+        assert registration.item_type is not None
+        placement, home = self._parts.placement, None
+        if isinstance(placement, TypePlacement):
+            home = placement.place(registration.item_type).index
+        most = registration.max_batch or size
+        terms = own.linger, most, own.max_batch_bytes or math.inf
+        self._noted[registration.item_type] = home, terms
+        self._wanted.setdefault(home, _Wanted()).count(terms, 1)
+        return home

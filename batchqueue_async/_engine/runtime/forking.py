@@ -1,0 +1,35 @@
+"""What a fork leaves of a queue: in the child nothing that runs, and no items.
+
+The parent still has the items; a child that handled them, too, would double them. Locks
+and the loop may be in any state in the child, so nothing of them is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+
+class Inherited(Protocol):
+    """Something that a forked child must not use."""
+
+    def abandon(self) -> None:
+        """Close and empty it, in the child."""
+
+
+_started: weakref.WeakSet[Inherited] = weakref.WeakSet()
+
+
+def abandon_after_fork(started: Inherited) -> None:
+    """Have `started` abandoned in every child that is forked from now on."""
+    _started.add(started)
+
+
+def _abandon_all() -> None:
+    for each in list(_started):
+        each.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
