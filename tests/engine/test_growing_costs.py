@@ -319,3 +319,26 @@ async def test_a_handler_with_terms_of_its_own_asks_no_others(
         return sum(counts.by_line().values())
 
     assert await growth(steps, 60) < LINEAR
+
+
+async def test_drain_tasks_that_end_one_by_one_ask_no_others() -> None:
+    async def steps(count: int) -> int:
+        async def handle(batch: list[int]) -> None:
+            await asyncio.sleep(batch[0] / 10)
+
+        counts = Instructions()
+        config = BatchQueueConfig[Any](
+            consumer=handle,
+            drain_tasks=DrainTaskPolicy.fixed(count),
+            partitions=PartitionPolicy.fixed(count),
+            selector=lambda item, partitions: item % partitions,
+        )
+        queue = BatchQueue("q", config)
+        await queue.start()
+        for number in range(count):
+            assert await queue.produce(number)
+        with counts.counted():
+            assert await queue.shutdown() == []
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < LINEAR

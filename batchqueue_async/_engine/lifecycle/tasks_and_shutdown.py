@@ -178,12 +178,14 @@ class QueueTasks:
         # Called from here, since a second callback takes 130 bytes of an idle queue.
         if not _has_been_cut_short(ended):
             _log_error(ended)
-        has_dead = False
-        for drain_task, task in zip(self.drain_tasks, self.running, strict=False):
-            if task.done() and drain_task.has_work_left:
-                has_dead = True
-                drain_task.nap.be_revived(self._revive_if_loop_lives)
-        if has_dead and not is_ending(ended.get_loop()) and _has_been_cut_short(ended):
+        if ended not in self.running:
+            # Whoever needed it has started it again before.
+            return
+        drain_task = self.drain_tasks[self.running.index(ended)]
+        if not drain_task.has_work_left:
+            return
+        drain_task.nap.be_revived(self._revive_if_loop_lives)
+        if not is_ending(ended.get_loop()) and _has_been_cut_short(ended):
             # Else all tasks of the loop are being cancelled. If it lives on, the
             # registry starts them again, or whoever needs them before.
             self.revive()
@@ -261,21 +263,23 @@ class Shutdown:
 
     async def _wait_for(self, tasks: Iterable[asyncio.Task[Any]]) -> bool:
         """Wait for the tasks; False if the deadline came first."""
-        pending = {task for task in tasks if not task.done()}
-        while pending and not self._deadline.done():
-            left = None
-            if self._ends_at is not None:
-                left = max(0.0, self._ends_at - self._loop.time())
-            await asyncio.wait(
-                {*pending, self._deadline},
-                timeout=left,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if self._ends_at is not None and self._loop.time() >= self._ends_at:
-                # A signal handler may have cut the timer's callback short.
-                self.end_now()
-            pending = {task for task in pending if not task.done()}
-        return not pending
+        # One after the other: waiting for all anew as each one ends is quadratic.
+        for task in [*tasks]:
+            while not task.done() and not self._deadline.done():
+                left = None
+                if self._ends_at is not None:
+                    left = max(0.0, self._ends_at - self._loop.time())
+                await asyncio.wait(
+                    {task, self._deadline},
+                    timeout=left,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if self._ends_at is not None and self._loop.time() >= self._ends_at:
+                    # A signal handler may have cut the timer's callback short.
+                    self.end_now()
+            if not task.done():
+                return False
+        return True
 
     async def _close_handlers(self) -> None:
         handlers, hooks = self._parts.handlers, self._parts.hooks
