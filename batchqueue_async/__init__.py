@@ -27,7 +27,6 @@ from batchqueue_async._engine.stats import (
     PartitionStats,
     RebalancingRound,
 )
-from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import (
     CostBalancer,
     DrainBalancer,
@@ -62,8 +61,9 @@ from batchqueue_async._policies.handlers import (
     RetryHook,
     SyncBatchHandler,
 )
+from batchqueue_async._policies.idle_backoff import IdleBackoff
 from batchqueue_async._policies.partitions import PartitionPolicy
-from batchqueue_async._policies.retrying import PartialFailure, Retry, RetryAfter
+from batchqueue_async._policies.retry import PartialFailure, Retry, RetryAfter
 from batchqueue_async._policies.selectors import (
     PartitionSelector,
     by_key,

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.watchdog import LoopWatchdog
+from batchqueue_async._threads.loop_watchdog import LoopWatchdog
 
 R = TypeVar("R")
 

@@ -25,7 +25,7 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import uncancel
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.watchdog import PATIENCE, Heartbeat, LoopWatchdog
+from batchqueue_async._threads.loop_watchdog import PATIENCE, Heartbeat, LoopWatchdog
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.portal import Portal

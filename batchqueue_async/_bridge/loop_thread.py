@@ -22,7 +22,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._threads.watchdog import PATIENCE
+from batchqueue_async._threads.loop_watchdog import PATIENCE
 from batchqueue_async._validation import require_positive, require_timeout
 
 if TYPE_CHECKING:

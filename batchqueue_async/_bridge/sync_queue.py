@@ -22,9 +22,9 @@ from batchqueue_async._policies.choices import Offer
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.retry import Retry
 from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.watchdog import PATIENCE
+from batchqueue_async._threads.loop_watchdog import PATIENCE
 from batchqueue_async._validation import (
     require_instance,
     require_positive,

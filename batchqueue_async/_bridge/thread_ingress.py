@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from batchqueue_async._chunks import LENGTH
 from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.announcer import Announcer
+from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
@@ -31,7 +31,7 @@ from batchqueue_async._policies.errors import (
 )
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
-from batchqueue_async._threads.watchdog import LoopWatchdog
+from batchqueue_async._threads.loop_watchdog import LoopWatchdog
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class ThreadTally:
         return self.count + (0 if self.waiter is None else self.waiter.accepted)
 
 
-class ThreadIngress(Announcer[T]):
+class ThreadIngress(LoopWaker[T]):
     """One queue's way in for other threads; all its bridges share it."""
 
     guard: Guard

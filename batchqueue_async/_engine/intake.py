@@ -13,8 +13,8 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     innermost,
 )
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sorting import (
@@ -47,8 +47,8 @@ class Intake:
     """Everything about accepting items but the hot path, which `BatchQueue` inlines."""
 
     __slots__ = (
-        "_announcer",
         "_is_fair",
+        "_loop_waker",
         "_parts",
         "_placement",
         "_sole",
@@ -67,7 +67,7 @@ class Intake:
         self._is_fair = isinstance(parts.config.selector, FairSelector)
         self._waits = parts.config.when_full is WhenFull.WAIT
         # Of a queue without a bridge, from the first `offer` on.
-        self._announcer: Announcer[Any] | None = None
+        self._loop_waker: LoopWaker[Any] | None = None
 
     @property
     def chunk_length(self) -> int:
@@ -89,28 +89,28 @@ class Intake:
 
     def offer(self, item: object) -> Offer:
         """Accept the item if there is room at once, wherever the caller is."""
-        announcer = self._offered_to()
-        if announcer is None:
+        waker = self._offered_to()
+        if waker is None:
             self.refuse((item,))
             return Offer.CLOSED
         partition = self._sole or self._placement.partition_of(item)
-        if partition.append(item) or announcer.put(partition, (item,)):
+        if partition.append(item) or waker.put(partition, (item,)):
             return Offer.ACCEPTED
         partition.reject(1)
         # It never opens again, so this is as true as it was at the refusal.
         return Offer.CLOSED if partition.is_closed else Offer.FULL
 
-    def _offered_to(self) -> Announcer[Any] | None:
+    def _offered_to(self) -> LoopWaker[Any] | None:
         """Return who tells the loop; None if nothing is accepted any more."""
         parts = self._parts
         if parts.ingress is None:
             # Nobody but the loop's own thread: whoever else calls is refused here.
             if not admits(parts):
                 return None
-            if self._announcer is None:
+            if self._loop_waker is None:
                 assert parts.loop is not None
-                self._announcer = Announcer(parts.loop, UNGUARDED)
-            return self._announcer
+                self._loop_waker = LoopWaker(parts.loop, UNGUARDED)
+            return self._loop_waker
         refuse_fork(parts)
         if parts.state.refuses_items or parts.ingress.loop.is_closed():
             return None
@@ -273,7 +273,7 @@ class Intake:
         if partition.has_room:
             partition.notify(len(run))
             # What a sole partition gets is looked at for its types when it comes.
-            if partition is not self._sole and partition.begin(run, placed):
+            if partition is not self._sole and partition.accept_at_once(run, placed):
                 return []
             count = self._accept(partition, run, placed)
         return [(partition, run[count:])] if count < len(run) else []
@@ -299,7 +299,7 @@ class Intake:
                 if not is_expected or (count >= partition.due_size and not is_due):
                     is_expected, is_due = True, count >= partition.due_size
                     self._parts.tasks.expect(is_due=is_due)
-                if partition.begin(run, placed, is_given=True):
+                if partition.accept_at_once(run, placed, is_given=True):
                     if sorter is not None:
                         sorter.renew(own)
                     continue
@@ -348,7 +348,7 @@ class Intake:
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)
-        if partition.begin((item,)):
+        if partition.accept_at_once((item,)):
             return True
         return partition.offer((item,)) == 1
 

@@ -31,7 +31,7 @@ from batchqueue_async._policies.no_effect import (
     warn_of_config,
     warn_of_timeout,
 )
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.retry import Retry
 from batchqueue_async._validation import refuse, require_instance, require_timeout
 
 S = TypeVar("S")
@@ -383,7 +383,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         return admits(parts)
 
     def _handlers_changed(self, item_type: type) -> None:
-        self._parts.delivery.is_handled(item_type)
+        self._parts.delivery_counts.forget_unhandled(item_type)
         self._parts.tasks.wake()
 
     def _require_handler_mode(self) -> None:

@@ -16,13 +16,13 @@ from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
-from batchqueue_async._engine.lifecycle.layout import Layout, room_of
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
+from batchqueue_async._engine.lifecycle.partition_layout import Layout, room_of
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import QueueTasks
-from batchqueue_async._engine.partitions.announcer import Announcer
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
 from batchqueue_async._engine.partitions.loads import Loads
+from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
@@ -36,7 +36,7 @@ class Parts:
 
     __slots__ = (
         "config",
-        "delivery",
+        "delivery_counts",
         "detector",
         "drops",
         "failures",
@@ -64,7 +64,7 @@ class Parts:
         # The one it was started on.
         self.loop: asyncio.AbstractEventLoop | None = None
         # The bridge's, from the first `SyncBatchQueue` on.
-        self.ingress: Announcer[Any] | None = None
+        self.ingress: LoopWaker[Any] | None = None
         self.partitions: list[Partition[Any]] = []
         self.ownership = Ownership(self.partitions)
         # What all partitions have in common, where items are measured.
@@ -87,6 +87,6 @@ class Parts:
         calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
         self.detector = DeadlockDetector(name, self.ownership, calls, self.room)
         self.hooks = Hooks(self)
-        self.delivery = DeliveryCounts(self)
+        self.delivery_counts = DeliveryCounts(self)
         self.tasks = QueueTasks(self)
         self.lifecycle = Lifecycle(self)

@@ -43,10 +43,10 @@ class SizedIntake(Intake):
 
     def offer(self, item: object) -> Offer:
         answer = super().offer(item)
-        if answer is Offer.FULL and (announcer := self._offered_to()) is not None:
+        if answer is Offer.FULL and (waker := self._offered_to()) is not None:
             # What lingers keeps others out.
             partition = self._sole or self._placement.first
-            announcer.post(partition)
+            waker.post(partition)
         return answer
 
     def put_whole(self, chunk: list[Any]) -> bool:

@@ -239,7 +239,7 @@ def _queue(
         ),
         last_round=None if rebalancer is None else rebalancer.last_round,
         handlers=tuple(each.stats(inside.get(each, 0.0)) for each in handlers),
-        retried=parts.delivery.retried,
+        retried=parts.delivery_counts.retried,
         drain_task_limit=limit,
         waiting_bytes=None if room is None else plain(room.waiting),
         in_flight_bytes=None if room is None else plain(room.in_hands),

@@ -15,15 +15,15 @@ from batchqueue_async._validation import (
     require_timeout,
 )
 
-from .backoff import IdleBackoff
 from .balancing import Rebalancing
 from .choices import WhenFull
 from .drain_tasks import DrainTaskPolicy, SharedDrainTasks
 from .handler_checks import require_handler
 from .handlers import ErrorHandler, HandlerLike, RetryHook
+from .idle_backoff import IdleBackoff
 from .items import T
 from .partitions import PartitionPolicy, require_policy
-from .retrying import Retry
+from .retry import Retry
 from .selectors import (
     FairSelector,
     KeySelector,

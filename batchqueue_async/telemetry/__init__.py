@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async.telemetry._source import QueuesElsewhere, Target, Watched
 
 if TYPE_CHECKING:
-    from batchqueue_async.telemetry._instruments import Instrumentation, instrument
+    from batchqueue_async.telemetry._opentelemetry import Instrumentation, instrument
     from batchqueue_async.telemetry._prometheus import PrometheusCollector
     from batchqueue_async.telemetry._socket import OpenView, open_view
     from batchqueue_async.telemetry._spans import traceparent, with_links
@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Instrumentation": "_instruments",
+    "Instrumentation": "_opentelemetry",
     "OpenView": "_socket",
     "PrometheusCollector": "_prometheus",
-    "instrument": "_instruments",
+    "instrument": "_opentelemetry",
     "open_view": "_socket",
     "traceparent": "_spans",
     "web_view": "_web",

@@ -13,7 +13,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from batchqueue_async._engine.handler_stats import Histogram
-from batchqueue_async.telemetry._metrics import (
+from batchqueue_async.telemetry._metric_table import (
     HISTOGRAMS,
     METRICS,
     HistogramMetric,

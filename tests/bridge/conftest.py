@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from batchqueue_async import LoopThread
-from batchqueue_async._threads import watchdog
+from batchqueue_async._threads import loop_watchdog
 from tests.support.real_loops import real_loops
 
 
@@ -27,10 +27,10 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The alarm has tests of its own, which go without this.
     """
-    begin = watchdog.LoopWatchdog.__init__
+    begin = loop_watchdog.LoopWatchdog.__init__
 
     def begin_patiently(
-        self: watchdog.LoopWatchdog,
+        self: loop_watchdog.LoopWatchdog,
         loop: asyncio.AbstractEventLoop,
         name: str,
         error: type[Exception],
@@ -38,7 +38,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> None:
         begin(self, loop, name, error, max(patience, 10.0))
 
-    monkeypatch.setattr(watchdog.LoopWatchdog, "__init__", begin_patiently)
+    monkeypatch.setattr(loop_watchdog.LoopWatchdog, "__init__", begin_patiently)
 
 
 @pytest.fixture

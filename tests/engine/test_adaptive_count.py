@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchqueue_async._engine.lifecycle.adaptive_count import AdaptiveCount
+from batchqueue_async._engine.lifecycle.adaptive_drain_tasks import AdaptiveCount
 
 
 def run(count: AdaptiveCount, rate: Callable[[int], float], rounds: int) -> list[int]:

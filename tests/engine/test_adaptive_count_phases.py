@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from batchqueue_async._engine.lifecycle.adaptive_count import (
+from batchqueue_async._engine.lifecycle.adaptive_drain_tasks import (
     LONGEST_PAUSE,
     AdaptiveCount,
 )

@@ -134,7 +134,9 @@ async def test_what_a_signal_handler_does_in_the_middle_of_it_holds(
                     begun(queue.produce_many(numbered(1)))
 
             meddler = Once(line, act)
-            with before_each_line_of(Partition.begin, Intake._place_bins, act=meddler):
+            with before_each_line_of(
+                Partition.accept_at_once, Intake._place_bins, act=meddler
+            ):
                 await queue.produce_many(chunk)
             if end == "closes" and meddler.has_acted:
                 assert not any(map(queue.produce_nowait, MIXED))
@@ -282,8 +284,8 @@ class Entered(contextlib.nullcontext[None]):
 
 @pytest.mark.parametrize(
     "accept",
-    [lambda p: p.append(1), lambda p: p.begin([1]), lambda p: p.offer([1])],
-    ids=["append", "begin", "offer"],
+    [lambda p: p.append(1), lambda p: p.accept_at_once([1]), lambda p: p.offer([1])],
+    ids=["append", "accept_at_once", "offer"],
 )
 def test_where_threads_put_too_nothing_gets_in_without_the_guard(
     accept: Callable[[Partition[int]], object],
@@ -298,11 +300,11 @@ def test_where_threads_put_too_nothing_gets_in_without_the_guard(
 def test_a_chunk_is_begun_behind_what_waits_if_all_of_it_has_room() -> None:
     partition = Partition[int](0, buffer_size=4, due_size=2)
     partition.open()
-    assert partition.begin([1])
-    assert partition.begin((2, 3))
-    assert not partition.begin((4, 5))
-    assert partition.begin([4], is_given=True)
-    assert not partition.begin((5,))
+    assert partition.accept_at_once([1])
+    assert partition.accept_at_once((2, 3))
+    assert not partition.accept_at_once((4, 5))
+    assert partition.accept_at_once([4], is_given=True)
+    assert not partition.accept_at_once((5,))
     assert (partition.items, partition.limit) == ([1, 2, 3, 4], 3)
     assert not partition.has_room
 

@@ -160,9 +160,9 @@ async def test_nothing_is_taken_that_may_be_taken_back() -> None:
     partition.take(None)
     assert partition.items == [3, 4]
     assert partition.pausing is not None
-    first.is_told()
+    first.acknowledge()
     assert partition.pausing is not None
-    second.is_told()
+    second.acknowledge()
     assert partition.pausing is None
 
 
@@ -175,7 +175,7 @@ async def test_chunks_and_single_items_are_placed_in_the_order_of_the_line() -> 
     assert list(partition.line.unaware) == [line[0], line[1], line[3]]
     assert list(partition.line) == line[4:]
     for each in line[:4]:
-        each.is_told()
+        each.acknowledge()
     assert [each.accepted for each in line] == [1, 1, 2, 1, 0]
     assert [each.wants for each in line] == [0, 0, 0, 0, 1]
     assert partition.pausing is None
@@ -189,7 +189,7 @@ async def test_who_waits_for_what_was_accepted_does_not_wait_for_what_was_not() 
     (waiter,) = in_line(partition, (3,))
     partition.take(None)
     assert partition.watch(watcher)
-    waiter.is_cancelled()
+    waiter.on_cancelled()
     assert (partition.items, partition.accepted) == ([], 2)
     partition.accounts.settle("handled", 2, 0)
     partition.accounts.tell_watchers()
@@ -203,14 +203,14 @@ async def test_what_is_taken_back_may_stand_before_others() -> None:
     assert partition.offer((8,)) == 1
     (late,) = in_line(partition, (9,))
     partition.uniform_prefix = 4
-    second.is_cancelled()
+    second.on_cancelled()
     assert partition.items == [5, 7, 8, 9]
     assert partition.uniform_prefix == 3
-    late.is_cancelled()
-    first.is_cancelled()
+    late.on_cancelled()
+    first.on_cancelled()
     assert partition.items == [7, 8]
-    third.is_told()
-    third.is_cancelled()
+    third.acknowledge()
+    third.on_cancelled()
     assert partition.items == [7, 8], "it knows, so it stays"
     assert partition.pausing is None
 
@@ -247,9 +247,9 @@ async def test_the_owner_is_told_when_all_may_be_taken() -> None:
     first, second = in_line(partition, (3,), (4,))
     partition.take(None)
     partition.owner = owner
-    first.is_told()
+    first.acknowledge()
     owner.notify.assert_not_called()
-    second.is_cancelled()
+    second.on_cancelled()
     owner.notify.assert_called_once_with(partition, 0, may_run=False)
     assert partition.items == [3]
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchqueue_async._policies.backoff import IdleBackoff
-from batchqueue_async._policies.retrying import doubled
+from batchqueue_async._policies.idle_backoff import IdleBackoff
+from batchqueue_async._policies.retry import doubled
 
 SECONDS = st.floats(1e-300, 1e300)
 

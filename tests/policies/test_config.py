@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from batchqueue_async._policies.backoff import IdleBackoff
 from batchqueue_async._policies.balancing import Rebalancing
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks
+from batchqueue_async._policies.idle_backoff import IdleBackoff
 from batchqueue_async._policies.partitions import PartitionPolicy
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.retry import Retry
 from batchqueue_async._policies.selectors import by_key, by_type, fair_by, round_robin
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.retry import Retry
 
 
 def test_the_default_tries_once() -> None:

@@ -91,7 +91,7 @@ def _nothing(*_: Any, **__: Any) -> None:  # noqa: ANN401  # any method
 # B1, C2, F1: the line of waiting producers.
 
 _plant("lost wake-up", LoopWaiter, "wake")(_nothing)
-_plant("cancelled producer's item stays", ServedWaiter, "is_cancelled")(_nothing)
+_plant("cancelled producer's item stays", ServedWaiter, "on_cancelled")(_nothing)
 _plant("closing wakes nobody", WaitingLine, "wake_all")(_nothing)
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async.telemetry import PrometheusCollector
-from batchqueue_async.telemetry._metrics import HISTOGRAMS, METRICS
+from batchqueue_async.telemetry._metric_table import HISTOGRAMS, METRICS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "telemetry.md"
 ROW = re.compile(

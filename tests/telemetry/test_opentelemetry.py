@@ -16,7 +16,7 @@ from batchqueue_async import (
     LoopThread,
 )
 from batchqueue_async.telemetry import instrument
-from batchqueue_async.telemetry._metrics import HISTOGRAMS, METRICS
+from batchqueue_async.telemetry._metric_table import HISTOGRAMS, METRICS
 
 
 class Collected:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Way: TypeAlias = "tuple[HandlerLock, Partition[Any]]"
+OrderKey: TypeAlias = "tuple[HandlerLock, Partition[Any]]"
 
 
 class Batch(Generic[T]):
@@ -89,8 +89,8 @@ class Batch(Generic[T]):
         self.others.append(Share(partition, len(items), first))
 
     @property
-    def ways(self) -> set[Way]:
-        """Which it takes; it follows those that were taken before it on one of them."""
+    def order_keys(self) -> set[OrderKey]:
+        """It must not overtake a batch taken before it that has one of these, too."""
         if self.registration is None:
             return set()
         lock, others = self.registration.lock, self.others or ()
@@ -109,7 +109,7 @@ class Batch(Generic[T]):
             drain_task == stuck.drain_task
             or (
                 stuck.batch not in (None, self)
-                and not self.ways.isdisjoint(stuck.batch.ways)
+                and not self.order_keys.isdisjoint(stuck.batch.order_keys)
             )
             for stuck in registration.lock.stuck
         )

@@ -17,28 +17,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
 from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
-from batchqueue_async._engine.draining.left_behind import outlive
 from batchqueue_async._engine.draining.lost_items import end_unhandled
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
     INSIDE,
     PARTED,
-    RETURNED,
     TOLD,
+    UNDECIDED,
     WAITING,
 )
+from batchqueue_async._engine.draining.unstoppable_handler import outlive
 from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
     Stopwatch,
     finish,
-    own_error,
+    user_error,
 )
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.type_map import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
-from batchqueue_async._policies.retrying import PartialFailure
+from batchqueue_async._policies.retry import PartialFailure
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -56,7 +56,7 @@ def leave(batch: Batch[Any], registration: Registration) -> None:
     """Leave the handler that was entered for a batch."""
     is_waited_for = registration.lock.leave(registration.mode)
     # No call in between.
-    batch.stage = RETURNED
+    batch.stage = UNDECIDED
     if is_waited_for:
         registration.lock.left()
 
@@ -64,13 +64,13 @@ def leave(batch: Batch[Any], registration: Registration) -> None:
 def _raised(
     error: BaseException, call: HandlerCall
 ) -> tuple[BaseException, asyncio.Future[Any] | None]:
-    """Return what came out of a call, and what goes on of it; raises what is ours."""
+    """Return what came out of a call, and what goes on of it; see `user_error`."""
     left = error.left if isinstance(error, LeftBehind) else None
     assert call.registration is not None
     if call.coroutine is not None and call.registration.timeout is None:
         # Where a signal handler has raised, nobody goes on with it.
         call.coroutine.close()
-    return error if isinstance(error, Exception) else own_error(error, call), left
+    return error if isinstance(error, Exception) else user_error(error, call), left
 
 
 class InFlight(Generic[T]):
@@ -100,7 +100,7 @@ class InFlight(Generic[T]):
 
     def __init__(self, parts: Parts, drain_task: int, turn: LoopTurn) -> None:
         self._parts = parts
-        self._counts = parts.delivery
+        self._counts = parts.delivery_counts
         self._grouping: Grouping[T] = grouping_of(parts)
         self._drain_task = drain_task
         self._turn = turn
@@ -247,7 +247,7 @@ class InFlight(Generic[T]):
                     end_unhandled(self._parts, batch)
                     error = None
                 elif (self.retries.batches or registration.lock.stuck) and (
-                    yield from self._is_deferred(batch)
+                    yield from self._defer_if_blocked(batch)
                 ):
                     continue
                 else:
@@ -299,7 +299,7 @@ class InFlight(Generic[T]):
                     await rest
             elif result is not None:
                 await finish(registration.consume, result, registration.timeout)
-        except BaseException as raised:  # noqa: BLE001 - `own_error` tells what is ours
+        except BaseException as raised:  # noqa: BLE001 - `user_error` raises others
             error, left = _raised(raised, call)
         finally:
             call.end()
@@ -328,8 +328,8 @@ class InFlight(Generic[T]):
         self._parts.layout.learn(registration, len(batch), seconds, error)
 
     @coroutine
-    def _is_deferred(self, batch: Batch[T]) -> Generator[Any, None, bool]:
-        """Whether it must not be delivered now; then it is among the retries."""
+    def _defer_if_blocked(self, batch: Batch[T]) -> Generator[Any, None, bool]:
+        """Put it among the retries if it must not be delivered now; returns whether."""
         if not self.retries.defer_if_blocked(batch):
             return False
         self._defer(batch)

@@ -38,8 +38,8 @@ class DeliveryCounts:
         types = {id(each): each for each in map(type, items)}.values()
         return [each for each in types if self._is_news(each)]
 
-    def is_handled(self, item_type: type) -> None:
-        """It has a handler: when it has none again, that is news."""
+    def forget_unhandled(self, item_type: type) -> None:
+        """Forget that it had no handler: when it has none again, that is news."""
         if self._told is not None:
             self._told.pop(id(item_type), None)
 

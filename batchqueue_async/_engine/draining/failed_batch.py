@@ -12,7 +12,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.draining.batch import Batch, Way
+from batchqueue_async._engine.draining.batch import Batch, OrderKey
 from batchqueue_async._engine.draining.lost_items import note
 from batchqueue_async._engine.draining.stages import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
@@ -21,14 +21,14 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
 )
 from batchqueue_async._engine.runtime.log import logger
-from batchqueue_async._policies.retrying import pause_asked_for
+from batchqueue_async._policies.retry import pause_asked_for
 from batchqueue_async._wording import reason
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.queue_parts import Parts
     from batchqueue_async._policies.handlers import ErrorHandler
-    from batchqueue_async._policies.retrying import Retry
+    from batchqueue_async._policies.retry import Retry
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class RetryQueue(Generic[T]):
         # There may be thousands. So that not all are asked for each batch, and in each
         # cycle, it is kept of those that were seen when the last one on a way is due,
         # and the first of all. None where they have to be seen again.
-        self._dues: dict[Way, float] | None = None
+        self._dues: dict[OrderKey, float] | None = None
         self._seen, self._soonest = 0, math.inf
 
     async def fail(self, batch: Batch[T], error: BaseException) -> list[Batch[T]]:
@@ -82,9 +82,9 @@ class RetryQueue(Generic[T]):
         count, retry = len(batch), registration.retry
         wait = max(0.0, batch.due - asyncio.get_running_loop().time())
         registration.retried += count
-        parts.delivery.retried += count
-        asked, longest = pause_asked_for(error), parts.delivery.longest_pause
-        parts.delivery.longest_pause = max(longest, asked)
+        parts.delivery_counts.retried += count
+        asked, longest = pause_asked_for(error), parts.delivery_counts.longest_pause
+        parts.delivery_counts.longest_pause = max(longest, asked)
         parts.repeated_failures.warning(
             "%s: %d items failed in %s with %s; attempt %d of %d in %.3g s",
             parts.name,
@@ -218,17 +218,17 @@ class RetryQueue(Generic[T]):
     def defer_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
         dues = self._see()
-        ahead = [dues[way] for way in batch.ways if way in dues]
+        ahead = [dues[key] for key in batch.order_keys if key in dues]
         batch.due = max(ahead, default=batch.due)
         return bool(ahead) or batch.is_kept_out(self._drain_task)
 
-    def _see(self) -> dict[Way, float]:
+    def _see(self) -> dict[OrderKey, float]:
         if self._dues is None:
             self._seen, self._soonest = 0, math.inf
             self._dues = {}
         for batch in self.batches[self._seen :]:
-            for way in batch.ways:
-                self._dues[way] = max(batch.due, self._dues.get(way, batch.due))
+            for key in batch.order_keys:
+                self._dues[key] = max(batch.due, self._dues.get(key, batch.due))
             self._soonest = min(self._soonest, batch.due)
             self._seen += 1
         return self._dues
@@ -241,15 +241,15 @@ class RetryQueue(Generic[T]):
         self._dues = None
         staying: list[Batch[T]] = []
         due: list[Batch[T]] = []
-        blocked: set[Way] = set()
+        blocked: set[OrderKey] = set()
         for batch in self.batches:
-            ways = batch.ways
+            keys = batch.order_keys
             if (
                 batch.due > now
-                or not blocked.isdisjoint(ways)
+                or not blocked.isdisjoint(keys)
                 or batch.is_kept_out(self._drain_task)
             ):
-                blocked |= ways
+                blocked |= keys
                 staying.append(batch)
             else:
                 due.append(batch)
@@ -264,11 +264,11 @@ class RetryQueue(Generic[T]):
         if now < self._soonest:
             return [self._soonest]
         dues: list[float] = []
-        kept_out: set[Way] = set()
+        kept_out: set[OrderKey] = set()
         for batch in self.batches:
-            ways = batch.ways
-            if batch.is_kept_out(self._drain_task) or not kept_out.isdisjoint(ways):
-                kept_out |= ways
+            keys = batch.order_keys
+            if batch.is_kept_out(self._drain_task) or not kept_out.isdisjoint(keys):
+                kept_out |= keys
             else:
                 dues.append(batch.due)
         return dues

@@ -81,7 +81,7 @@ def note(
 def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
     """Nobody handles its items: say so, and count them."""
     if batch.stage is not NOTED:
-        for item_type in parts.delivery.unhandled_news(batch.items):
+        for item_type in parts.delivery_counts.unhandled_news(batch.items):
             logger.error(
                 "%s: no handler for items of type %s; they count as unhandled",
                 parts.name,

@@ -14,7 +14,7 @@ from batchqueue_async._engine.partitions.accounts import Share
 from batchqueue_async._engine.partitions.pausing import resume
 
 if TYPE_CHECKING:
-    from batchqueue_async._policies.retrying import PartialFailure
+    from batchqueue_async._policies.retry import PartialFailure
 
 T = TypeVar("T")
 

@@ -62,7 +62,7 @@ class Schedule(Generic[T]):
         self._owned_now()
 
     def handlers_with_hooks(self) -> Sequence[Registration]:
-        """Return the handlers with `on_idle` or `on_flush` that it is to call."""
+        """Return the handlers whose `on_idle`, `on_tick`, `on_flush` it is to call."""
         handlers, ownership = self._parts.handlers, self._parts.ownership
         if not handlers.have_hooks:
             return ()

@@ -4,8 +4,8 @@
 WAITING = 0
 INSIDE = 1
 """Its handler was called; its drain task is inside, by the handler's lock."""
-RETURNED = 2
-"""That is over, and it is not decided yet what came of it."""
+UNDECIDED = 2
+"""Its call is over, or left to itself, and what came of it is not decided yet."""
 PARTED = 3
 """What was handled of it is booked, and no part of it any more."""
 TOLD = 4

@@ -30,7 +30,7 @@ from math import exp, inf, log, sqrt
 from typing import Final
 
 from batchqueue_async._engine.handler_stats import BatchLimit, LimitReason
-from batchqueue_async._policies.retrying import (
+from batchqueue_async._policies.retry import (
     PartialFailure,
     RetryAfter,
     pause_asked_for,

@@ -19,7 +19,7 @@ from batchqueue_async._engine.runtime.loop_end import (
     is_cancelled_for_good,
     uncancel,
 )
-from batchqueue_async._policies.retrying import PartialFailure
+from batchqueue_async._policies.retry import PartialFailure
 from batchqueue_async._wording import shown
 
 Call = Callable[..., Awaitable[object] | object]
@@ -68,12 +68,12 @@ async def _attempt(
         if result is not None:
             await finish(call, result, timeout)
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
-        return own_error(error, here)
+        return user_error(error, here)
     return None
 
 
-def own_error(error: BaseException, here: object) -> BaseException:
-    """Return an error that user code raised; raise one that is not its own."""
+def user_error(error: BaseException, here: object) -> BaseException:
+    """Return what user code raised; raise what struck the drain task itself."""
     if isinstance(error, asyncio.CancelledError):
         if is_cancelled_for_good():
             raise error

@@ -91,7 +91,7 @@ class Hooks:
             if not registration.lock.try_acquire(EXCLUSIVE):
                 continue
             registration.next_idle = now + self._parts.config.idle.shortest
-            await self._in_pause(hook, "on_idle", registration, drain_task)
+            await self._call_inside(hook, "on_idle", registration, drain_task)
             await asyncio.sleep(0)
 
     async def tick(
@@ -113,10 +113,10 @@ class Hooks:
                     continue
                 await self._parts.detector.enter_handler(lock, EXCLUSIVE, drain_task)
             ticks.done(now)
-            await self._in_pause(ticks.hook, "on_tick", registration, drain_task)
+            await self._call_inside(ticks.hook, "on_tick", registration, drain_task)
             await asyncio.sleep(0)
 
-    async def _in_pause(
+    async def _call_inside(
         self, hook: Hook, name: str, registration: Registration, drain_task: int
     ) -> None:
         if (permit := self._parts.detector.permit) is not None and not permit.is_held:

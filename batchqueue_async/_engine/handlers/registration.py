@@ -15,7 +15,7 @@ from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.on_open import Opening
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig, MaxBatch
 from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._policies.retrying import Retry
+from batchqueue_async._policies.retry import Retry
 from batchqueue_async._policies.sizing import Exact, exact
 from batchqueue_async._policies.value import Value
 
@@ -228,7 +228,7 @@ class Registration:
         return not self.is_closed and (self.opening is None or self.opening.is_done)
 
     def adopt(self, known: Registration) -> None:
-        """Have in common with what else is of this handler what it has once."""
+        """Share lock, ticks and `on_open` with its handler's other registrations."""
         self.lock = known.lock
         self.ticks = known.ticks
         if known is not self and self.opening is not None:

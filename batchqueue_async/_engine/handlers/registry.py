@@ -73,14 +73,14 @@ class HandlerRegistry:
         # How many of them were at work when somebody looked.
         self._let_go_at_work = 0
         # Whose batches are taken and not settled.
-        self.in_flight: InFlight = tuple
+        self.in_flight: RegistrationsInFlight = tuple
         self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: tuple[Registration, ...] = ()
         # Whether `take_retired` has anything to look at.
         self.has_retired = False
-        # Whether there may be a handler with `on_idle` or `on_flush`, or `on_close`.
+        # Whether there may be a handler with `on_idle`, `on_tick` or `on_flush`.
         self.have_hooks = self.consumer is not None and self.consumer.has_hooks
         self.have_on_close = bool(self.consumer and self.consumer.on_close)
         # The queue, while it runs, and those of its handlers that know it.
@@ -168,7 +168,7 @@ class HandlerRegistry:
         return Registration(refuse, settings=self.settings)
 
     def of_identical(self, item_type: type) -> Registration | None:
-        """Do the same for a type that may not be hashed or compared."""
+        """Look the registration of a type up that may not be hashed or compared."""
         known = {id(each): found for each, found in self._by_type.items()}
         # Not `item_type.__mro__`: a metaclass may have one of its own.
         mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(item_type)
@@ -320,7 +320,7 @@ class TakeLimit:
             self._total += registration.max_batch - known
 
 
-InFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
+RegistrationsInFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
 
 SLACK: Final = 16
 """So many that are out of use are remembered, however few are in use."""

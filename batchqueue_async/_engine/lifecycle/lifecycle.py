@@ -324,7 +324,7 @@ class Lifecycle:
 
     async def _release(self) -> None:
         parts = self.parts
-        await parts.tasks.ended()
+        await parts.tasks.wait_for_rebalancing()
         _tell_counts(parts)
         if parts.handlers.attached:
             parts.handlers.detach()

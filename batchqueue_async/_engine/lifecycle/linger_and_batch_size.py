@@ -92,7 +92,7 @@ class BatchTerms:
         self._noted: dict[type, tuple[int | None, Terms]] | None = None
 
     def open(self, clock: Callable[[], float | None]) -> None:
-        """Let producers into all partitions; `clock` is None on other threads."""
+        """Let producers into all partitions; `clock()` is None on other threads."""
         self._clock = clock
         self._now = clock_of(asyncio.get_running_loop())
         self._is_open = True

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.lifecycle.adaptive_count import Demand
+from batchqueue_async._engine.lifecycle.adaptive_drain_tasks import Demand
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.stats import RebalancingRound

@@ -82,15 +82,16 @@ def require_own_loop(parts: Parts) -> None:
         raise BatchQueueError(msg)
 
 
-_ways_to_open: list[Callable[[Parts], None]] = []
+_thread_opener: Callable[[Parts], None] | None = None
 
 
-def opened_by(way: Callable[[Parts], None]) -> None:
-    """Have queues opened to other threads in this way: the bridge's, which is above."""
-    _ways_to_open[:] = [way]
+def opened_by(opener: Callable[[Parts], None]) -> None:
+    """Have queues opened to other threads by this one: the bridge's, which is above."""
+    global _thread_opener  # noqa: PLW0603 - set once, by the package's import
+    _thread_opener = opener
 
 
 def open_to_threads(parts: Parts) -> None:
     """Let other threads use it, too, where there is a bridge."""
-    for way in _ways_to_open:
-        way(parts)
+    if _thread_opener is not None:
+        _thread_opener(parts)

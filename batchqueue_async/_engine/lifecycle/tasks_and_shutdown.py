@@ -159,8 +159,8 @@ class QueueTasks:
             for batch in drain_task.in_flight.unsettled()
         ]
 
-    async def ended(self) -> None:
-        """Wait for the task that no drain task waits for."""
+    async def wait_for_rebalancing(self) -> None:
+        """Wait for the task that rebalances, if there is one."""
         if self.rebalancing is not None:
             await asyncio.wait({self.rebalancing})
 

@@ -93,7 +93,8 @@ class Partition(ProducersQueue[T]):
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
-        # What that has removed, until it is in batches; at -1 until it is booked.
+        # What that has removed, until it is in batches. While `taken_from` is -1, the
+        # accounts do not know of it.
         self.taken: list[T] | None = None
         # The second one is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
@@ -143,7 +144,7 @@ class Partition(ProducersQueue[T]):
             raise
         return is_in
 
-    def begin(
+    def accept_at_once(
         self,
         chunk: Sequence[T],
         placed: Tally | None = None,

@@ -204,8 +204,8 @@ class Room:
                 free -= size
         return places
 
-    def lacks(self, size: Exact) -> bool:
-        """Whether an item of this size does not fit in now."""
+    def refuses(self, size: Exact) -> bool:
+        """Whether an item of this size does not fit in now; drain tasks hurry then."""
         if self.used + size <= self.capacity:
             return False
         self.is_short = True

@@ -252,7 +252,7 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
                 if not self.room.would_hold(size, without=self.waiting_size):
                     continue
                 self.ages.sample(self)
-                while len(self.items) >= self._maxsize or self.room.lacks(size):
+                while len(self.items) >= self._maxsize or self.room.refuses(size):
                     displaced.append(self.items[0])
                     self._forget(1)
                     self._drop(1, 0)

@@ -60,7 +60,7 @@ def put_in_turn(
         partition.wait_in_line(waiter, chunk)
         yield from _wait(partition, waiter, chunk)
     except BaseException:
-        waiter.is_cancelled()
+        waiter.on_cancelled()
         raise
     finally:
         placed.count += waiter.accepted
@@ -91,10 +91,10 @@ def put_one_in_turn(
             yield asleep
             waiter.is_woken = False
         # What strikes here withdraws the item, and no call follows it.
-        if not waiter.is_told():
+        if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
     except BaseException:
-        waiter.is_cancelled()
+        waiter.on_cancelled()
         raise
     finally:
         if waiter.wants:
@@ -120,7 +120,7 @@ def _wait(
             waiter.is_woken = False
         # Who has placed it has told. What strikes here withdraws the item, and no call
         # follows it.
-        if waiter.is_told() or not waiter.wants:
+        if waiter.acknowledge() or not waiter.wants:
             return
 
 
@@ -162,13 +162,13 @@ class ServedWaiter(LoopWaiter):
             return ()
         if self.is_single:
             position = partition.accounts.taken_out + len(partition.items)
-            return chunk if self._is_kept(partition, position) else ()
+            return chunk if self._note_unaware(partition, position) else ()
         first = len(chunk) - self.wants
         self.accepted += self.granted
         return chunk[first : first + self.granted]
 
-    def _is_kept(self, partition: Partition[Any], position: int) -> bool:
-        """Whether what is put there is kept until its producer knows of it."""
+    def _note_unaware(self, partition: Partition[Any], position: int) -> bool:
+        """Have what is put there kept until its producer knows; False: too many are."""
         line, pausing = partition.line, partition.pausing or Pause()
         if line.unaware is None:
             # No call in between, after which a signal handler might raise: the
@@ -193,7 +193,7 @@ class ServedWaiter(LoopWaiter):
         if unaware is not None and self in unaware:
             _make_aware(self, unaware, self._partition)
 
-    def is_told(self) -> bool:
+    def acknowledge(self) -> bool:
         unaware = self._partition.line.unaware
         if unaware is None or self not in unaware:
             return False
@@ -205,7 +205,7 @@ class ServedWaiter(LoopWaiter):
             _all_are_aware(self._partition)
         return True
 
-    def is_cancelled(self) -> None:
+    def on_cancelled(self) -> None:
         withdraw(self, self._partition)
 
 

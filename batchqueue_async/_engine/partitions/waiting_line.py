@@ -96,12 +96,12 @@ class LoopWaiter(Asleep, Waiter):
                 self._loop.call_soon(self._resume, context=self._context)
             self.is_woken = True
 
-    def is_told(self) -> bool:
-        """It runs; returns whether its single item was placed, as it knows now."""
+    def acknowledge(self) -> bool:
+        """Let it know, as it runs, whether its single item was placed; returns that."""
         return False
 
-    def is_cancelled(self) -> None:
-        """It raises: what may not stay of what was placed for it is taken back."""
+    def on_cancelled(self) -> None:
+        """Take back what may not stay of what was placed for it: it raises."""
 
     def is_on_loop(self) -> bool:
         """Whether this is called on its loop."""

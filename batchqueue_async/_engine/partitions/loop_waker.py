@@ -29,7 +29,7 @@ class Counted(Protocol):
     count: int
 
 
-class Announcer(Generic[T]):
+class LoopWaker(Generic[T]):
     """Wakes one loop, once for all that comes before it looks."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.draining.stages import RETURNED
+from batchqueue_async._engine.draining.stages import UNDECIDED
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def outlive(
 
     parts.detector.calls.outlives(call, left, batch, ended)
     # It is inside, and its drain task is not.
-    batch.stage = RETURNED
+    batch.stage = UNDECIDED
     assert batch.registration is not None
     label = batch.registration.label
     logger.error(

@@ -23,7 +23,7 @@ from batchqueue_async._engine.manager import BatchQueueManager, on_create
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
-from batchqueue_async.telemetry._metrics import (
+from batchqueue_async.telemetry._metric_table import (
     HISTOGRAMS,
     METRICS,
     Metric,

@@ -104,7 +104,7 @@ class Layout:
         parts.handlers.add(registration)
         if registration.limit is not None:
             # A handler was registered that needs it.
-            parts.delivery.is_timed = True
+            parts.delivery_counts.is_timed = True
         if parts.room is not None:
             parts.room.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchqueue_async._policies.retrying import doubled
+from batchqueue_async._policies.retry import doubled
 from batchqueue_async._validation import (
     refuse,
     require_positive,
