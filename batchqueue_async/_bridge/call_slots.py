@@ -213,8 +213,8 @@ class SlottedLock(HandlerLock):
         super().leave(mode)
         return True
 
-    def left(self) -> None:
-        super().left()
+    def admit_next(self) -> None:
+        super().admit_next()
         self.slots.give_back(self)
 
     def keeps_out(self, mode: Hashable) -> bool:

@@ -12,8 +12,12 @@ from typing import TypeVar
 
 from batchqueue_async._bridge.thread_ingress import ThreadIngress, ThreadTally
 from batchqueue_async._chunks import SIZED_LENGTH
+from batchqueue_async._engine.partitions.byte_budget import (
+    ByteBudget,
+    measured,
+    one_measured,
+)
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.shared_room import Room, measured, one_measured
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.sized_intake import measured_runs
 
@@ -24,10 +28,10 @@ class SizedIngress(ThreadIngress[T]):
     chunk_length = SIZED_LENGTH
 
     def __init__(
-        self, parts: Parts, loop: asyncio.AbstractEventLoop, room: Room
+        self, parts: Parts, loop: asyncio.AbstractEventLoop, budget: ByteBudget
     ) -> None:
         super().__init__(parts, loop)
-        self._room = room
+        self._budget = budget
 
     def put_chunk(
         self,
@@ -38,7 +42,7 @@ class SizedIngress(ThreadIngress[T]):
     ) -> int:
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
-        known, error = measured(chunk, self._room.measure)
+        known, error = measured(chunk, self._budget.measure)
         accepted = 0
         for partition, run in measured_runs(known, self.parts.placement):
             accepted += self._put_run(partition, run, until, patience, tally)
@@ -58,7 +62,7 @@ class SizedIngress(ThreadIngress[T]):
     ) -> int:
         if isinstance(run, tuple):
             # One item, as it was given.
-            run = one_measured(run[0], self._room.measure)
+            run = one_measured(run[0], self._budget.measure)
         placed = super()._put_run(partition, run, until, patience, tally)
         if placed < len(run):
             # What lingers keeps others out.

@@ -290,11 +290,11 @@ def open_up(parts: Parts) -> None:
     if parts.ingress is not None:
         return
     loop = asyncio.get_running_loop()
-    if parts.room is None:
+    if parts.byte_budget is None:
         parts.ingress = ThreadIngress(parts, loop)
         return
     from batchqueue_async._bridge.sized_ingress import (  # noqa: PLC0415 - for few
         SizedIngress,
     )
 
-    parts.ingress = SizedIngress(parts, loop, parts.room)
+    parts.ingress = SizedIngress(parts, loop, parts.byte_budget)

@@ -81,7 +81,7 @@ class Intake:
         """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
         if partition.line.head is None:
-            if partition.is_shared and partition.append(item):
+            if partition.is_open_to_threads and partition.append(item):
                 return None
             if self._try_offer(partition, item):
                 return None
@@ -251,7 +251,7 @@ class Intake:
         sole = self._sole or sole_partition(chunk, self._placement)
         if sole is not None:
             return self._place_run(sole, chunk, placed)
-        if self._placement.first.is_shared or self._is_fair:
+        if self._placement.first.is_open_to_threads or self._is_fair:
             # Each placing takes the guard, or has its key's buffer take its place in
             # the ring, so the fewest are the cheapest.
             bins = sorted_bins(chunk, self._placement)
@@ -383,10 +383,10 @@ class Intake:
 
 def intake_of(parts: Parts) -> Intake:
     """Return the way into a queue, which measures items where sizes count."""
-    if parts.room is None:
+    if parts.byte_budget is None:
         return Intake(parts)
     from batchqueue_async._engine.sized_intake import (  # noqa: PLC0415 - for few
         SizedIntake,
     )
 
-    return SizedIntake(parts, parts.room)
+    return SizedIntake(parts, parts.byte_budget)

@@ -151,7 +151,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             "max_batch_bytes": max_batch_bytes,
         }
         require_options(**options)
-        if max_batch_bytes is not None and self._parts.room is None:
+        if max_batch_bytes is not None and self._parts.byte_budget is None:
             rule = "None where the queue's config has none of size_of and the like"
             refuse("max_batch_bytes", rule, max_batch_bytes)
         if handler_timeout is not None:

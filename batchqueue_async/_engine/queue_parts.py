@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.handlers.running_calls import RunningCalls
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
-from batchqueue_async._engine.lifecycle.partition_layout import Layout, room_of
+from batchqueue_async._engine.lifecycle.partition_layout import Layout, byte_budget_of
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import QueueTasks
 from batchqueue_async._engine.partitions.failure_log import FailureLogs
@@ -35,6 +35,7 @@ class Parts:
     """A plain record: what there is of a queue, and nothing that it does."""
 
     __slots__ = (
+        "byte_budget",
         "config",
         "delivery_counts",
         "detector",
@@ -52,7 +53,6 @@ class Parts:
         "partitions",
         "placement",
         "repeated_failures",
-        "room",
         "state",
         "tasks",
     )
@@ -68,7 +68,7 @@ class Parts:
         self.partitions: list[Partition[Any]] = []
         self.ownership = Ownership(self.partitions)
         # What all partitions have in common, where items are measured.
-        self.room = room_of(config, self.partitions)
+        self.byte_budget = byte_budget_of(config, self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)
         self.handlers = HandlerRegistry(config.consumer, HandlerSettings.of(config))
         self.placement = placement_for(
@@ -85,7 +85,7 @@ class Parts:
             self.drops = DropReport(name, self.partitions)
         self.layout = Layout(self)
         calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
-        self.detector = DeadlockDetector(name, self.ownership, calls, self.room)
+        self.detector = DeadlockDetector(name, self.ownership, calls, self.byte_budget)
         self.hooks = Hooks(self)
         self.delivery_counts = DeliveryCounts(self)
         self.tasks = QueueTasks(self)

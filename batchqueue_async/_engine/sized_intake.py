@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from batchqueue_async._chunks import SIZED_LENGTH
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.shared_room import (
+from batchqueue_async._engine.partitions.byte_budget import (
+    ByteBudget,
     Measured,
-    Room,
     measured,
     one_measured,
 )
+from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async._engine.partitions.sorting import Placement, Run
 from batchqueue_async._engine.partitions.wait_for_room import Tally
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 class SizedIntake(Intake):
     """Places measured items only, and tells drain tasks of the sizes that come."""
 
-    __slots__ = ("_room",)
+    __slots__ = ("_budget",)
 
-    def __init__(self, parts: Parts, room: Room) -> None:
+    def __init__(self, parts: Parts, budget: ByteBudget) -> None:
         super().__init__(parts)
-        self._room = room
+        self._budget = budget
 
     @property
     def chunk_length(self) -> int:
@@ -38,7 +38,7 @@ class SizedIntake(Intake):
 
     def try_put(self, item: object) -> Run | None:
         partition = self._sole or self._placement.partition_of(item)
-        chunk = one_measured(item, self._room.measure)
+        chunk = one_measured(item, self._budget.measure)
         return None if self._offer(partition, chunk, Tally()) else (partition, chunk)
 
     def offer(self, item: object) -> Offer:
@@ -55,7 +55,7 @@ class SizedIntake(Intake):
 
     async def put_many(self, chunk: Sequence[Any], placed: Tally) -> None:
         before = placed.count
-        known, error = measured(chunk, self._room.measure)
+        known, error = measured(chunk, self._budget.measure)
         await super().put_many(known, placed)
         # Where the queue closed meanwhile it is not said that it came to this one.
         is_reached = placed.count == before + len(known) or not self._waits
@@ -84,7 +84,7 @@ class SizedIntake(Intake):
             count = self._accept(partition, chunk, placed)
         # No call from here on, if all are in: nothing strikes.
         if count < coming:
-            self._room.end_linger()
+            self._budget.end_linger()
         return count
 
 

@@ -226,7 +226,7 @@ def _queue(
 ) -> BatchQueueStats:
     owned_by, loads = parts.ownership.owned_by, parts.loads.now()
     inside, rebalancer = parts.detector.calls.seconds_inside(), parts.tasks.rebalancer
-    room = parts.room
+    budget = parts.byte_budget
     limit = None
     if rebalancer is not None and rebalancer.demand is not None:
         limit = rebalancer.demand.count.stats()
@@ -241,8 +241,8 @@ def _queue(
         handlers=tuple(each.stats(inside.get(each, 0.0)) for each in handlers),
         retried=parts.delivery_counts.retried,
         drain_task_limit=limit,
-        waiting_bytes=None if room is None else plain(room.waiting),
-        in_flight_bytes=None if room is None else plain(room.in_hands),
+        waiting_bytes=None if budget is None else plain(budget.waiting),
+        in_flight_bytes=None if budget is None else plain(budget.in_hands),
         not_closed=parts.hooks.not_closed,
         **sums,
     )

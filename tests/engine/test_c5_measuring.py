@@ -164,9 +164,9 @@ async def test_sums_of_fractions_do_not_drift() -> None:
             assert await queue.produce_many([1, 2, 3]) == 3
             assert queue.stats().waiting_bytes == pytest.approx(0.6)
             await queue.flush()
-            room = queue._parts.room
-            assert room is not None
-            assert room.used == Fraction(0)
+            budget = queue._parts.byte_budget
+            assert budget is not None
+            assert budget.used == Fraction(0)
             assert queue.produce_nowait(10)
             await queue.flush()
 

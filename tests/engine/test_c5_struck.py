@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async._engine.partitions.shared_room import Measured, Room
+from batchqueue_async._engine.partitions.byte_budget import ByteBudget, Measured
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from batchqueue_async.testing import VirtualTimeLoop
 from tests.bridge.interruptions import Interruption
@@ -45,9 +45,9 @@ def is_in_take() -> bool:
 
 
 def check_room(queue: StruckQueue) -> None:
-    room = queue.queue._parts.room
-    assert room is not None
-    assert (room.waiting, room.reserved, room.in_hands) == (0, 0, 0)
+    budget = queue.queue._parts.byte_budget
+    assert budget is not None
+    assert (budget.waiting, budget.reserved, budget.in_hands) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("kind", SIZED, ids=lambda kind: kind.name)
@@ -91,16 +91,16 @@ def test_what_is_in_counts_wherever_its_producer_is_struck() -> None:
 
     for at in range(NEVER):
         parts: list[SizedPartition[Any]] = []
-        room = Room(BatchQueueConfig(size_of=len, buffer_bytes=4), parts)
-        partition = SizedPartition[str](room, 0, 9, 9)
+        budget = ByteBudget(BatchQueueConfig(size_of=len, buffer_bytes=4), parts)
+        partition = SizedPartition[str](budget, 0, 9, 9)
         parts.append(partition)
         partition.open()
         point = Interruption(at, strike, at_entries=True)
         with suppress(Struck), point:
             partition.offer(Measured(["ab"], [2]))
         waits = 2 * len(partition.items)
-        assert (partition.waiting_size, room.waiting) == (waits, waits), point.where
-        assert not room.is_changing, point.where
+        assert (partition.waiting_size, budget.waiting) == (waits, waits), point.where
+        assert not budget.is_changing, point.where
         if not point.has_acted:
             break
     assert at > 5
@@ -128,9 +128,11 @@ def test_a_producer_struck_as_his_slot_is_filled_holds_up_nobody(size: float) ->
                 producers.create_task(produce())
                 producers.create_task(produce())
         await queue.flush()
-        room = queue._parts.room
-        assert room is not None
-        assert (room.waiting, room.reserved, room.in_hands) == (0, 0, 0), point.where
+        budget = queue._parts.byte_budget
+        assert budget is not None
+        assert (budget.waiting, budget.reserved, budget.in_hands) == (0, 0, 0), (
+            point.where
+        )
         await queue.shutdown(1.0)
 
     for at in range(NEVER):

@@ -413,7 +413,7 @@ class TestWhatChangesForAll:
         queue = await stalled(gate)
         buffer = queue._parts.placement.partition_of(("a", 0))
         bridge = SyncBatchQueue(queue)
-        assert buffer.is_shared
+        assert buffer.is_open_to_threads
         assert buffer.guard is queue._parts.partitions[0].guard
         assert await asyncio.to_thread(bridge.produce, ("a", 0))
         await ended(queue, gate)
@@ -439,7 +439,7 @@ class TestWhatChangesForAll:
         assert not buffer.items
         assert len(partition.items) == 0
         assert partition.accepted == 0
-        assert not partition.is_shared
+        assert not partition.is_open_to_threads
         calls[2].cancel()
         gate.opened.set()
         await queue.shutdown(0)

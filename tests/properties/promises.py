@@ -1,9 +1,9 @@
 """The promises that hold at every moment, of partitions, lines and owners."""
 
 from batchqueue_async import BatchQueue, BatchQueueStats
+from batchqueue_async._engine.partitions.byte_budget import ByteBudget
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.shared_room import Room
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 from tests.properties.gated_handler import Item
 from tests.support.oracle import check_accounts
@@ -20,22 +20,22 @@ def check_room(partition: Partition[Item], size: int, *, is_closing: bool) -> No
         assert held == size or not unserved, "C2: room, and yet somebody waits"
 
 
-def check_sizes(room: Room, partitions: list[Partition[Item]]) -> None:
+def check_sizes(budget: ByteBudget, partitions: list[Partition[Item]]) -> None:
     """C5: what is counted is what is there, and fits; nobody waits beside his room."""
     sized = [each for each in partitions if isinstance(each, SizedPartition)]
     for partition in sized:
         sizes = [size_of(item) for item in partition.items]
         assert list(partition.sizes) == sizes, "C5: sizes are not those of the items"
-    assert room.waiting == sum(sum(each.sizes) for each in sized), "C5: waiting"
+    assert budget.waiting == sum(sum(each.sizes) for each in sized), "C5: waiting"
     in_line = sum(each.line.reserved_size for each in sized)
-    assert room.reserved == in_line, "C5: reserved"
-    assert room.used <= room.capacity, f"C5: {room.used} of {room.capacity}"
-    first = room.first
+    assert budget.reserved == in_line, "C5: reserved"
+    assert budget.used <= budget.capacity, f"C5: {budget.used} of {budget.capacity}"
+    first = budget.first
     if first is not None:
         waiter = first.line.unserved
         assert waiter is not None
         (size,) = first.line._lacking(waiter, 1)
-        assert room.used + size > room.capacity, "C5: room, and yet somebody waits"
+        assert budget.used + size > budget.capacity, "C5: room, and yet somebody waits"
         numbers = [each.lacks_room for each in sized]
         oldest = min(each for each in numbers if each is not None)
         assert first.lacks_room == oldest, "C5: overtaken"

@@ -21,8 +21,8 @@ class SizedStage(Stage):
 
     def check(self) -> None:
         parts = self.queue._parts
-        if parts.room is not None and not self.calls.is_closing:
-            check_sizes(parts.room, parts.partitions)
+        if parts.byte_budget is not None and not self.calls.is_closing:
+            check_sizes(parts.byte_budget, parts.partitions)
         bound = self.queue.config.max_batch_bytes
         for call in self.ledger.calls:
             size = sum(map(size_of, call.batch))

@@ -129,11 +129,11 @@ class Feeding:
         assert len(self.measured) == len(set(self.measured)), "measured twice"
         for queue in self.queues:
             check_settled(queue)
-            stats, room = queue.stats(), queue._parts.room
+            stats, budget = queue.stats(), queue._parts.byte_budget
             assert (stats.waiting_bytes, stats.in_flight_bytes) == (0, 0)
-            assert room is not None
-            assert not room.reserved
-            assert not room.lookers
+            assert budget is not None
+            assert not budget.reserved
+            assert not budget.lookers
 
 
 @dataclass
@@ -146,9 +146,9 @@ class Feeder:
     async def consume(self, batch: list[Parcel]) -> None:
         feeding = self.feeding
         for queue in feeding.queues:
-            room = queue._parts.room
-            if room is not None and room.used > room.capacity:
-                feeding.violations.append(f"{room.used} of {room.capacity}")
+            budget = queue._parts.byte_budget
+            if budget is not None and budget.used > budget.capacity:
+                feeding.violations.append(f"{budget.used} of {budget.capacity}")
         kind = feeding.random.random()
         if kind < 0.2:
             await asyncio.sleep(feeding.draw(0, 0.001, 0.1))

@@ -383,7 +383,7 @@ class Grouping(Generic[T]):
 
 
 def grouping_of(parts: Parts) -> Grouping[T]:
-    if parts.room is None:
+    if parts.byte_budget is None:
         return Grouping(parts.handlers, parts.placement)
     from batchqueue_async._engine.draining.sized_batches import (  # noqa: PLC0415
         SizedGrouping,

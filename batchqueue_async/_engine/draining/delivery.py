@@ -58,7 +58,7 @@ def leave(batch: Batch[Any], registration: Registration) -> None:
     # No call in between.
     batch.stage = UNDECIDED
     if is_waited_for:
-        registration.lock.left()
+        registration.lock.admit_next()
 
 
 def _raised(
@@ -109,7 +109,9 @@ class InFlight(Generic[T]):
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
         # Whether a take need not ask what few queues have.
-        self._is_plain = not (self._buffers_to_take or self._is_measured or parts.room)
+        self._is_plain = not (
+            self._buffers_to_take or self._is_measured or parts.byte_budget
+        )
         # To be delivered now: in a cycle, or first if one was cut short. The next one
         # last: a stack takes a tenth of a deque's memory.
         self.undelivered: list[Batch[T]] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class DeliveryCounts:
     """Handlers' calls, as far as they are timed, and what had to be tried again."""
 
-    __slots__ = ("_told", "calls", "is_timed", "longest_pause", "retried")
+    __slots__ = ("_told", "calls", "is_timed", "retried", "retry_after")
 
     def __init__(self, parts: Parts) -> None:
         config = parts.config
@@ -28,7 +28,7 @@ class DeliveryCounts:
         # Items that were tried again, each time.
         self.retried = 0
         # Seconds that a handler asked for, since adaptive drain tasks set it to zero.
-        self.longest_pause = 0.0
+        self.retry_after = 0.0
         # The types without a handler that the log knows of; each is told of once. By
         # identity: a metaclass may refuse to be hashed. None until there are some.
         self._told: dict[int, ref[type]] | None = None

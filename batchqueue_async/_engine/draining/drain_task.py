@@ -229,7 +229,7 @@ class DrainTask(Generic[T]):
         if self._phase is not _FINISHED:
             self._phase = _STOPPED
 
-    def pause(self) -> None:
+    def suspend(self) -> None:
         """End after the handler call that runs: all tasks of the loop are cancelled.
 
         A handler that swallows its cancellation would keep the loop from ending.

@@ -82,9 +82,9 @@ class RetryQueue(Generic[T]):
         count, retry = len(batch), registration.retry
         wait = max(0.0, batch.due - asyncio.get_running_loop().time())
         registration.retried += count
-        parts.delivery_counts.retried += count
-        asked, longest = pause_asked_for(error), parts.delivery_counts.longest_pause
-        parts.delivery_counts.longest_pause = max(longest, asked)
+        counts, asked = parts.delivery_counts, pause_asked_for(error)
+        counts.retried += count
+        counts.retry_after = max(counts.retry_after, asked)
         parts.repeated_failures.warning(
             "%s: %d items failed in %s with %s; attempt %d of %d in %.3g s",
             parts.name,

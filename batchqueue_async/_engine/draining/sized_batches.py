@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.handlers.registration import Registration
-from batchqueue_async._engine.partitions.shared_room import Measured
+from batchqueue_async._engine.partitions.byte_budget import Measured
 from batchqueue_async._policies.sizing import Exact
 
 T = TypeVar("T")

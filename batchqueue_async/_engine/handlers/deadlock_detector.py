@@ -29,9 +29,9 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
     from batchqueue_async._engine.partitions.accounts import Watcher
+    from batchqueue_async._engine.partitions.byte_budget import ByteBudget
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
-    from batchqueue_async._engine.partitions.shared_room import Room
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
     from batchqueue_async._engine.partitions.waiting_line import Waiter
 
@@ -72,8 +72,8 @@ class RoomWait(Wait):
 
     def end(self) -> None:
         key = self.call, self._partition
-        if self.call.detector.rooms.get(key) is self:
-            self.call.detector.rooms.pop(key, None)
+        if self.call.detector.room_waits.get(key) is self:
+            self.call.detector.room_waits.pop(key, None)
         super().end()
 
     def _closes_cycle(self) -> bool:
@@ -81,12 +81,12 @@ class RoomWait(Wait):
             # `on_flush`, too: the owner will stand at its lock with the next batch.
             return bool(self.targets())
         key = self.call, self._partition
-        known = self.call.detector.rooms.get(key)
+        known = self.call.detector.room_waits.get(key)
         # Having looked once is enough: whatever closes a cycle later looks by itself.
         if known is not None and known.needs(self._partition):
             # Of thousands of tasks of one handler that wait here only one has to look.
             return False
-        self.call.detector.rooms[key] = self
+        self.call.detector.room_waits[key] = self
         return super()._closes_cycle()
 
     @property
@@ -175,7 +175,7 @@ class EndWait(CallWait):
         return f"{self._what}, does not end"
 
 
-class SharedRoomWait(RoomWait):
+class BudgetWait(RoomWait):
     """A producer in a handler waits for slots, or for room that all partitions share.
 
     Whichever drain task takes, or settles, may make that room. So the wait is hopeless
@@ -200,20 +200,20 @@ class SharedRoomWait(RoomWait):
         if not self.is_for_room():
             return super().targets()
         last_owner = self._detector.ownership.last_owner
-        owners = {last_owner(each.index) for each in self._room.holders()}
+        owners = {last_owner(each.index) for each in self._budget.holders()}
         return [DrainTaskNode(self._detector, each) for each in owners]
 
     def needs(self, partition: Partition[Any]) -> bool:
         if not self.is_for_room():
             return super().needs(partition)
-        return partition in self._room.holders()
+        return partition in self._budget.holders()
 
     def note(self) -> None:
         super().note()
-        self._room.lookers[self] = None
+        self._budget.lookers[self] = None
 
     def end(self) -> None:
-        self._room.lookers.pop(self, None)
+        self._budget.lookers.pop(self, None)
         super().end()
 
     def look_again(self) -> None:
@@ -224,19 +224,20 @@ class SharedRoomWait(RoomWait):
     def _closes_cycle(self) -> bool:
         if not self.is_for_room():
             return super()._closes_cycle()
-        known = self.call.detector.rooms.get((self.call, self._partition))
-        if isinstance(known, SharedRoomWait) and known.is_for_room():
+        known = self.call.detector.room_waits.get((self.call, self._partition))
+        if isinstance(known, BudgetWait) and known.is_for_room():
             # Having looked once is enough: with each change one looks again.
             return False
-        self.call.detector.rooms[self.call, self._partition] = self
+        self.call.detector.room_waits[self.call, self._partition] = self
         return is_stuck(self)
 
     @property
-    def _room(self) -> Room:
-        assert self._detector.room is not None
-        return self._detector.room
+    def _budget(self) -> ByteBudget:
+        assert self._detector.budget is not None
+        return self._detector.budget
 
 
+_RoomWaits: TypeAlias = "dict[tuple[HandlerCall, Partition[Any]], RoomWait]"
 _LockRequest: TypeAlias = tuple[HandlerLock, asyncio.Future[None]]
 
 
@@ -249,12 +250,12 @@ class DeadlockDetector:
 
     __slots__ = (
         "_at_lock",
-        "_rooms",
+        "_room_waits",
+        "budget",
         "calls",
         "name",
         "ownership",
         "permit",
-        "room",
         "waits",
     )
 
@@ -263,13 +264,13 @@ class DeadlockDetector:
         name: str,
         ownership: Ownership,
         calls: RunningCalls,
-        room: Room | None = None,
+        budget: ByteBudget | None = None,
     ) -> None:
         self.name = name
         self.calls = calls
         self.ownership = ownership
         # Which all partitions share, where the sizes of items count.
-        self.room = room
+        self.budget = budget
         # What its drain task needs for a cycle, where queues share drain tasks: each of
         # them has only one.
         self.permit: Permit | None = None
@@ -277,15 +278,17 @@ class DeadlockDetector:
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
         # Nearly all queues have no handlers that wait: these come with the first.
-        self._rooms: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = None
+        self._room_waits: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = (
+            None
+        )
         self._at_lock: dict[int | None, _LockRequest] | None = None
 
     @property
-    def rooms(self) -> dict[tuple[HandlerCall, Partition[Any]], RoomWait]:
+    def room_waits(self) -> _RoomWaits:
         """Of those that wait for room in the same partition, one that has looked."""
-        if self._rooms is None:
-            self._rooms = {}
-        return self._rooms
+        if self._room_waits is None:
+            self._room_waits = {}
+        return self._room_waits
 
     @property
     def at_lock(self) -> dict[int | None, _LockRequest]:
@@ -301,7 +304,7 @@ class DeadlockDetector:
         call = current_call()
         if call is None:
             return None
-        kind = RoomWait if self.room is None else SharedRoomWait
+        kind = RoomWait if self.budget is None else BudgetWait
         return kind(call, self, partition, waiter)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:

@@ -113,10 +113,10 @@ class HandlerLock:
 
     def release(self, mode: Hashable) -> None:
         self.leave(mode)
-        self.left()
+        self.admit_next()
 
     def leave(self, mode: Hashable) -> object:
-        """Go out, with no call in between; returns whether `left` has to be called."""
+        """Go out, with no call in between; returns whether to call `admit_next`."""
         counts = self._by_mode
         if counts is None:
             self._sole = None
@@ -127,7 +127,7 @@ class HandlerLock:
             self._by_mode = counts or None
         return self._waiting
 
-    def left(self) -> None:
+    def admit_next(self) -> None:
         """Somebody has gone out: let those in who come next."""
         if self._waiting:
             self.grant_next()

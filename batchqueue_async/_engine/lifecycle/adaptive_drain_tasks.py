@@ -259,7 +259,7 @@ class Demand:
         self._began = asyncio.get_running_loop().time()
         self._handled = self._handled_now()
         self._retried = self._parts.delivery_counts.retried
-        self._parts.delivery_counts.longest_pause = 0.0
+        self._parts.delivery_counts.retry_after = 0.0
         self._busy = [each.busy for each in self._parts.tasks.drain_tasks]
 
     def end_round(self) -> None:
@@ -267,7 +267,7 @@ class Demand:
         seconds = asyncio.get_running_loop().time() - self._began
         if seconds <= 0:
             return
-        pause, use = self._parts.delivery_counts.longest_pause, self._use(seconds)
+        pause, use = self._parts.delivery_counts.retry_after, self._use(seconds)
         is_throttled = self._parts.delivery_counts.retried > self._retried
         self._intervals += 1
         self._goes_on = self._is_short(seconds, use, is_throttled=is_throttled)
@@ -287,7 +287,7 @@ class Demand:
 
     def _is_short(self, seconds: float, use: float, *, is_throttled: bool) -> bool:
         """Whether the round has to go on before it tells anything."""
-        pause = self._parts.delivery_counts.longest_pause
+        pause = self._parts.delivery_counts.retry_after
         if seconds < max(PAUSES * pause, self._settles):
             return self._intervals < LONGEST_ROUND
         if is_throttled or use <= BUSY or not self._counts:
@@ -299,7 +299,7 @@ class Demand:
     @property
     def is_undisturbed(self) -> bool:
         """Whether a round goes on for more calls, with everything where it is to be."""
-        is_refused = self._parts.delivery_counts.longest_pause > 0
+        is_refused = self._parts.delivery_counts.retry_after > 0
         return self._goes_on and self._counts and not is_refused
 
     def _handled_now(self) -> int:

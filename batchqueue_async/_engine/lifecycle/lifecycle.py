@@ -360,9 +360,9 @@ class Lifecycle:
         if self.on_closed is not None:
             self.on_closed()
 
-    def pause(self) -> None:
+    def suspend(self) -> None:
         """Let no handler be called any more: all tasks of the loop are cancelled."""
-        self.parts.tasks.pause()
+        self.parts.tasks.suspend()
 
     def resume(self) -> None:
         """Start what was cancelled again: the loop lives on."""

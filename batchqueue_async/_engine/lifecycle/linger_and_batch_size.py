@@ -113,7 +113,7 @@ class BatchTerms:
         with partition.guard:
             partition.due_size = min(most, config.buffer_size)
             partition.clock = self._now
-            if self._parts.room is not None:
+            if self._parts.byte_budget is not None:
                 cast("SizedPartition[Any]", partition).due_bytes = size
             partition.ages.linger = linger
             partition.ages.clock = self._clock if linger else None

@@ -26,7 +26,7 @@ from batchqueue_async._policies.sizing import Exact, exact_weight
 from batchqueue_async._validation import refuse
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.partitions.shared_room import Room
+    from batchqueue_async._engine.partitions.byte_budget import ByteBudget
     from batchqueue_async._engine.queue_parts import Parts
 
 
@@ -105,8 +105,8 @@ class Layout:
         if registration.limit is not None:
             # A handler was registered that needs it.
             parts.delivery_counts.is_timed = True
-        if parts.room is not None:
-            parts.room.allow_batches_of(settings.max_batch_bytes)
+        if parts.byte_budget is not None:
+            parts.byte_budget.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
         self._book(item_type, delta)
         self.terms.changed(registration)
@@ -162,23 +162,25 @@ class Layout:
     def _new_partition(self, index: int) -> Partition[Any]:
         parts = self._parts
         on_drop = partial(parts.failures.add, "dropped")
-        return _partition_for(parts.config, index, on_drop, parts.room)
+        return _partition_for(parts.config, index, on_drop, parts.byte_budget)
 
 
-def room_of(config: BatchQueueConfig[Any], partitions: Sequence[Any]) -> Room | None:
+def byte_budget_of(
+    config: BatchQueueConfig[Any], partitions: Sequence[Any]
+) -> ByteBudget | None:
     """Return what all partitions have in common; None where sizes don't count."""
     if not config.counts_sizes:
         return None
-    from batchqueue_async._engine.partitions.shared_room import Room  # noqa: PLC0415
+    from batchqueue_async._engine.partitions.byte_budget import ByteBudget  # noqa: PLC0415
 
-    return Room(config, partitions)
+    return ByteBudget(config, partitions)
 
 
 def _partition_for(
     config: BatchQueueConfig[Any],
     index: int,
     on_drop: Callable[[list[Any]], None],
-    room: Room | None,
+    budget: ByteBudget | None,
 ) -> Partition[Any]:
     """Return a partition; `on_drop` gets what newer items displace."""
     size = config.buffer_size
@@ -196,13 +198,13 @@ def _partition_for(
         return fair
     kind: Any = Partition
     arguments: tuple[Any, ...] = index, size, due
-    if room is not None:
+    if budget is not None:
         from batchqueue_async._engine.partitions import sized_partition  # noqa: PLC0415
 
         kind = sized_partition.SizedPartition
         if is_rolling:
             kind = sized_partition.SizedRollingPartition
-        arguments = room, *arguments
+        arguments = budget, *arguments
     elif is_rolling:
         from batchqueue_async._engine.partitions import (  # noqa: PLC0415
             drop_oldest_partition,

@@ -107,10 +107,10 @@ class QueueTasks:
             if has_ended and is_running:
                 self._rebalance(self.rebalancer)
 
-    def pause(self) -> None:
+    def suspend(self) -> None:
         """Let the drain tasks end: all tasks of the loop are being cancelled."""
         for drain_task in self.drain_tasks:
-            drain_task.pause()
+            drain_task.suspend()
 
     def stop(self) -> None:
         """Deliver nothing more: a deadline has come, or the loop ends."""

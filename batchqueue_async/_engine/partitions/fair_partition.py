@@ -217,7 +217,7 @@ class FairPartition(Partition[T]):
             each.open_to_threads(guard)
 
     def abandon(self) -> None:
-        self.guard, self.is_shared = UNGUARDED, False
+        self.guard, self.is_open_to_threads = UNGUARDED, False
         self.is_closed = True
         for each in live(self._buffers):
             each.abandon()

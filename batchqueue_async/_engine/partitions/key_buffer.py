@@ -147,7 +147,7 @@ class KeyBuffer(Partition[T]):
         self.accounts = KeyAccounts(home.accounts)
         self.ages.clock, self.ages.linger = home.ages.clock, home.ages.linger
         self.clock = home.clock
-        self.guard, self.is_shared = home.guard, home.is_shared
+        self.guard, self.is_open_to_threads = home.guard, home.is_open_to_threads
         self.is_closed = home.is_closed
 
     @property

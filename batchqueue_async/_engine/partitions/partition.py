@@ -54,7 +54,7 @@ class Partition(ProducersQueue[T]):
         "index",
         "is_changing",
         "is_closed",
-        "is_shared",
+        "is_open_to_threads",
         "items",
         "limit",
         "line",
@@ -76,7 +76,7 @@ class Partition(ProducersQueue[T]):
         self.accounts = Accounts()
         # The nap of its drain task; None before the start, and in a handoff.
         self.owner: Nap | None = None
-        self.is_closed = self.is_changing = self.is_shared = False
+        self.is_closed = self.is_changing = self.is_open_to_threads = False
         # Whether it is known to be open, unguarded and without a clock, and nobody
         # waits in line or watches. One look at this spares five at other objects: with
         # thousands of partitions those have left the processor's caches.
@@ -295,7 +295,7 @@ class Partition(ProducersQueue[T]):
 
     def abandon(self) -> None:
         """Empty it, in a forked child: its items are the parent's."""
-        self.guard, self.is_shared, self.is_closed = UNGUARDED, False, True
+        self.guard, self.is_open_to_threads, self.is_closed = UNGUARDED, False, True
         self._set_limits()
         self.items = type(self.items)()
         self.line, self.accounts = WaitingLine(), Accounts()
@@ -303,7 +303,7 @@ class Partition(ProducersQueue[T]):
     def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
         """From now on other threads put, too, and every change holds `guard`."""
         with guard:
-            self.guard, self.is_shared = guard, True
+            self.guard, self.is_open_to_threads = guard, True
             self._set_limits()
 
     def oldest(self, now: float) -> float:
@@ -390,11 +390,11 @@ class Partition(ProducersQueue[T]):
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return
-        self.has_fast_path = not self.is_shared and (
+        self.has_fast_path = not self.is_open_to_threads and (
             self.ages.clock is None and self.accounts.watchers is None
         )
         count, limit = len(self.items), 0
         if count:
             limit = (self.due_size if count < self.due_size else self._maxsize) - 1
         self.guarded_limit = limit
-        self.limit = 0 if self.is_shared else limit
+        self.limit = 0 if self.is_open_to_threads else limit

@@ -2,7 +2,7 @@
 
 Invariants, beside those of `Partition`:
 * `sizes` has the size of each waiting item, in the same order.
-* While `room.is_changing`, nothing gets in anywhere: partitions have it in common.
+* While `budget.is_changing`, nothing gets in anywhere: partitions have it in common.
 * `limit` is 0: each item's size has to be asked for, so nothing gets in unasked.
 * What was taken is in the hands of handlers until all of it is settled.
 """
@@ -17,17 +17,17 @@ from operator import delitem
 from typing import Any, TypeVar, cast
 
 from batchqueue_async._engine.partitions.accounts import Accounts
+from batchqueue_async._engine.partitions.byte_budget import (
+    ByteBudget,
+    Measured,
+    SizedLine,
+    one_measured,
+)
 from batchqueue_async._engine.partitions.drop_oldest_partition import (
     NEVER,
     RollingPartition,
 )
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.shared_room import (
-    Measured,
-    Room,
-    SizedLine,
-    one_measured,
-)
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._policies.sizing import Exact
 
@@ -40,8 +40,8 @@ class SizedPartition(Partition[T]):
     __slots__ = (
         "_coming_size",
         "_in_hands",
+        "budget",
         "due_bytes",
-        "room",
         "sizes",
         "waiting_size",
     )
@@ -50,8 +50,8 @@ class SizedPartition(Partition[T]):
     # What would be taken back is counted elsewhere, too: producers place their own.
     serves_on_loop = False
 
-    def __init__(self, room: Room, *args: Any) -> None:  # noqa: ANN401 - the base's
-        self.room = room
+    def __init__(self, budget: ByteBudget, *args: Any) -> None:  # noqa: ANN401 - the base's
+        self.budget = budget
         super().__init__(*args)
         self.line = SizedLine(self)
         self.accounts = SizedAccounts(self)
@@ -69,7 +69,7 @@ class SizedPartition(Partition[T]):
         return self.line.next_number if has_slots and not self.is_closed else None
 
     def is_due(self, coming: int = 0) -> bool:
-        if super().is_due(coming) or self.room.is_short:
+        if super().is_due(coming) or self.budget.is_short:
             return True
         size = self.waiting_size + self.line.reserved_size + self._coming_size
         return size >= self.due_bytes
@@ -84,7 +84,7 @@ class SizedPartition(Partition[T]):
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         super().notify(coming, may_run=may_run)
-        self.room.end_linger()
+        self.budget.end_linger()
 
     def tell_owner(self) -> None:
         """Have its drain task look whether a batch is due."""
@@ -93,7 +93,7 @@ class SizedPartition(Partition[T]):
     def offer(self, chunk: Sequence[T]) -> int:
         if not isinstance(chunk, Measured):
             (item,) = chunk
-            chunk = one_measured(item, self.room.measure)
+            chunk = one_measured(item, self.budget.measure)
         return super().offer(chunk)
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
@@ -105,14 +105,14 @@ class SizedPartition(Partition[T]):
         if waiter.wants:
             with self.guard:
                 super().leave_line(waiter)
-                self.room.serve()
+                self.budget.serve()
 
     def take(self, most: int | None) -> list[T]:
         with self.guard:
             taken = super().take(self._in_one_take(most))
-            self.room.serve()
+            self.budget.serve()
         # Who waited for a slot may want bytes now, which linger elsewhere.
-        self.room.end_linger()
+        self.budget.end_linger()
         return taken
 
     def take_rest(self, left: list[T]) -> None:
@@ -122,81 +122,81 @@ class SizedPartition(Partition[T]):
     def let_go(self) -> None:
         """All that was taken is settled."""
         with self.guard:
-            room = self.room
-            room.in_hands -= self._in_hands
+            budget = self.budget
+            budget.in_hands -= self._in_hands
             # No call in between.
             self._in_hands = 0
-            if not room.in_hands:
-                room.largest = 0
-            room.serve()
+            if not budget.in_hands:
+                budget.largest = 0
+            budget.serve()
 
     def abandon(self) -> None:
         super().abandon()
         self.line = SizedLine(self)
         self.sizes.clear()
-        self.room.waiting = self.room.reserved = self.room.in_hands = 0
+        self.budget.waiting = self.budget.reserved = self.budget.in_hands = 0
 
     def _chunk_of(self, item: T) -> Measured[T]:
-        return one_measured(item, self.room.measure)
+        return one_measured(item, self.budget.measure)
 
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
-        room = self.room
-        if room.is_changing:
+        budget = self.budget
+        if budget.is_changing:
             return 0
-        room.is_changing = True
+        budget.is_changing = True
         try:
             return self._accept_fitting(chunk, displaced)
         finally:
-            room.is_changing = False
+            budget.is_changing = False
 
     def _accept_fitting(self, chunk: Sequence[T], displaced: list[T]) -> int:
-        if not self.room.is_open_to(self):
+        if not self.budget.is_open_to(self):
             return 0
         free = self._maxsize - len(self.items)
         known = cast("Measured[T]", chunk)
-        fit, _ = self.room.fitting(known.sizes[:free])
-        if fit < min(len(chunk), free) and self.room.passes_over:
+        fit, _ = self.budget.fitting(known.sizes[:free])
+        if fit < min(len(chunk), free) and self.budget.passes_over:
             # Nobody waits: which ones are refused is known to nobody but their number.
-            known = known.of(self.room.all_fitting(known.sizes, free))
+            known = known.of(self.budget.all_fitting(known.sizes, free))
             fit = len(known)
         if fit:
             self._append(known if fit == len(known) else known[:fit])
         return fit
 
     def _append(self, chunk: Sequence[T]) -> None:
-        sizes, room = cast("Measured[T]", chunk).sizes, self.room
+        sizes, budget = cast("Measured[T]", chunk).sizes, self.budget
         size, before = sum(sizes), len(self.items)
-        was_changing, room.is_changing = room.is_changing, True
+        was_changing, budget.is_changing = budget.is_changing, True
         try:
             # Fractions are summed by calls, and there must be none between the changes.
-            known, known_in_all = self.waiting_size, room.waiting
+            known, known_in_all = self.waiting_size, budget.waiting
             waiting, waiting_in_all = known + size, known_in_all + size
             # Before they are in: after that there must be no call, either.
-            self.waiting_size, room.waiting = waiting, waiting_in_all
+            self.waiting_size, budget.waiting = waiting, waiting_in_all
             try:
                 self.sizes.extend(sizes)
                 super()._append(chunk)
             except BaseException:
                 # Ctrl-C: all of them are in, or none.
                 if len(self.items) == before:
-                    self.waiting_size, room.waiting = known, known_in_all
+                    self.waiting_size, budget.waiting = known, known_in_all
                 while len(self.sizes) > len(self.items):
                     self.sizes.pop()
                 raise
         finally:
-            room.is_changing = was_changing
+            budget.is_changing = was_changing
 
     def _fill_from_line(self) -> None:
-        room = self.room
-        was_changing, room.is_changing = room.is_changing, True
+        budget = self.budget
+        was_changing, budget.is_changing = budget.is_changing, True
         try:
             super()._fill_from_line()
         finally:
-            room.is_changing = was_changing
+            budget.is_changing = was_changing
 
     def _in_one_take(self, most: int | None) -> int | None:
         """Return how many items a take removes: one at least."""
-        bound, total, count = self.room.most_taken, 0, 0
+        bound, total, count = self.budget.most_taken, 0, 0
         if bound is None:
             return most
         for size in self.sizes:
@@ -208,29 +208,29 @@ class SizedPartition(Partition[T]):
 
     def _remove(self, most: int | None) -> list[T]:
         # What a `__del__` or a signal handler put in here would have its size taken.
-        room = self.room
-        self.is_changing = room.is_changing = True
+        budget = self.budget
+        self.is_changing = budget.is_changing = True
         try:
             waiting = len(self.items)
             count = waiting if most is None else min(most, waiting)
             taken = Measured(islice(self.items, count), islice(self.sizes, count))
             size, largest = sum(taken.sizes), max(taken.sizes, default=0)
-            largest = max(largest, room.largest)
+            largest = max(largest, budget.largest)
             removals: Iterator[object]
             removals = map(delitem, repeat(self.sizes, count), repeat(0))
             waits, in_hands = self.waiting_size - size, self._in_hands + size
-            waits_in_all, all_in_hands = room.waiting - size, room.in_hands + size
-            room.took()
+            waits_in_all, all_in_hands = budget.waiting - size, budget.in_hands + size
+            budget.took()
             super()._remove(most)
             # No call from here on; see `cut_off`.
             _ = NEVER in removals
             self.taken = taken
             # Both at once: what waits becomes surplus at most.
-            self.waiting_size, room.waiting = waits, waits_in_all
-            self._in_hands, room.in_hands = in_hands, all_in_hands
-            room.largest = largest
+            self.waiting_size, budget.waiting = waits, waits_in_all
+            self._in_hands, budget.in_hands = in_hands, all_in_hands
+            budget.largest = largest
         finally:
-            self.is_changing = room.is_changing = False
+            self.is_changing = budget.is_changing = False
         return taken
 
     def _set_limits(self) -> None:
@@ -249,10 +249,10 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
         before, count = self.accounts.dropped, 0
         try:
             for place, size in enumerate(cast("Measured[T]", chunk).sizes):
-                if not self.room.would_hold(size, without=self.waiting_size):
+                if not self.budget.would_hold(size, without=self.waiting_size):
                     continue
                 self.ages.sample(self)
-                while len(self.items) >= self._maxsize or self.room.refuses(size):
+                while len(self.items) >= self._maxsize or self.budget.refuses(size):
                     displaced.append(self.items[0])
                     self._forget(1)
                     self._drop(1, 0)
@@ -263,14 +263,19 @@ class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
         return count
 
     def _drop(self, waiting: int, passed: int) -> None:
-        items, sizes, accounts, room = self.items, self.sizes, self.accounts, self.room
+        items, sizes, accounts, budget = (
+            self.items,
+            self.sizes,
+            self.accounts,
+            self.budget,
+        )
         for _ in range(waiting):
             size = sizes[0]
-            waits, waits_in_all = self.waiting_size - size, room.waiting - size
+            waits, waits_in_all = self.waiting_size - size, budget.waiting - size
             # As in the base: no call from here on, after which a signal handler might
             # raise.
             del items[0], sizes[0]
-            self.waiting_size, room.waiting = waits, waits_in_all
+            self.waiting_size, budget.waiting = waits, waits_in_all
             accounts.taken_out += 1
             accounts.dropped += 1
 

@@ -78,7 +78,11 @@ def put_one_in_turn(
     waiter = ServedWaiter(loop, chunk, partition)
     line, owner = partition.line, partition.owner
     try:
-        if line.unserved is None or partition.is_shared or (owner and owner.listens):
+        if (
+            line.unserved is None
+            or partition.is_open_to_threads
+            or (owner and owner.listens)
+        ):
             partition.wait_in_line(waiter)
             partition.notify()
         else:

@@ -89,7 +89,7 @@ class LoopWaiter(Asleep, Waiter):
 
     def wake(self) -> None:
         # A producer on a thread that leaves the line passes its slots on to this one.
-        if self._partition.is_shared and not self.is_on_loop():
+        if self._partition.is_open_to_threads and not self.is_on_loop():
             self._loop.call_soon_threadsafe(self._end_sleep)
         elif not self.is_woken:
             if self._wakeup is not None or self._asyncio_future_blocking:
@@ -106,7 +106,9 @@ class LoopWaiter(Asleep, Waiter):
     def is_on_loop(self) -> bool:
         """Whether this is called on its loop."""
         # Asking which loop runs here is a system call on Python 3.11.
-        return not self._partition.is_shared or _get_running_loop() is self._loop
+        return (
+            not self._partition.is_open_to_threads or _get_running_loop() is self._loop
+        )
 
     def _end_sleep(self) -> None:
         # In a callback of the loop, whose context is not the task's.

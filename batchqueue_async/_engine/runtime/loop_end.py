@@ -271,7 +271,7 @@ class LoopRegistry:
 
     def _pause(self) -> None:
         for queue in list(self._queues.values()):
-            queue.pause()
+            queue.suspend()
 
     def _canary_ended(self, canary: asyncio.Task[None]) -> None:
         loop = canary.get_loop()

@@ -23,7 +23,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.sizing import Exact, exact, measured_by
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.deadlock_detector import SharedRoomWait
+    from batchqueue_async._engine.handlers.deadlock_detector import BudgetWait
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
 T = TypeVar("T")
@@ -94,8 +94,11 @@ def one_measured(item: T, measure: Measure) -> Measured[T]:
 _ROOM_PER_UNCOUNTED_BATCH = 8
 
 
-class Room:
-    """One queue's room. Every change is a plain method, as in the partitions."""
+class ByteBudget:
+    """What items may take together by their sizes (bytes, mostly), in one queue.
+
+    Every change is a plain method, as in the partitions.
+    """
 
     def __init__(
         self, config: BatchQueueConfig[Any], partitions: Sequence[SizedPartition[Any]]
@@ -132,7 +135,7 @@ class Room:
         self.is_short = False
         self._is_short_known = False
         # Handlers' waits; whatever changes here, they look whether they can go on.
-        self.lookers: dict[SharedRoomWait, None] = {}
+        self.lookers: dict[BudgetWait, None] = {}
 
     def allow_batches_of(self, most: Exact | None) -> None:
         """Let a take remove as much as a handler may get, and not count as used."""
@@ -278,25 +281,25 @@ class SizedLine(WaitingLine):
     def expect(self, waiter: Waiter, sizes: Sequence[Exact]) -> None:
         """Know what a waiter comes with, before he joins."""
         self._sizes[waiter] = sizes
-        self._arrivals[waiter] = next(self._partition.room.numbers)
+        self._arrivals[waiter] = next(self._partition.budget.numbers)
 
     def reserve(self, free: int) -> None:
-        room = self._partition.room
+        budget = self._partition.budget
         while free > 0 and (waiter := self.unserved) is not None:
             share: int = 0
             total: Exact = 0
-            if room.is_open_to(self._partition):
-                share, total = room.fitting(self._lacking(waiter, free))
+            if budget.is_open_to(self._partition):
+                share, total = budget.fitting(self._lacking(waiter, free))
             if not share:
-                room.stand_in_line(self._partition)
+                budget.stand_in_line(self._partition)
                 return
             held, own = self._held.get(waiter, 0) + total, self.reserved_size + total
-            in_all = room.reserved + total
+            in_all = budget.reserved + total
             # No call until all is changed.
             waiter.granted += share
             self.reserved += share
             self._held[waiter] = held
-            self.reserved_size, room.reserved = own, in_all
+            self.reserved_size, budget.reserved = own, in_all
             free -= share
             if waiter.granted == waiter.wants:
                 self.unserved = waiter.behind
@@ -318,12 +321,12 @@ class SizedLine(WaitingLine):
 
     def _release(self, waiter: Waiter, size: Exact) -> None:
         """Let go of so much of what is reserved for a waiter."""
-        room = self._partition.room
+        budget = self._partition.budget
         held, own = self._held.get(waiter, 0) - size, self.reserved_size - size
-        in_all = room.reserved - size
+        in_all = budget.reserved - size
         # No call until all is changed.
         self._held[waiter] = held
-        self.reserved_size, room.reserved = own, in_all
+        self.reserved_size, budget.reserved = own, in_all
 
     def _granted(self, waiter: Waiter, count: int) -> Sequence[Exact]:
         """Return the sizes of the next items that he puts in."""
