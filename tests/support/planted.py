@@ -218,9 +218,9 @@ def _grant_beside(
     original: Method, self: Ownership, partition: int, drain_task: int
 ) -> None:
     original(self, partition, drain_task)
-    self._derived = [
+    self._derived = tuple(
         tuple({*self.owned_by(each), partition}) for each in range(self.drain_tasks)
-    ]
+    )
 
 
 _plant("owner none", Ownership, "restore")(_nothing)

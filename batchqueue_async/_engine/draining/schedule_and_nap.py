@@ -54,7 +54,7 @@ class Schedule(Generic[T]):
         # called.
         self._is_mixed = config.consumer is not None or config.selector is not by_type
         # Its partitions, as of a version of the ownership.
-        self._owned: list[Partition[T]] = []
+        self._owned: Sequence[Partition[T]] = ()
         self._seen = -1
         # The handlers whose hooks it calls, as of two versions.
         self._hooked: Sequence[Registration] = ()
@@ -81,13 +81,13 @@ class Schedule(Generic[T]):
         """Whether anything waits in its partitions, be it held back or not."""
         return any(partition.items for partition in self._owned_now())
 
-    def _owned_now(self) -> list[Partition[T]]:
+    def _owned_now(self) -> Sequence[Partition[T]]:
         ownership = self._parts.ownership
         if ownership.version != self._seen:
             self._seen = ownership.version
             partitions = self._parts.partitions
             owned = ownership.owned_by(self._drain_task)
-            self._owned = [partitions[index] for index in owned]
+            self._owned = tuple(partitions[index] for index in owned)
         return self._owned
 
     def due(

@@ -46,7 +46,7 @@ class QueueTasks:
         self.drain_tasks = [
             DrainTask(index, parts) for index in range(parts.ownership.drain_tasks)
         ]
-        parts.ownership.bind([each.nap for each in self.drain_tasks])
+        parts.ownership.bind(tuple(each.nap for each in self.drain_tasks))
         parts.handlers.in_flight = self._in_flight
         for drain_task in self.drain_tasks:
             self._run(drain_task)

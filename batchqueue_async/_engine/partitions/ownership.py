@@ -40,7 +40,7 @@ class Ownership:
         # Who owns it, or while it is in a handoff, who owned it.
         self._owners: list[int] = []
         self._revoked: dict[int, None] = {}
-        self._derived: list[tuple[int, ...]] | None = None
+        self._derived: tuple[tuple[int, ...], ...] | None = None
         # Grows with each change, so that what is derived can be cached.
         self.version = 0
 
@@ -74,7 +74,7 @@ class Ownership:
             for partition, owner in enumerate(self._owners):
                 if partition not in self._revoked:
                     owned[owner].append(partition)
-            self._derived = [tuple(each) for each in owned]
+            self._derived = tuple(map(tuple, owned))
         return self._derived[drain_task]
 
     def last_owners(self) -> list[int]:
