@@ -183,16 +183,20 @@ class DrainTask(Generic[T]):
         found: bool,
     ) -> float | None:
         """Return when the nap before the next cycle ends by itself, if it does."""
+        have_hooks = self._parts.handlers.have_hooks
         if found:
             if waiting and self._gathering.pays and not waiting[0].is_due():
                 now = self._clock()
                 until = self._schedule.gather_until(waiting, started, now)
                 return until if until > now else _NO_NAP
             # Hooks are called in a cycle that finds nothing.
-            have_hooks = self._parts.handlers.have_hooks
             if waiting or have_hooks or self._phase is _DRAINING:
                 return _NO_NAP
-        now, retries = self._clock(), self.in_flight.retries
+        retries = self.in_flight.retries
+        if not (waiting or have_hooks or retries.batches):
+            # As after nearly all lone items: an arrival ends it.
+            return None
+        now = self._clock()
         dues = retries.dues(now) if retries.batches else ()
         return self._schedule.nap_until(waiting, dues, empty_cycles, now)
 
@@ -238,7 +242,7 @@ class DrainTask(Generic[T]):
             self.is_paused = self.in_flight.is_stopped = True
 
     def resume(self) -> None:
-        """Undo `pause`: the loop lives on, or the queue is shut down first."""
+        """Undo `suspend`: the loop lives on, or the queue is shut down first."""
         if self.is_paused:
             self.is_paused = self.in_flight.is_stopped = False
 
