@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Iterable, Iterator
-from types import FrameType
 from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
 from batchqueue_async._engine.lifecycle.state import ENDED
@@ -14,6 +12,7 @@ from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import is_being_left
 from batchqueue_async._engine.runtime.loop_time import kept_by
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
@@ -170,7 +169,7 @@ class _Draining:
 
 def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:
     ending = SystemExit(128 + received)
-    if not _is_being_left():
+    if not is_being_left():
         raise ending
 
     def exit_now() -> NoReturn:
@@ -179,11 +178,3 @@ def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:
     # The main task has ended first. Raised now, it would cut off what `asyncio.run`
     # still has to do on the loop.
     call_at_close(loop, exit_now, is_last=True)
-
-
-def _is_being_left() -> bool:
-    """Whether the loop only runs for what `asyncio.run` does after the main task."""
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001
-    while frame is not None and frame.f_code is not asyncio.Runner.close.__code__:
-        frame = frame.f_back
-    return frame is not None
