@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import reprlib
 from enum import Enum
+from types import GenericAlias, UnionType
 from typing import Any, Final
 
 _LONGEST: Final = 200
@@ -92,9 +93,11 @@ class _Settings(reprlib.Repr):
             return f"{type(x).__name__}.{x.name}"
         if isinstance(x, BaseException):
             return reason(x)
-        # Of a `by_key(itemgetter(1))`, too.
-        known = type(x).__module__.startswith(("batchqueue_async.", "operator"))
-        if known or isinstance(x, type):
+        # Of a `by_key(itemgetter(1))`, and of types of all kinds, too.
+        known = type(x).__module__.startswith(
+            ("batchqueue_async.", "operator", "typing")
+        )
+        if known or isinstance(x, type | GenericAlias | UnionType):
             return _cut(without_secrets(repr(x)))
         if callable(x) and hasattr(x, "__qualname__"):
             return f"the function {x.__qualname__}"

@@ -44,7 +44,10 @@ __all__ = ["BatchingHandler"]
 _THREAD = "batchqueue-logging"
 _PERIOD = 1.0
 
-_DROPPED = "%d log record%s dropped (%d in all): the target is slow or down"
+_DROPPED = (
+    "%d log record%s dropped (%d in all): the target is slow or down, or the program"
+    " ends"
+)
 
 _logger = logging.getLogger("batchqueue_async.logging")
 

@@ -59,7 +59,7 @@ def logged_messages() -> set[str]:
             texts |= {text for each in node.args[:2] if (text := shown_of(each))}
     # One line has no words of its own, and one is not logged by a logger's method.
     dropped = "... log record... dropped (... in all): the target is slow or down"
-    return texts - {"..."} | {dropped}
+    return texts - {"..."} | {f"{dropped}, or the program ends"}
 
 
 ERROR = re.compile(r"\b(BatchQueue|Ring)Error|RingHalted|InvalidArgument|ImportError")

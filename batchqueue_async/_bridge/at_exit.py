@@ -22,6 +22,10 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async._policies.errors import BatchQueueError
 
+# Loops need it, and it can't be imported any more once the interpreter exits.
+with contextlib.suppress(RuntimeError):
+    import concurrent.futures.thread  # noqa: F401
+
 if TYPE_CHECKING:
     from batchqueue_async._bridge.loop_run import LoopRun
 
@@ -33,6 +37,7 @@ _inherited: list[LoopRun] = []
 _turns = count()
 _hooked: list[bool] = []
 _exiting: list[bool] = []
+_ended: list[bool] = []
 # Whether a thread waits for the others, to drain after them; it does not begin while
 # the main thread drains, which looks itself for what is started meanwhile.
 _last: list[bool] = []
@@ -45,9 +50,9 @@ def remember(running: LoopRun) -> None:
     _running[id(running)] = running
     if not _hooked:
         _hooked.append(True)
-        _hook()
+        _hook(running)
     elif is_exiting():
-        _drain_after_threads()
+        _drain_late(running)
 
 
 def drain_before_others(running: LoopRun) -> None:
@@ -64,20 +69,25 @@ def is_exiting() -> bool:
     return bool(_exiting)
 
 
-def _hook() -> None:
-    # After all threads that are no daemons have ended.
+def _hook(running: LoopRun) -> None:
+    # After all threads that are no daemons have ended; before what a program had asked
+    # for by then, which may use what the queues feed.
     atexit.register(_drain)
     register = getattr(threading, "_register_atexit", None)
     if register is None:
         return
     try:
         # What is hooked last runs first: before asyncio's own worker threads are ended,
-        # which handlers may work with. So their module has to be there.
-        import concurrent.futures.thread  # noqa: F401, PLC0415
-
+        # which handlers may work with. Their module is there: see above.
         register(_drain_before_joining)
     except RuntimeError:
         # The threads are about to be joined, or are joined already.
+        _drain_late(running)
+
+
+def _drain_late(running: LoopRun) -> None:
+    # The main thread runs Python here only if `atexit` calls it: `_drain` is to come.
+    if not running.is_of_main_thread or _has_no_atexit() or _ended:
         _drain_after_threads()
 
 
@@ -144,6 +154,13 @@ def _flush_late() -> None:
 def _drain() -> None:
     # What is late is left to who is called even later: `close_process_queues`.
     _drain_all(lambda running: not running.is_late or _has_no_atexit())
+
+
+@atexit.register
+def _drain_at_last() -> None:
+    # What was started by functions that `atexit` has called before.
+    _drain()
+    _ended.append(True)
 
 
 def _has_no_atexit() -> bool:

@@ -113,6 +113,9 @@ class InThread(Attached):
     async def consume(self, batch: list[Any], /) -> None:
         await self._run(self._consume, batch)
 
+    def __repr__(self) -> str:
+        return self.__qualname__
+
     def new_lock(self) -> HandlerLock:
         self._forget_parent()
         return self._slots.new_lock()

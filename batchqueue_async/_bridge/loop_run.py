@@ -64,8 +64,9 @@ class LoopRun:
         # The thread that is in its `with` block, and will leave that by itself.
         self.entered_by: threading.Thread | None = None
         # Whoever starts one while the interpreter ends has just begun to use it.
-        starter = threading.current_thread() if at_exit.is_exiting() else None
-        self.started_late_by = starter
+        starter = threading.current_thread()
+        self.started_late_by = starter if at_exit.is_exiting() else None
+        self.is_of_main_thread = starter is threading.main_thread()
         # The higher, the earlier it is drained at the interpreter's exit.
         self.turn = 0
         # Whether that waits for other threads first; what opened it closes it then.

@@ -75,6 +75,10 @@ class LoopThread(OfOneProcess):
         self._process = os.getpid()
         self._starting = threading.Lock()
 
+    def __repr__(self) -> str:
+        state = self._end or ("new" if self._run is None else "running")
+        return f"<LoopThread {self._name!r} {state}>"
+
     def start(self) -> Self:
         """Start the thread; if it runs, do nothing.
 

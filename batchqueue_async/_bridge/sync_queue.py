@@ -93,6 +93,10 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
     def is_running(self) -> bool:
         return self._queue.is_running
 
+    def __repr__(self) -> str:
+        # On any thread, at once: counts would be the loop's to tell.
+        return f"<SyncBatchQueue {self.name!r} {self._parts.state.value}>"
+
     def produce(self, item: T, timeout: float | None = None) -> bool:
         """Accept an item; returns whether it was accepted, and then it is waiting.
 

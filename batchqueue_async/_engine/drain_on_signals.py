@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import Iterable
-from types import FrameType
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
+from batchqueue_async._engine.lifecycle.state import ENDED
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._engine.runtime.loop_end import is_being_left
+from batchqueue_async._engine.runtime.loop_time import kept_by
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._validation import require_instance, require_timeout
+
+_INSTALLED: Final = "_batchqueue_drained_on_signals"
 
 
 @runtime_checkable
@@ -41,6 +44,9 @@ def drain_on_signals(
     `LoopThread` the main thread gets that `SystemExit` at once, wherever it is, also in
     `produce`; where it leaves the `LoopThread`, or at the interpreter's exit, it waits
     for the queues. A second signal ends the wait.
+
+    Called for several, on one loop, it drains one after the other, the last one first:
+    call it for the end of a chain first.
 
     A child that is forked meanwhile has the handlers from before.
 
@@ -82,14 +88,27 @@ class _Draining:
         self._drained = drained
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
-        self._replaced: list[tuple[signal.Signals, Any, Any]] = []
+        # By signal: the handler from before, and ours as `signal` knows it.
+        self.replaced: dict[signal.Signals, tuple[Any, Any]] = {}
+        # By signal: whose handler was replaced, and who is drained after this one.
+        self.next: dict[signal.Signals, _Draining] = {}
 
     def replace_handler(
         self, loop: asyncio.AbstractEventLoop, each: signal.Signals
     ) -> None:
         before = signal.getsignal(each)
         loop.add_signal_handler(each, self.begin, each)
-        self._replaced.append((each, before, signal.getsignal(each)))
+        # With the loop: kept by anybody else, it would keep the loop through the queue.
+        installed: dict[signal.Signals, _Draining] = kept_by(loop, _INSTALLED, dict)
+        last = installed.get(each)
+        if last is not None:
+            before, _ = last.replaced[each]
+            while last is not None and last.is_over_for(self._drained):
+                last = last.next.get(each)
+            if last is not None:
+                self.next[each] = last
+        installed[each] = self
+        self.replaced[each] = (before, signal.getsignal(each))
 
     def abandon(self) -> None:
         """Let a forked child end by the signal.
@@ -97,7 +116,7 @@ class _Draining:
         The parent's loop does not run there; and up to Python 3.11 the child would
         write to the pipe that wakes it, so that the parent would drain.
         """
-        for each, before, ours in self._replaced:
+        for each, (before, ours) in self.replaced.items():
             if signal.getsignal(each) == ours:
                 signal.set_wakeup_fd(-1)
                 is_lost = before is None or before == ours
@@ -107,27 +126,50 @@ class _Draining:
         loop = asyncio.get_running_loop()
         if self._task is None:
             logger.info("%s: draining", received.name, signal=received.name)
-            self._task = loop.create_task(self._drain())
+            self._task = loop.create_task(self._drain(received))
             self._task.add_done_callback(
                 lambda _: loop.call_soon(_exit, loop, received)
             )
         else:
             name = received.name
             logger.warning("%s again: not waiting any longer", name, signal=name)
-            # The closing may not have begun yet.
-            self._timeout = 0.0
-            if isinstance(self._drained, BatchQueueManager):
-                self._drained.shorten_deadline()
-            else:
-                parts_of(self._drained).lifecycle.shorten_deadline(0.0)
+            for each in self._all_for(received):
+                each.shorten_deadline()
 
-    async def _drain(self) -> None:
+    def shorten_deadline(self) -> None:
+        # The closing may not have begun yet.
+        self._timeout = 0.0
+        if isinstance(self._drained, BatchQueueManager):
+            self._drained.shorten_deadline()
+        else:
+            parts_of(self._drained).lifecycle.shorten_deadline(0.0)
+
+    async def close(self) -> None:
         await self._drained.close(self._timeout)
+
+    async def _drain(self, received: signal.Signals) -> None:
+        for each in self._all_for(received):
+            await each.close()
+
+    def _all_for(self, received: signal.Signals) -> Iterator[_Draining]:
+        """Go through what is drained then, one after the other."""
+        each: _Draining | None = self
+        while each is not None:
+            yield each
+            each = each.next.get(received)
+
+    def is_over_for(self, drained: BatchQueueManager | BatchQueue[Any]) -> bool:
+        """Whether nothing is left to drain here, if `drained` is seen to."""
+        if self._drained is drained:
+            return True
+        if isinstance(self._drained, BatchQueueManager):
+            return False
+        return parts_of(self._drained).state in ENDED
 
 
 def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:
     ending = SystemExit(128 + received)
-    if not _is_being_left():
+    if not is_being_left():
         raise ending
 
     def exit_now() -> NoReturn:
@@ -136,11 +178,3 @@ def _exit(loop: asyncio.AbstractEventLoop, received: signal.Signals) -> None:
     # The main task has ended first. Raised now, it would cut off what `asyncio.run`
     # still has to do on the loop.
     call_at_close(loop, exit_now, is_last=True)
-
-
-def _is_being_left() -> bool:
-    """Whether the loop only runs for what `asyncio.run` does after the main task."""
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001
-    while frame is not None and frame.f_code is not asyncio.Runner.close.__code__:
-        frame = frame.f_back
-    return frame is not None

@@ -64,6 +64,9 @@ class BatchQueueManager(OfOneProcess):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"<BatchQueueManager of {list(self._queues)}>"
+
     async def create(
         self, name: str, config: BatchQueueConfig[T] | None = None
     ) -> BatchQueue[T]:

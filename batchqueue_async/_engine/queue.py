@@ -25,7 +25,7 @@ from batchqueue_async._policies.config import (
 )
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
-from batchqueue_async._policies.items import T
+from batchqueue_async._policies.items import T, require_item_type
 from batchqueue_async._policies.no_effect import (
     warn_of_concurrency,
     warn_of_config,
@@ -141,7 +141,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             TypeError, ValueError: An argument is wrong; nothing has changed then.
         """
         self._require_handler_mode()
-        require_instance("item_type", item_type, type, "a class")
+        require_item_type(item_type)
         options: dict[str, Any] = {
             "max_batch": max_batch,
             "linger": linger,

@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -79,6 +80,64 @@ def test_everything_is_handled_however_it_is_held_and_ends(python: Path) -> None
             if (ended.output, ended.status) != (ALL, STATUS[end]):
                 faults.append((hold, end, ended))
     assert faults == []
+
+
+AT_EXIT = """
+from batchqueue_async.logging import BatchingHandler
+handled = []
+# What was asked for first comes last.
+atexit.register(lambda: print(sorted(handled), flush=True))
+
+def rows(loop_thread):
+    return loop_thread.open("rows", BatchQueueConfig(consumer=handled.extend))
+
+def note(records):
+    handled.extend(each.message for each in records)
+
+def by_process_queue():
+    process_queue(rows).produce("row")
+    close_process_queues()
+
+def by_log():
+    handler = BatchingHandler(note)
+    logger = logging.getLogger("at exit")
+    logger.propagate = False
+    logger.addHandler(handler)
+    logger.warning("line")
+    handler.close()
+
+def by_loop_thread():
+    with LoopThread() as loop_thread:
+        rows(loop_thread).produce("item")
+
+def forgotten():
+    config = BatchQueueConfig(consumer=in_thread(print))
+    assert LoopThread().start().open("print", config).produce("left") is True
+
+def wait():
+    time.sleep(0.2)
+
+if sys.argv[1] == "again":
+    by_loop_thread()
+for each in (forgotten, wait, by_process_queue, by_log, by_loop_thread):
+    atexit.register(each)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it starts no thread then")
+@pytest.mark.parametrize(
+    "how, output",
+    [
+        ("first", "['item', 'line', 'row']"),
+        ("again", "['item', 'item', 'line', 'row']"),
+    ],
+)
+def test_what_atexit_calls_may_be_the_first_to_use_a_queue(
+    how: str, output: str
+) -> None:
+    ended = Program(AT_EXIT, how).end()
+    assert (ended.status, ended.log) == (0, "")
+    assert sorted(ended.output.split("\n")) == [output, "['left']"]
 
 
 IN_A_THREAD = """

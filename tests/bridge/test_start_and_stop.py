@@ -171,6 +171,17 @@ def test_in_thread_has_a_thread_while_a_queue_has_it(loop_thread: LoopThread) ->
     wait_until(lambda: names() == [])
 
 
+def test_a_repr_says_what_it_is_on_any_thread() -> None:
+    loop_thread = LoopThread("rows")
+    assert repr(loop_thread) == "<LoopThread 'rows' new>"
+    with loop_thread:
+        queue: Bridge = loop_thread.open("q", BatchQueueConfig(consumer=print))
+        assert repr(loop_thread) == "<LoopThread 'rows' running>"
+        assert repr(queue) == "<SyncBatchQueue 'q' running>"
+    assert repr(loop_thread) == "<LoopThread 'rows' left>"
+    assert repr(queue) == "<SyncBatchQueue 'q' closed>"
+
+
 def test_the_patience_is_a_setting(loop_kind: str) -> None:
     """A handler that blocks the loop for longer is noticed, by who has less."""
     assert loop_kind

@@ -193,3 +193,53 @@ async def test_who_cancels_his_own_task_and_fails_cuts_on_error_not_off() -> Non
         await queue.produce(1)
     assert told == [[1]]
     assert check_settled(queue).failed == 1
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("waits", [True, False])
+def test_who_ends_the_program_with_each_batch_does_not_cut_off_its_end(
+    ending: type[BaseException], *, waits: bool
+) -> None:
+    """The second one struck while `asyncio.run` waited for who left the queue."""
+    called: list[int] = []
+    failed: list[int] = []
+
+    async def consume(batch: list[int]) -> None:
+        called.extend(batch)
+        if waits:
+            await asyncio.sleep(0)
+        raise ending
+
+    async def program() -> None:
+        config = BatchQueueConfig[int](
+            consumer=consume,
+            max_batch=1,
+            on_error=lambda batch, _: failed.extend(batch),
+        )
+        async with BatchQueue("q", config) as queue:
+            await queue.produce_many(range(4))
+            await asyncio.sleep(10.0)
+
+    with pytest.raises(ending):
+        asyncio.run(program())
+    assert called == failed == [0, 1, 2, 3]
+
+
+def test_who_first_ends_the_program_while_it_is_left_is_heard() -> None:
+    tasks = []
+
+    async def consume(batch: list[int]) -> None:
+        raise SystemExit(3)
+
+    async def hold() -> None:
+        config = BatchQueueConfig[int](consumer=consume, linger=60.0)
+        async with BatchQueue("q", config) as queue:
+            await queue.produce(1)
+            await asyncio.sleep(10.0)
+
+    async def program() -> None:
+        tasks.append(asyncio.create_task(hold()))
+        await asyncio.sleep(0.01)
+
+    with pytest.raises(SystemExit, match="3"):
+        asyncio.run(program())

@@ -223,6 +223,61 @@ def test_a_forked_child_ends_by_the_signal_and_its_parent_goes_on(
     assert (ended.returncode, ended.stdout, ended.stderr) == expected
 
 
+CALLED_TWICE = textwrap.dedent(
+    """
+    import asyncio, os, signal, sys
+    from batchqueue_async import BatchQueue, BatchQueueConfig, drain_on_signals
+
+    handled, stuck = [], sys.argv[1] == "stuck"
+
+    async def main():
+        async def store(batch):
+            await asyncio.sleep(20 if stuck else 0.05)
+            handled.extend(batch)
+
+        async def pass_on(batch):
+            for item in batch:
+                assert await sink.produce(item)
+
+        over = BatchQueue("over")
+        sink = BatchQueue("sink", BatchQueueConfig(consumer=store))
+        source = BatchQueue("source", BatchQueueConfig(consumer=pass_on, linger=60))
+        for queue in (over, sink, source):
+            await queue.start()
+            drain_on_signals(queue)
+            drain_on_signals(queue)
+        await over.shutdown()
+        await source.produce_many(range(3))
+        await asyncio.sleep(0)
+        for seconds in (0.0, 0.3) if stuck else (0.0,):
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(20)
+
+    try:
+        asyncio.run(main())
+    finally:
+        print(handled)
+    """
+)
+
+
+@pytest.mark.parametrize("how, handled", [("", "[0, 1, 2]"), ("stuck", "[]")])
+def test_all_queues_for_which_it_is_called_are_drained(how: str, handled: str) -> None:
+    """The second call replaced the first one's handler, and so its queue's draining."""
+    ended = subprocess.run(
+        [sys.executable, "-c", CALLED_TWICE, how],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=15,
+    )
+    assert (ended.returncode, ended.stdout) == (143, f"{handled}\n")
+    left = "3 items of 'sink' were left at shutdown\n" if how else ""
+    assert ended.stderr.endswith(left)
+    assert "without its shutdown" not in ended.stderr
+
+
 async def test_what_has_no_queues_is_refused() -> None:
     rule = "manager must be a BatchQueueManager, a BatchQueue or a LoopThread, got 5"
     with pytest.raises(TypeError, match=rule):

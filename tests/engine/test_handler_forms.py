@@ -5,7 +5,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -233,9 +233,24 @@ def test_what_takes_no_batch_is_refused(handler: Any, why: str) -> None:
     assert not queue.remove_handler(int), "nothing was registered"
 
 
-@pytest.mark.parametrize("item_type", [1, "int", None, int | str, list[int]])
-def test_what_is_no_class_is_refused_as_a_type(item_type: Any) -> None:
-    with pytest.raises(TypeError, match="class"):
+class Row(TypedDict):
+    number: int
+
+
+@pytest.mark.parametrize(
+    "item_type, shown",
+    [
+        (1, "1"),
+        ("int", "'int'"),
+        (None, "None"),
+        (int | str, r"int \| str"),
+        (list[int], r"list\[int\]"),
+        (Any, "typing.Any"),
+        (Row, "<class '.*Row'>"),
+    ],
+)
+def test_what_no_item_has_for_its_class_is_refused(item_type: Any, shown: str) -> None:
+    with pytest.raises(TypeError, match=f"item_type must be a class.*got {shown}$"):
         BatchQueue[int]("q").add_handler(item_type, print)
 
 

@@ -60,6 +60,7 @@ class Broken:
         (OSError("gone"), "OSError('gone')"),
         (PartitionPolicy.fixed(2), repr(PartitionPolicy.fixed(2))),
         (len, "the function len"),
+        (in_thread(len), "in_thread(len)"),
         ({"a": 1}, "a dict"),
         (Broken(), "a Broken"),
         (Exporter("x"), "an Exporter"),

@@ -10,17 +10,21 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call, mark
 from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     absorb_cancellation,
+    is_being_left,
     is_cancelled_for_good,
     uncancel,
 )
 from batchqueue_async._policies.retry import PartialFailure
 from batchqueue_async._wording import shown
+
+# An attribute of a loop out of which an error has been raised here.
+_IS_TOLD: Final = "_batchqueue_async_told_to_end"
 
 Call = Callable[..., Awaitable[object] | object]
 
@@ -80,7 +84,7 @@ def user_error(error: BaseException, here: object) -> BaseException:
         uncancel()
     elif isinstance(error, KeyboardInterrupt | SystemExit):
         # The program is to end, but not by way of a dead drain task.
-        asyncio.get_running_loop().call_soon(_raise, error)
+        _end_program(error)
     elif isinstance(error, GeneratorExit) and mark() is not here:
         # The coroutine is being closed from outside, and has to let it.
         raise error
@@ -228,6 +232,18 @@ def _forget_error(task: asyncio.Future[Any]) -> None:
     # The cancellation is what counts; nobody will ask what the cleaning up raised.
     if not task.cancelled():
         task.exception()
+
+
+def _end_program(error: BaseException) -> None:
+    """Raise the error out of the loop, unless it is being left by an earlier one.
+
+    It would cut off what `asyncio.run` still has to do there: to wait for who leaves
+    his queues, and so for what they drain.
+    """
+    loop = asyncio.get_running_loop()
+    if not (getattr(loop, _IS_TOLD, False) and is_being_left()):
+        setattr(loop, _IS_TOLD, True)
+        loop.call_soon(_raise, error)
 
 
 def _raise(error: BaseException) -> NoReturn:

@@ -22,10 +22,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import sys
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._loop_close import call_at_close
@@ -106,6 +108,14 @@ def is_ending(loop: asyncio.AbstractEventLoop) -> bool:
     canary = canary_of(loop)
     # Without one nothing is kept: a start that failed leaves its tasks to the loop.
     return canary is None or canary.done() or canary.cancelling() > 0
+
+
+def is_being_left() -> bool:
+    """Whether the loop only runs for what `asyncio.run` does after the main task."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001
+    while frame is not None and frame.f_code is not asyncio.Runner.close.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 class LoopRegistry:

@@ -43,9 +43,9 @@ class Connections:
     not, because it stands still or is out of reach, the client stops waiting a moment
     later.
 
-    It belongs to the loop that uses it first. Before a connection is handed out `each`
-    is awaited with it, and `prepare` with the first. `connections` bounds how many are
-    lent at a time.
+    It belongs to the loop that uses it first, and when that is closed to the next one.
+    Before a connection is handed out `each` is awaited with it, and `prepare` with the
+    first. `connections` bounds how many are lent at a time.
     """
 
     def __init__(  # noqa: PLR0913 - all that is said of them
@@ -68,10 +68,11 @@ class Connections:
         self._prepare = prepare
         self._is_prepared = False
         self._each = each
-        self._bound: AbstractAsyncContextManager[None] = nullcontext()
         if connections is not None:
             require_int("connections", connections, at_least=1)
-            self._bound = asyncio.Semaphore(connections)
+        self._most = connections
+        self._bound: AbstractAsyncContextManager[None] = nullcontext()
+        self._loop: asyncio.AbstractEventLoop | None = None
         # With the time since when each is idle.
         self._idle: list[tuple[Connection, float]] = []
         self._taken: list[Connection] = []
@@ -88,6 +89,7 @@ class Connections:
         If the block raises, or is cancelled, the connection is ended: nobody knows what
         it was in the middle of.
         """
+        self._leave_closed_loop()
         async with self._bound:
             connection = await self.take()
             try:
@@ -143,6 +145,7 @@ class Connections:
 
     async def take(self) -> Connection:
         """Return a connection that works; the caller gives it back, or ends it."""
+        self._leave_closed_loop()
         while self._idle:
             connection, since = self._idle.pop()
             self._taken.append(connection)
@@ -185,10 +188,23 @@ class Connections:
         Those at work are ended, too.
         """
         for connection in (*(each for each, _ in self._idle), *self._taken):
-            connection.terminate()
+            # Where its loop is closed the transport can't tell it so.
+            with suppress(RuntimeError):
+                connection.terminate()
         self._idle.clear()
         self._taken.clear()
         self._is_prepared = False
+
+    def _leave_closed_loop(self) -> None:
+        """Let go of what was made on a loop that ended without `close`."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop or not (self._loop is None or self._loop.is_closed()):
+            return
+        self.close()
+        self._loop = loop
+        if self._most is not None:
+            # A semaphore stays with the loop on which somebody waited for it.
+            self._bound = asyncio.Semaphore(self._most)
 
     async def _connect(self) -> Connection:
         why = ""

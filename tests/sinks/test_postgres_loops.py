@@ -1,0 +1,76 @@
+"""A PostgreSQL sink that outlives its loop works on the next one."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks._postgres.connections import Connections
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from tests.sinks.stores import COLUMNS, connected
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """On asyncio's own loop, as programs do, whatever the tests run on."""
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(coroutine)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_a_sink_that_nobody_closed_goes_on_on_the_next_loop(
+    postgres_dsn: str, asyncio_errors: list[logging.LogRecord]
+) -> None:
+    async def make_table() -> None:
+        async with connected(postgres_dsn) as connection:
+            await connection.execute("DROP TABLE IF EXISTS of_loops")
+            await connection.execute("CREATE TABLE of_loops (id BIGINT, name TEXT)")
+
+    async def write(epoch: Epoch) -> None:
+        assert not await sink.is_committed(epoch)
+        await sink.begin(epoch)
+        await sink.write(epoch, [(epoch.batch, "name")])
+        await sink.commit(epoch)
+
+    run(make_table())
+    sink = PostgresEpochSink[Any](postgres_dsn, "of_loops", COLUMNS)
+    for number in range(3):
+        run(write(Epoch("loops", number)))
+    run(sink.close())
+    # Sockets that the closed loops left open, and what asyncpg leaves unsaid on them.
+    gc.collect()
+    asyncio_errors.clear()
+
+
+def test_connections_that_were_waited_for_are_bounded_on_the_next_loop(
+    postgres_dsn: str,
+) -> None:
+    async def prepare(connection: object) -> None:
+        pass
+
+    connections = Connections(postgres_dsn, 5.0, 5.0, prepare, connections=1)
+    lent, most = 0, 0
+
+    async def lend() -> None:
+        nonlocal lent, most
+        async with connections.lent():
+            lent += 1
+            most = max(lent, most)
+            await asyncio.sleep(0.01)
+            lent -= 1
+
+    async def lend_to_three() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(lend())
+        connections.close()
+        await asyncio.sleep(0)
+
+    for _ in range(2):
+        run(lend_to_three())
+    assert most == 1
