@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,14 +26,19 @@ from batchqueue_async.sinks.epochs import Epoch, fields_of
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .frames import arrow_schema, with_types
-from .staging import StagingQueue, find_factory, in_one_line, make_sink, stage_rows
+from .staging import (
+    StagingQueue,
+    find_factory,
+    in_one_line,
+    stage_rows,
+    with_sink,
+    with_sink_told,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
-
-R = TypeVar("R")
 
 # Spark sets these for the jobs of a streaming query, and takes them to its tasks.
 _QUERY = "sql.streaming.queryId"
@@ -273,7 +277,7 @@ def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
         if (heard := getattr(sink, "announce", None)) is not None:
             await heard(epoch, run)
 
-    _with_sink(open_queue, tell)
+    with_sink_told(open_queue, tell, lambda it: f"{epoch} cannot be staged into {it}")
 
 
 def publish(
@@ -294,7 +298,9 @@ def publish(
             all_tokens = [*tokens, await sink.seal(attempt)]
         return await sink.publish(attempt.epoch, all_tokens)
 
-    return _with_sink(open_queue, run)
+    # Nobody knows, where the connection broke, whether it is published.
+    says = f"publishing {attempt.epoch} into"
+    return with_sink_told(open_queue, run, lambda it: f"{says} {it} failed")
 
 
 def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
@@ -304,7 +310,7 @@ def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
     says "Writing job failed", and nothing of what came first.
     """
     try:
-        _with_sink(open_queue, lambda sink: sink.discard(epoch, run))
+        with_sink(open_queue, lambda sink: sink.discard(epoch, run))
     except Exception as error:  # noqa: BLE001  # whatever a sink raises
         fields = fields_of(epoch)
         logger.warning(
@@ -313,19 +319,6 @@ def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
             in_one_line(error),
             extra=fields | {"error_type": type(error).__qualname__},
         )
-
-
-def _with_sink(
-    open_queue: StagingQueue, use: Callable[[StagedSink[Any]], Awaitable[R]]
-) -> R:
-    async def run() -> R:
-        sink = make_sink(open_queue.sink, dict(open_queue.options))
-        try:
-            return await use(sink)
-        finally:
-            await sink.close()
-
-    return asyncio.run(run())
 
 
 def _all_tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
