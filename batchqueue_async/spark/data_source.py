@@ -184,7 +184,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all partitions, beside the driver; log if they were before."""
         tokens = _all_tokens(messages)
-        nobody = Attempt(self.epoch, self.run, 0, uuid4().hex, is_announced=True)
+        nobody = _nobody(self.epoch, self.run, tokens, is_announced=True)
         if not publish(self.open_queue, nobody, tokens, self.columns):
             logger.warning(
                 "%s is published already, so this write of it changes nothing: another"
@@ -243,7 +243,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if epoch.batch != batchId:
                 msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
                 raise BatchQueueError(msg)
-            nobody = Attempt(epoch, run, 0, uuid4().hex)
+            nobody = _nobody(epoch, run, tokens)
             is_new = publish(self.open_queue, nobody, tokens, self.columns)
             # With the checkpoint's own id it is a restart, for certain.
             if not is_new and self.query is not None:
@@ -354,3 +354,11 @@ def _attempt(
     return Attempt(
         epoch, run, task.partitionId(), name, is_announced, is_case_sensitive
     )
+
+
+def _nobody(
+    epoch: Epoch, run: str, tokens: list[Token], *, is_announced: bool = False
+) -> Attempt:
+    """Return the commit's own attempt; what names count for the tasks counts for it."""
+    exact = all(token.attempt.is_case_sensitive for token in tokens)
+    return Attempt(epoch, run, 0, uuid4().hex, is_announced, exact)
