@@ -81,7 +81,8 @@ class ParquetStagedSink(FromOptions):
             OSError: The directory can't be written; for one, the run was announced,
                 and is over.
             ValueError: The record batches' columns differ, or one has the name of the
-                folders' key.
+                folders' key, or that of another in another case of letters, which
+                Spark reads only if the session is case-sensitive.
         """
         file = self._open.get(attempt.name)
         if file is not None:
@@ -89,6 +90,8 @@ class ParquetStagedSink(FromOptions):
             return
         names = items[0].schema.names
         await to_thread.run_sync(self._directory.require_names, names)
+        if not attempt.is_case_sensitive:
+            _require_names_that_differ(names)
         epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
             await to_thread.run_sync(self._directory.begin_run, epoch, run)
@@ -156,3 +159,17 @@ class ParquetStagedSink(FromOptions):
             await self.abandon(attempt)
             await to_thread.run_sync(self._directory.clear, attempt.epoch)
         return is_over
+
+
+def _require_names_that_differ(names: Sequence[str]) -> None:
+    """Refuse what Spark would not read again, in any file of the directory."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other is not name:
+            msg = (
+                f"column {name!r} must have another name than {other!r}, from which it"
+                " differs in case only: Spark reads such files with"
+                " spark.sql.caseSensitive alone"
+            )
+            raise ValueError(msg)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,14 +26,19 @@ from batchqueue_async.sinks.epochs import Epoch, fields_of
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .frames import arrow_schema, with_types
-from .staging import StagingQueue, find_factory, in_one_line, make_sink, stage_rows
+from .staging import (
+    StagingQueue,
+    find_factory,
+    in_one_line,
+    stage_rows,
+    with_sink,
+    with_sink_told,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
-
-R = TypeVar("R")
 
 # Spark sets these for the jobs of a streaming query, and takes them to its tasks.
 _QUERY = "sql.streaming.queryId"
@@ -180,7 +184,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all partitions, beside the driver; log if they were before."""
         tokens = _all_tokens(messages)
-        nobody = Attempt(self.epoch, self.run, 0, uuid4().hex, is_announced=True)
+        nobody = _nobody(self.epoch, self.run, tokens, is_announced=True)
         if not publish(self.open_queue, nobody, tokens, self.columns):
             logger.warning(
                 "%s is published already, so this write of it changes nothing: another"
@@ -239,7 +243,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if epoch.batch != batchId:
                 msg = f"the tasks staged {epoch}, but Spark commits batch {batchId}"
                 raise BatchQueueError(msg)
-            nobody = Attempt(epoch, run, 0, uuid4().hex)
+            nobody = _nobody(epoch, run, tokens)
             is_new = publish(self.open_queue, nobody, tokens, self.columns)
             # With the checkpoint's own id it is a restart, for certain.
             if not is_new and self.query is not None:
@@ -273,7 +277,7 @@ def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
         if (heard := getattr(sink, "announce", None)) is not None:
             await heard(epoch, run)
 
-    _with_sink(open_queue, tell)
+    with_sink_told(open_queue, tell, lambda it: f"{epoch} cannot be staged into {it}")
 
 
 def publish(
@@ -294,7 +298,9 @@ def publish(
             all_tokens = [*tokens, await sink.seal(attempt)]
         return await sink.publish(attempt.epoch, all_tokens)
 
-    return _with_sink(open_queue, run)
+    # Nobody knows, where the connection broke, whether it is published.
+    says = f"publishing {attempt.epoch} into"
+    return with_sink_told(open_queue, run, lambda it: f"{says} {it} failed")
 
 
 def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
@@ -304,7 +310,7 @@ def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
     says "Writing job failed", and nothing of what came first.
     """
     try:
-        _with_sink(open_queue, lambda sink: sink.discard(epoch, run))
+        with_sink(open_queue, lambda sink: sink.discard(epoch, run))
     except Exception as error:  # noqa: BLE001  # whatever a sink raises
         fields = fields_of(epoch)
         logger.warning(
@@ -313,19 +319,6 @@ def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
             in_one_line(error),
             extra=fields | {"error_type": type(error).__qualname__},
         )
-
-
-def _with_sink(
-    open_queue: StagingQueue, use: Callable[[StagedSink[Any]], Awaitable[R]]
-) -> R:
-    async def run() -> R:
-        sink = make_sink(open_queue.sink, dict(open_queue.options))
-        try:
-            return await use(sink)
-        finally:
-            await sink.close()
-
-    return asyncio.run(run())
 
 
 def _all_tokens(messages: Sequence[WriterCommitMessage | None]) -> list[Token]:
@@ -361,3 +354,11 @@ def _attempt(
     return Attempt(
         epoch, run, task.partitionId(), name, is_announced, is_case_sensitive
     )
+
+
+def _nobody(
+    epoch: Epoch, run: str, tokens: list[Token], *, is_announced: bool = False
+) -> Attempt:
+    """Return the commit's own attempt; what names count for the tasks counts for it."""
+    exact = all(token.attempt.is_case_sensitive for token in tokens)
+    return Attempt(epoch, run, 0, uuid4().hex, is_announced, exact)

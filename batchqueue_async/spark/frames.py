@@ -48,6 +48,10 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         else:
             msg = f"df must be a DataFrame, got {shown(df)}"
         raise TypeError(msg)
+    # Spark would say so itself, but in an assertion without a text.
+    if not is_connect(df) and df.sparkSession.sparkContext._jsc is None:  # noqa: SLF001
+        msg = "df must belong to a session that runs, got one of a stopped session"
+        raise ValueError(msg)
     require_columns(df.schema.names)
     for field in df.schema:
         if any(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from batchqueue_async import (
     BatchQueueConfig,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
+
+R = TypeVar("R")
 
 SinkFactory: TypeAlias = Callable[[Mapping[str, str]], StagedSink[Any]]
 """Gets the data source's options, keys in lower case, and returns a sink."""
@@ -193,6 +196,51 @@ def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
         msg = f"sink {shown(name)} must return a StagedSink, got {shown(sink)}"
         raise TypeError(msg)
     return sink
+
+
+def with_sink(
+    open_queue: StagingQueue, use: Callable[[StagedSink[Any]], Awaitable[R]]
+) -> R:
+    """Use a sink of its own, blocking."""
+
+    async def run() -> R:
+        sink = make_sink(open_queue.sink, dict(open_queue.options))
+        try:
+            return await use(sink)
+        finally:
+            await sink.close()
+
+    return asyncio.run(run())
+
+
+def with_sink_told(
+    open_queue: StagingQueue,
+    use: Callable[[StagedSink[Any]], Awaitable[R]],
+    says: Callable[[str], str],
+) -> R:
+    """Use a sink of its own; what it raises is told in one line, after `says(target)`.
+
+    Raises:
+        BatchQueueError: What `use` raised.
+        Exception: What making the sink raised: it names the option.
+    """
+    failed: list[str] = []
+
+    async def run(sink: StagedSink[Any]) -> R:
+        try:
+            return await use(sink)
+        except Exception as error:
+            target = getattr(sink, "target", Work.target)
+            failed.append(f"{says(target)}: {in_one_line(error)}")
+            raise
+
+    try:
+        return with_sink(open_queue, run)
+    except Exception:
+        if not failed:
+            raise
+    # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
+    raise BatchQueueError(failed[0])
 
 
 def in_one_line(error: BaseException) -> str:

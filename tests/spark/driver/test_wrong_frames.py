@@ -84,6 +84,21 @@ def test_rows_without_columns_are_refused(
         WAYS[way](spark.range(3).select(), loop_thread)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_frame_of_a_stopped_session_is_named(
+    spark: "SparkSession",
+    loop_thread: LoopThread,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    frame = spark.range(3)
+    # All that `stop` leaves of it.
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+
+    with pytest.raises(ValueError, match="df must belong to a session that runs, got"):
+        list(WAYS[way](frame, loop_thread))  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("way", ["push", "write_partitions"])
 def test_a_stream_has_no_end_to_wait_for(
     spark: "SparkSession", loop_thread: LoopThread, tmp_path: Path, way: str

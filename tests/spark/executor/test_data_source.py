@@ -184,6 +184,25 @@ def test_a_built_in_sink_has_a_short_name(
     assert ids(spark, tmp_path) == [*range(9)]
 
 
+def test_parquet_that_spark_would_not_read_again_is_refused(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    frame = spark.sql("SELECT 1L AS id, 2L AS ID")
+    told = "'ID' must have another name than 'id', from which it differs in case only"
+
+    with pytest.raises(Exception, match=told):
+        writer(frame, "parquet", directory=tmp_path).save()
+    assert ids(spark, tmp_path) == []
+
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        writer(frame, "parquet", directory=tmp_path).save()
+        writer(frame.limit(0), "parquet", directory=tmp_path).save()
+        assert ids(spark, tmp_path) == [1]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_reading_is_refused_with_a_sentence(spark: "SparkSession") -> None:
     with pytest.raises(Exception, match="writes and cannot be read: read the table"):
         spark.read.format("batchqueue").load()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +132,29 @@ def test_what_the_sink_refuses_is_told_in_one_line(
     assert "77770" not in str(told.value)
     assert "good_staged" not in str(told.value)
     assert str(told.value).count("Traceback") == 1
+
+
+@pytest.mark.parametrize(
+    "ids, name, told",
+    [
+        ("1, 1", "keyed", r"publishing batch 0 of query \S+ into table keyed failed"),
+        ("1", "nosuch", r"batch 0 of query \S+ cannot be staged into table nosuch"),
+    ],
+)
+def test_what_stops_a_job_or_its_commit_is_told_in_one_line(
+    spark: "SparkSession", table: Table, ids: str, name: str, told: str
+) -> None:
+    """Both run beside the driver, in an event loop whose frames are no news."""
+    path = table("keyed", "id INTEGER PRIMARY KEY")
+    frame = spark.sql(f"SELECT EXPLODE(ARRAY({ids})) AS id")
+
+    with pytest.raises(Exception, match=told) as raised:
+        into_sqlite(frame, path, name)
+
+    text = str(raised.value)
+    assert re.search(rf"BatchQueueError: {told}: \w+Error: ", text)
+    assert text.count("Traceback") == 1
+    assert "asyncio" not in text
 
 
 @pytest.mark.usefixtures("no_queues_left")
