@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from batchqueue_async._engine.handlers.deadlock import Node, Wait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
     HandlerLock,
     current_call,
 )
-from batchqueue_async._engine.handlers.wait_for_graph import Node, Wait
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
     from batchqueue_async._engine.partitions.partition import Partition
 
 

@@ -166,11 +166,12 @@ class InThread(Attached):
             return
         # Called by a handler of somebody's own, so no queue has seen to it.
         lock = self._slots.new_lock()
-        await lock.granted(SHARED, lock.request(SHARED))
+        place = lock.request(SHARED)
         try:
+            await place
             await self._run_on_thread(lock, call, *arguments)
         finally:
-            lock.release(SHARED)
+            lock.withdraw(SHARED, place)
 
     async def _run_on_thread(
         self, lock: SlottedLock, call: Callable[..., object], *arguments: object

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
 
 R = TypeVar("R")
 

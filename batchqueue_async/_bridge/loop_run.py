@@ -24,8 +24,13 @@ from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import uncancel
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
+from batchqueue_async._threads.dead_loop_watchdog import (
+    FOR_QUEUES,
+    PATIENCE,
+    Heartbeat,
+    LoopWatchdog,
+)
 from batchqueue_async._threads.event import ThreadEvent
-from batchqueue_async._threads.loop_watchdog import PATIENCE, Heartbeat, LoopWatchdog
 
 if TYPE_CHECKING:
     from batchqueue_async._bridge.portal import Portal
@@ -214,7 +219,7 @@ class LoopRun:
     def _watchdog(self, patience: float | None = None) -> LoopWatchdog:
         name = f"the loop of LoopThread {self._name!r}"
         patience = self._patience if patience is None else patience
-        return LoopWatchdog(self._loop, name, BatchQueueError, patience)
+        return LoopWatchdog(self._loop, name, BatchQueueError, patience, FOR_QUEUES)
 
     def _why_undone(self) -> str:
         if self._over.is_set:

@@ -22,7 +22,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
-from batchqueue_async._threads.loop_watchdog import PATIENCE
+from batchqueue_async._threads.dead_loop_watchdog import PATIENCE
 from batchqueue_async._validation import require_positive, require_timeout
 
 if TYPE_CHECKING:
@@ -201,7 +201,8 @@ class LoopThread(OfOneProcess):
     ) -> SyncBatchQueue[T]:
         """Create a queue on the loop and start it, with these handlers by type.
 
-        The queue keeps the LoopThread alive.
+        One with settings of its own is given to the queue's `add_handler` instead. The
+        queue keeps the LoopThread alive.
 
         Raises:
             BatchQueueError: On the loop's own thread; or the thread does not run, or

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_thread import LoopThread, refuse_on_loop
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._validation import require_callable
 from batchqueue_async._wording import shown
 
@@ -38,6 +40,38 @@ class _Registry:
         # that starts may open another queue on that loop's thread.
         self._own_locks: WeakValueDictionary[OpenQueue[Any], Any]
         self._own_locks = WeakValueDictionary()
+        # What `close_process_queues` has taken from above, while calls of it go on; at
+        # the interpreter's exit it stays.
+        self.closed: dict[OpenQueue[Any], SyncBatchQueue[Any]] = {}
+        self._closings = 0
+
+    def begin_closing(self) -> None:
+        with self.lock:
+            self._closings += 1
+
+    def end_closing(self) -> None:
+        with self.lock:
+            self._closings -= 1
+            if not self._closings and not is_exiting():
+                self.closed.clear()
+
+    def closed_for_caller(
+        self, open_queue: OpenQueue[Any]
+    ) -> SyncBatchQueue[Any] | None:
+        """Return the closed queue if this caller gets no new one; it refuses items.
+
+        Who closes would have to close each new one, too: without an end, where threads
+        that nobody waits for go on producing. Handlers get one, for what is drained.
+        """
+        if current_call() is not None:
+            return None
+        if not is_exiting():
+            return self.closed.get(open_queue)
+        # What `atexit` calls, and threads that the exit waits for, may open theirs.
+        if not threading.current_thread().daemon:
+            return None
+        known = self.opened.get(open_queue)
+        return self.closed.get(open_queue) if known is None else known.queue
 
     def own_lock(self, open_queue: OpenQueue[Any]) -> Any:  # noqa: ANN401 - an RLock
         """Return the lock under which this queue is opened."""
@@ -52,6 +86,18 @@ class _Registry:
                 with own:
                     pass
 
+    def take_last(self, wanted: set[OpenQueue[Any]] | None) -> _Opened | None:
+        """Take what was opened last, of those wanted, to be closed."""
+        self.wait_for_openings(wanted)
+        with self.lock:
+            left = [each for each in self.opened if wanted is None or each in wanted]
+            if not left:
+                return None
+            refuse_on_loop(self.opened[left[-1]].loop_thread, "leaving")
+            opened = self.opened.pop(left[-1])
+            self.closed[left[-1]] = opened.queue
+            return opened
+
 
 _registry = _Registry()
 _inherited: list[_Registry] = []
@@ -65,7 +111,9 @@ def process_queue(
     For programs whose processes are made by others: prefork servers, task queues,
     `multiprocessing`. Call it where items are produced, each time, on any thread. After
     a fork the child opens a queue of its own; the parent's isn't touched, and what
-    waits in it is the parent's. A queue that was shut down is opened anew.
+    waits in it is the parent's. A queue that was shut down is opened anew. While
+    `close_process_queues` goes on only handlers have it opened anew, all others get the
+    closed one, which accepts nothing; so do daemon threads once the interpreter exits.
 
     It is drained when the interpreter exits, as each `LoopThread` is. A process that
     ends by `os._exit` must call `close_process_queues` before.
@@ -92,6 +140,9 @@ def process_queue(
     if known is not None and known.queue.is_running:
         return known.queue
     require_callable("open_queue", open_queue)
+    closed = registry.closed_for_caller(open_queue)
+    if closed is not None:
+        return closed
     with registry.own_lock(open_queue):
         with registry.lock:
             known = registry.opened.get(open_queue)
@@ -125,19 +176,14 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
     """
     registry = _current()
     wanted = None if open_queues is None else set(open_queues)
-    while True:
-        registry.wait_for_openings(wanted)
+    registry.begin_closing()
+    try:
         # Closed without the lock, which its handlers may need; and what they open
         # anew by that is closed, too.
-        with registry.lock:
-            left = [
-                each for each in registry.opened if wanted is None or each in wanted
-            ]
-            if not left:
-                return
-            refuse_on_loop(registry.opened[left[-1]].loop_thread, "leaving")
-            opened = registry.opened.pop(left[-1])
-        _close(opened)
+        while (opened := registry.take_last(wanted)) is not None:
+            _close(opened)
+    finally:
+        registry.end_closing()
 
 
 def _current() -> _Registry:

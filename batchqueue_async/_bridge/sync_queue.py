@@ -23,8 +23,8 @@ from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.retry import Retry
+from batchqueue_async._threads.dead_loop_watchdog import PATIENCE
 from batchqueue_async._threads.guard import PAUSE
-from batchqueue_async._threads.loop_watchdog import PATIENCE
 from batchqueue_async._validation import (
     require_instance,
     require_positive,
@@ -49,7 +49,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
     Args:
         queue: The queue.
         patience: Seconds after which a loop that does not answer while somebody waits
-            counts as dead: it is stopped, or a handler blocks it. Those of a machine
+            counts as dead: it is stopped, or something blocks it. Those of a machine
             that is too busy to let it answer don't count.
 
     Raises:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._chunks import LENGTH
-from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
+from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
@@ -29,9 +29,9 @@ from batchqueue_async._policies.errors import (
     WouldDeadlock,
     with_accepted,
 )
+from batchqueue_async._threads.dead_loop_watchdog import FOR_QUEUES, LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
 
 T = TypeVar("T")
 
@@ -179,7 +179,7 @@ class ThreadIngress(LoopWaker[T]):
 
     def watchdog(self, patience: float) -> LoopWatchdog:
         name = f"the loop of queue {self.parts.name!r}"
-        return LoopWatchdog(self.loop, name, BatchQueueError, patience)
+        return LoopWatchdog(self.loop, name, BatchQueueError, patience, FOR_QUEUES)
 
     def _may_wait(self, until: float | None) -> bool:
         if not self._waits_when_full:

@@ -10,12 +10,12 @@ import asyncio
 from typing import Any
 
 from batchqueue_async._engine.draining.delivery_counts import DeliveryCounts
-from batchqueue_async._engine.draining.lost_items import DropReport
-from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+from batchqueue_async._engine.draining.drops_and_unhandled import DropReport
+from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
-from batchqueue_async._engine.handlers.running_calls import RunningCalls
+from batchqueue_async._engine.handlers.slow_calls import RunningCalls
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.partition_layout import Layout, byte_budget_of
 from batchqueue_async._engine.lifecycle.state import State
@@ -32,7 +32,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 
 
 class Parts:
-    """A plain record: what there is of a queue, and nothing that it does."""
+    """A plain record: what there is of a queue, made in the order of who needs whom."""
 
     __slots__ = (
         "byte_budget",

@@ -92,7 +92,8 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
             most. Handlers have room for one batch beside it, of `max_batch_bytes`, an
             eighth of this or one item, whichever is most; what they hold above that
             takes up room here. An item that is larger raises `ItemTooLarge`.
-        linger: Seconds that the oldest item waits for its batch to fill.
+        linger: Seconds that the oldest item waits for its batch to fill. The call that
+            is running, and its retries, come on top. A partition is full by itself.
         idle: How long a drain task naps when it found nothing.
         rebalancing: When partitions change their drain task; None for never.
         retry: How often a failed batch is tried.

@@ -118,9 +118,10 @@ class Retry(Value):
     once. The default tries once: at most once.
 
     Attributes:
-        attempts: How many times a batch is given to its handler at most.
+        attempts: How many times a batch is given to its handler at most, the first
+            time included: "retried 3 times" is 4.
         wait_initial: Longest wait in seconds before the second attempt; it doubles
-            for each further one.
+            for each further one. A wait is a random time from 0 to that.
         wait_max: Seconds that no wait exceeds.
         deadline: Seconds from the first attempt after which none starts, or None.
         retry_on: Exceptions worth another attempt; any other fails at once.

@@ -6,17 +6,15 @@ So one key that floods holds up nobody else.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import refuse, require_int
 from batchqueue_async._wording import shown
 
 from .value import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 T_contra = TypeVar("T_contra", contravariant=True)
 T = TypeVar("T")

@@ -44,6 +44,8 @@ class _SignatureOf:
         from inspect import Parameter, Signature  # noqa: PLC0415
 
         by_position, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+        # `help` asks each base of a class, too: `Value` has no fields, and is none.
+        fields = dataclasses.fields(cls) if cls._names else ()
         found = [
             Parameter(
                 each.name,
@@ -51,7 +53,7 @@ class _SignatureOf:
                 default=cls._defaults.get(each.name, Parameter.empty),
                 annotation=each.type,
             )
-            for each in dataclasses.fields(cls)
+            for each in fields
         ]
         found.sort(key=lambda each: each.kind)
         return Signature(found, return_annotation=None)

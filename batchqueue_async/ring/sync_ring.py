@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._running_loop import running_loop
+from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
 
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout

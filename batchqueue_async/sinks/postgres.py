@@ -17,7 +17,8 @@ from batchqueue_async._wording import kind_of
 from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
 from ._postgres.fences import EPOCHS, Fences
-from ._postgres.staging import LONGEST_NAME, Staging, Target, column_types, find_target
+from ._postgres.staging import Staging
+from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
 from ._postgres.whole_numbers import require_whole
 from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix

@@ -16,7 +16,7 @@ from ._postgres.connections import PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences
 from ._postgres.staged_tables import StagedTables
-from ._postgres.staging import column_types, find_target
+from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
 from .names import matched

@@ -253,7 +253,7 @@ METRICS: Final = (
         "batchqueue.loop.blocked",
         "gauge",
         "1",
-        "1 while the queue's loop does not answer: a handler blocks it, or it ended.",
+        "1 while the queue's loop does not answer: something blocks it, or it ended.",
         lambda reading: [((), float(not reading.loop_responds))],
     ),
 )

@@ -1,13 +1,13 @@
 """Loop threads on each kind of loop, and eager switches between threads."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from batchqueue_async import LoopThread
-from batchqueue_async._threads import loop_watchdog
+from batchqueue_async._threads import dead_loop_watchdog
 from tests.support.real_loops import real_loops
 
 
@@ -27,18 +27,16 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The alarm has tests of its own, which go without this.
     """
-    begin = loop_watchdog.LoopWatchdog.__init__
+    begin = dead_loop_watchdog.LoopWatchdog.__init__
 
     def begin_patiently(
-        self: loop_watchdog.LoopWatchdog,
-        loop: asyncio.AbstractEventLoop,
-        name: str,
-        error: type[Exception],
-        patience: float,
+        self: dead_loop_watchdog.LoopWatchdog,
+        *arguments: Any,  # noqa: ANN401 - whatever it takes
     ) -> None:
-        begin(self, loop, name, error, max(patience, 10.0))
+        begin(self, *arguments)
+        self._patience = max(self._patience, 10.0)
 
-    monkeypatch.setattr(loop_watchdog.LoopWatchdog, "__init__", begin_patiently)
+    monkeypatch.setattr(dead_loop_watchdog.LoopWatchdog, "__init__", begin_patiently)
 
 
 @pytest.fixture

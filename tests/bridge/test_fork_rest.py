@@ -18,7 +18,7 @@ import pytest
 
 from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread, in_thread
 from batchqueue_async._bridge import fork_rest, loop_run
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
+from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from tests.bridge.programs import Program, each_python
 
 # A lock as a driver's in C: Python does not know of it, and nobody makes it anew.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from batchqueue_async import BatchQueueError
-from batchqueue_async._threads import loop_watchdog
+from batchqueue_async._threads import dead_loop_watchdog
 
 PATIENCE = 0.5
 LONG = 100.0
@@ -48,8 +48,8 @@ def seconds_until_dead(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, *, answers_after: float = LONG
 ) -> float:
     """Have a thread wait for the loop, which answers at first, and then so often."""
-    monkeypatch.setattr(loop_watchdog, "time", machine)
-    waiting = loop_watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
+    monkeypatch.setattr(dead_loop_watchdog, "time", machine)
+    waiting = dead_loop_watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
     waiting.wait(machine.nap, None)
     machine.answer()
     began = answered = machine.monotonic()

@@ -14,7 +14,7 @@ from batchqueue_async import (
     BatchQueueError,
     LoopThread,
 )
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
+from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from tests.bridge.background import (
     answer_of,
     answers,

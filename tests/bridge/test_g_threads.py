@@ -166,9 +166,11 @@ def test_a_blocked_loop_is_told_within_a_second(loop_thread: LoopThread) -> None
     assert entered.wait(10)
     assert queue.produce(2)
     # It takes longer beside other busy processes: those seconds hardly count.
-    with pytest.raises(BatchQueueError, match=r"has not run for 0\.5 s"):
+    with pytest.raises(BatchQueueError, match=r"has not run for 0\.5 s") as raised:
         queue.produce(3)
     free.set()
+    assert "in_thread" in str(raised.value)
+    assert "patience=" in str(raised.value)
 
 
 def test_a_loop_that_stops_is_told_within_a_second() -> None:

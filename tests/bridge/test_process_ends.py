@@ -101,3 +101,39 @@ def test_what_is_opened_late_is_drained(end: str, python: Path, tmp_path: Path) 
     ended = Program(f"{ENDS}put()\n{end}", str(rows), python=python).end()
     assert (ended.status, ended.log) == (0, "")
     assert rows.stat().st_size == 200
+
+
+GO_ON = """
+accepted, handled = [0, 0, 0, 0], []
+atexit.register(lambda: print(sum(accepted) == len(handled) > 0, flush=True))
+
+async def take(batch):
+    await asyncio.sleep(0.1)
+    handled.extend(batch)
+
+def open_rows(loop_thread):
+    return loop_thread.open("rows", BatchQueueConfig(consumer=take))
+
+def open_others(loop_thread):
+    return loop_thread.open("others", BatchQueueConfig(consumer=take))
+
+def go_on(index):
+    while True:
+        for each in (open_rows, open_others):
+            accepted[index] += process_queue(each).produce("row")
+        time.sleep(0.001)
+
+for each in (open_rows, open_others):
+    process_queue(each)
+# As the requests of a development server that loads its program again.
+for index in range(4):
+    threading.Thread(target=go_on, args=(index,), daemon=True).start()
+while not handled:
+    time.sleep(0.001)
+"""
+
+
+@each_python
+def test_the_exit_ends_though_daemon_threads_go_on_producing(python: Path) -> None:
+    ended = Program(GO_ON, python=python).end(10)
+    assert (ended.output, ended.status, ended.log) == ("True", 0, "")

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from batchqueue_async import (
     close_process_queues,
     process_queue,
 )
+from batchqueue_async._bridge.process_queue import OpenQueue
 from tests.bridge.background import PATIENCE, answers, in_background
 from tests.bridge.programs import PREFACE, Program, each_python
 
@@ -295,6 +297,39 @@ def test_closing_waits_for_a_queue_that_is_being_opened() -> None:
     answers([closing])
     assert not answers([opening])[0].is_running
     assert handled == [1]
+
+
+def test_closing_ends_though_threads_go_on_producing() -> None:
+    accepted, is_over = [0, 0, 0, 0], threading.Event()
+
+    def go_on(index: int, *open_queues: OpenQueue[int]) -> None:
+        while not is_over.wait(0.001):
+            for each in open_queues:
+                accepted[index] += process_queue(each).produce(1)
+
+    async def take(batch: list[int]) -> None:
+        # While one is closed the other one would be opened anew.
+        await asyncio.sleep(0.1)
+        handled.extend(batch)
+
+    def open_slow(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+        return loop_thread.open("slow", BatchQueueConfig(consumer=take))
+
+    def open_others(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+        return loop_thread.open("others", BatchQueueConfig(consumer=take))
+
+    threads = [in_background(go_on, n, open_slow, open_others) for n in range(4)]
+    while not handled:
+        time.sleep(0.001)
+    closing = in_background(close_process_queues)
+    try:
+        answers([closing], 5.0)
+    finally:
+        is_over.set()
+        answers(threads)
+    # What was opened anew after that.
+    close_process_queues()
+    assert len(handled) == sum(accepted)
 
 
 def test_a_loop_thread_to_ones_liking() -> None:

@@ -20,7 +20,7 @@ from batchqueue_async import (
     SyncBatchQueue,
 )
 from batchqueue_async import in_thread as run_in_thread
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
+from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from tests.bridge.background import answers, in_background, wait_until
 from tests.bridge.dead import error_of
 from tests.bridge.gated import Gated

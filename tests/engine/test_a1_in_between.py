@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from batchqueue_async._engine.draining.batch import Grouping
-from batchqueue_async._engine.draining.schedule_and_nap import Gathering, Nap, Schedule
+from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Schedule
 from batchqueue_async._engine.handlers.registration import Registration
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.partitions.ages import Ages

@@ -137,7 +137,7 @@ async def test_a_record_names_the_line_that_logs(
 ) -> None:
     async with BatchQueue[Any]("q") as queue:
         await queue.produce("nobody's")
-    assert [record.filename for record in caplog.records] == ["lost_items.py"]
+    assert [record.filename for record in caplog.records] == ["drops_and_unhandled.py"]
 
 
 async def test_all_tasks_are_cancelled_and_the_loop_lives_on() -> None:

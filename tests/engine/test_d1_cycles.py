@@ -11,7 +11,7 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
-from batchqueue_async._engine.draining.schedule_and_nap import PARTITIONS_AT_ONCE
+from batchqueue_async._engine.draining.linger_and_nap import PARTITIONS_AT_ONCE
 from tests.engine.every_loop import every_loop
 from tests.engine.until import turns, until
 from tests.support.oracle import check_accounts

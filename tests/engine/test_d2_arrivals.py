@@ -1,6 +1,7 @@
 """D2: an arrival is handled within max(linger, idle.shortest), however long the nap."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -356,3 +357,26 @@ class TestLinger:
             await asyncio.sleep(0.001)
             await settle()
             assert handler.batches == [[1]]
+
+    @pytest.mark.parametrize("is_removed", [False, True])
+    async def test_of_one_type_it_takes_nothing_from_the_batches_of_another(
+        self, *, is_removed: bool
+    ) -> None:
+        """What has no linger still gathers for a shortest nap between two cycles."""
+        handler, other = RecordingHandler[str](), RecordingHandler[int]()
+        config = BatchQueueConfig[Any](
+            idle=IdleBackoff(shortest=1.0, longest=1.0),
+            partitions=PartitionPolicy.fixed(2),
+        )
+        async with BatchQueue("q", config) as queue:
+            queue.add_handler(str, handler)
+            queue.add_handler(int, other, linger=100.0)
+            await queue.produce(1)
+            if is_removed:
+                queue.remove_handler(int)
+            for _ in range(100):
+                queue.produce_nowait("item")
+                queue.produce_nowait("item")
+                await asyncio.sleep(0.1)
+        batches = [call for call in handler.calls if call == "consume"]
+        assert len(batches) < 30, len(batches)

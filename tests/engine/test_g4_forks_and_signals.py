@@ -168,6 +168,51 @@ def test_a_program_whose_main_ends_first_ends_in_order() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, "True\n", "")
 
 
+LEAVES = textwrap.dedent(
+    """
+    import asyncio, os, signal, sys
+    from batchqueue_async import BatchQueue, BatchQueueConfig, drain_on_signals
+
+    handled, left = [], []
+
+    async def slow(batch):
+        if not handled:
+            os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.05)
+        handled.extend(batch)
+
+    async def main():
+        config = BatchQueueConfig(
+            consumer=slow, max_batch=1, on_error=lambda batch, _: left.extend(batch)
+        )
+        async with BatchQueue("q", config) as queue:
+            if sys.argv[1] == "drained":
+                drain_on_signals(queue, (signal.SIGTERM, signal.SIGINT))
+            await queue.produce_many(range(3))
+
+    try:
+        asyncio.run(main())
+    except (KeyboardInterrupt, SystemExit) as error:
+        print(type(error).__name__, len(handled), len(left))
+    """
+)
+
+
+@pytest.mark.parametrize(
+    "way, says", [("drained", "SystemExit 3 0"), ("plain", "KeyboardInterrupt 0 3")]
+)
+def test_ctrl_c_while_a_queue_is_being_left(way: str, says: str) -> None:
+    """What docs/guides/shutdown.md says of it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVES, way],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.stdout == f"{says}\n"
+
+
 FORKS = textwrap.dedent(
     """
     import asyncio, os, signal, sys, time

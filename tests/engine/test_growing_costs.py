@@ -18,7 +18,7 @@ from batchqueue_async import (
     PartitionPolicy,
     Retry,
 )
-from batchqueue_async._engine.draining.schedule_and_nap import Nap
+from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.routing import Lightest
 from batchqueue_async._engine.partitions.waiting_line import (

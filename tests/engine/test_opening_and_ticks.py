@@ -9,6 +9,7 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     DrainTaskPolicy,
+    IdleBackoff,
     PartitionPolicy,
     Retry,
     in_thread,
@@ -231,6 +232,42 @@ class TestOnTick:
             await asyncio.sleep(25)
             assert len(handler.ticks) >= 2
             await queue.shutdown(None)
+
+    async def test_it_goes_by_its_own_time_however_long_a_nap_is(self) -> None:
+        handler = Ticking(1.0)
+        naps = IdleBackoff(shortest=10.0, longest=100.0)
+        config = BatchQueueConfig[int](consumer=handler, idle=naps)
+        async with BatchQueue("q", config):
+            await asyncio.sleep(9.5)
+        assert len(handler.ticks) == 9
+
+    async def test_while_others_are_in_the_handler_nobody_looks_all_the_time(
+        self,
+    ) -> None:
+        handler = Ticking(10.0, delay=19.0)
+        config = BatchQueueConfig[int](
+            consumer=handler,
+            drain_tasks=DrainTaskPolicy.fixed(2),
+            partitions=PartitionPolicy.fixed(2),
+            selector=round_robin,
+        )
+        looks = 0
+
+        def looked(late: float) -> float:
+            nonlocal looks
+            looks += 1
+            return late
+
+        async with BatchQueue("q", config) as queue:
+            await asyncio.sleep(9.0)
+            await queue.produce(1)
+            await asyncio.sleep(0.5)
+            ticks = queue._parts.handlers.consumer.ticks  # type: ignore[union-attr]
+            assert ticks is not None
+            late = ticks.late
+            ticks.late = lambda now: looked(late(now))  # type: ignore[method-assign]
+            await asyncio.sleep(9.0)
+        assert 0 < looks < 500
 
     async def test_what_it_raises_is_logged_and_the_next_one_comes(
         self, caplog: pytest.LogCaptureFixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from batchqueue_async import Retry
-from batchqueue_async._engine.draining import schedule_and_nap as schedule
+from batchqueue_async._engine.draining import linger_and_nap as schedule
 from tests.properties.gated_handler import A
 from tests.properties.machines import MACHINES, CancellingMachine, SharedMachine
 from tests.properties.profile import profile

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from batchqueue_async._threads.loop_watchdog import LoopWatchdog
+from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async.ring import (
     Disruptor,
     ProducerType,

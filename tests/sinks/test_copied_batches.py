@@ -12,7 +12,7 @@ import pytest
 
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks._postgres.copied_batches import BatchCopier
-from batchqueue_async.sinks._postgres.staging import Target, column_types
+from batchqueue_async.sinks._postgres.target import Target, column_types
 from batchqueue_async.sinks.postgres import PostgresEpochSink
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from tests.sinks.places import attempt

@@ -13,7 +13,7 @@ from typing import Any
 from batchqueue_async._engine.draining.batch import Batch, Grouping
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.draining.failed_batch import RetryQueue
-from batchqueue_async._engine.draining.schedule_and_nap import Nap
+from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
@@ -265,7 +265,7 @@ _plant("arrivals end no nap", Nap, "notify")(_nothing)
 _plant("deferred batch does not pause", Batch, "pause_partitions")(_nothing)
 
 
-@_plant("deferred batch is overtaken", RetryQueue, "defer_if_blocked")
+@_plant("deferred batch is overtaken", RetryQueue, "note_due_if_blocked")
 def _wait_for_nobody(*_: Any) -> bool:  # noqa: ANN401  # whatever it gets
     return False
 

@@ -16,8 +16,8 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
+from batchqueue_async._engine.draining.drops_and_unhandled import end_unhandled
 from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
-from batchqueue_async._engine.draining.lost_items import end_unhandled
 from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.draining.stages import (
     INSIDE,
@@ -26,7 +26,6 @@ from batchqueue_async._engine.draining.stages import (
     UNDECIDED,
     WAITING,
 )
-from batchqueue_async._engine.draining.unstoppable_handler import outlive
 from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
@@ -35,6 +34,7 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
     user_error,
 )
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
+from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.accounts import taken_again
 from batchqueue_async._engine.partitions.type_map import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
@@ -279,7 +279,6 @@ class InFlight(Generic[T]):
         self, batch: Batch[T], registration: Registration
     ) -> BaseException | None:
         """Call the handler of one batch; returns what it raised."""
-        drain_task = self._drain_task
         deadline = registration.retry.deadline
         if deadline is not None and batch.give_up_at is None:
             batch.give_up_at = asyncio.get_running_loop().time() + deadline
@@ -287,12 +286,12 @@ class InFlight(Generic[T]):
         permit = (detector := self._parts.detector).permit
         # A handler that was cancelled while it waited has come back without the permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
-            await detector.enter_handler(lock, mode, drain_task)
+            await detector.enter_handler(lock, mode, self._drain_task)
         # No call in between: it is inside from here on, whatever is raised.
         batch.attempts, batch.stage = batch.attempts + 1, INSIDE
         watch = Stopwatch() if self._counts.is_timed else None
         error, left = _NOTHING
-        call = HandlerCall(detector, drain_task, lock, mode, registration)
+        call = HandlerCall(detector, self._drain_task, lock, mode, registration)
         try:
             # As `attempt` does it, without the price of one coroutine more.
             result = registration.consume(batch.items.copy())
@@ -310,7 +309,8 @@ class InFlight(Generic[T]):
             if left is None:
                 leave(batch, registration)
             else:
-                outlive(self._parts, left, batch, call)
+                outlive(self._parts, left, call, batch)
+                batch.stage = UNDECIDED
         if error is None:
             batch.settle("handled")
         return error
@@ -332,7 +332,7 @@ class InFlight(Generic[T]):
     @coroutine
     def _defer_if_blocked(self, batch: Batch[T]) -> Generator[Any, None, bool]:
         """Put it among the retries if it must not be delivered now; returns whether."""
-        if not self.retries.defer_if_blocked(batch):
+        if not self.retries.note_due_if_blocked(batch):
             return False
         self._defer(batch)
         # There may be thousands.

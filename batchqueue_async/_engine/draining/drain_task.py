@@ -1,7 +1,9 @@
 """One drain task: take what its partitions hold, deliver it, nap.
 
-Invariant: a cycle is everything between two naps' ends and starts; handlers and hooks
-are called inside of one only, so a handoff waits for the end of the old owner's cycle.
+Invariant: a cycle is everything between two naps' ends and starts. Inside of one only
+are `consume`, `on_idle` and `on_tick` called, so a handoff waits for the end of the old
+owner's cycle. `on_flush` and the last `on_close` run on tasks of their own; from those
+the handler's lock keeps them apart.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import InFlight
-from batchqueue_async._engine.draining.schedule_and_nap import Gathering, Nap, Schedule
+from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Schedule
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.runtime.loop_time import LoopTurn, clock_of
@@ -107,7 +109,11 @@ class DrainTask(Generic[T]):
                     # handlers that produce, or shut the queue down, come after.
                     await asyncio.sleep(pause)
                     self.in_flight.recover()
-                    await self._run_cycles()
+                    try:
+                        await self._run_cycles()
+                    except BaseException:
+                        self._parts.hooks.recover(self.index)
+                        raise
                 except asyncio.CancelledError:
                     if self.in_flight.is_stopped or is_cancelled_for_good():
                         raise

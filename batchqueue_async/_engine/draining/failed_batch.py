@@ -13,7 +13,7 @@ import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
-from batchqueue_async._engine.draining.lost_items import note
+from batchqueue_async._engine.draining.drops_and_unhandled import note
 from batchqueue_async._engine.draining.stages import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
@@ -215,7 +215,7 @@ class RetryQueue(Generic[T]):
         batch.is_deferred = True
         batch.pause_partitions()
 
-    def defer_if_blocked(self, batch: Batch[T]) -> bool:
+    def note_due_if_blocked(self, batch: Batch[T]) -> bool:
         """Whether it must not be delivered now; its `due` is when to look again."""
         dues = self._see()
         ahead = [dues[key] for key in batch.order_keys if key in dues]

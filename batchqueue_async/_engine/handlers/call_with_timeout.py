@@ -26,8 +26,6 @@ from batchqueue_async._wording import shown
 # An attribute of a loop out of which an error has been raised here.
 _IS_TOLD: Final = "_batchqueue_async_told_to_end"
 
-Call = Callable[..., Awaitable[object] | object]
-
 
 class LeftBehind(BaseException):
     """A call is given up, and what it has called goes on."""

@@ -17,43 +17,48 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextvars import ContextVar, Token, copy_context
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
-    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.handlers.deadlock import Wait
+    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
     from batchqueue_async._engine.handlers.registration import Registration
-    from batchqueue_async._engine.handlers.wait_for_graph import Wait
+    from batchqueue_async._engine.handlers.unstoppable_call import Stuck
 
 R = TypeVar("R")
 
 HELD_UP: Final = 0.1
 """Seconds after which it is told that a handler has let nothing else run."""
 
-EXCLUSIVE = "exclusive"
-"""The mode of hooks: nobody else is inside."""
-SHARED = "shared"
+
+class Exclusive(NamedTuple):
+    """The mode of hooks: nobody else is inside.
+
+    Each who may be has his own, so that what is left of one who was cut off is known.
+    """
+
+    holder: object
+
+
+EXCLUSIVE: Final = Exclusive("consume")
+"""The mode of a `consume` that lets nobody else in."""
+SHARED: Final = "shared"
 """The mode of a `consume` that may run several times at once."""
 
 
-class Stuck:
-    """A call that is inside and cannot be stopped."""
-
-    __slots__ = ("batch", "drain_task", "mode")
-
-    def __init__(self, mode: Hashable, batch: Any, drain_task: int | None) -> None:  # noqa: ANN401
-        self.mode = mode
-        # What it was given; None if it is a hook.
-        self.batch = batch
-        # Who called, and would enter twice with any other call.
-        self.drain_task = drain_task
+def excludes(one: Hashable, other: Hashable) -> bool:
+    """Whether callers with these modes may not be inside at once."""
+    if isinstance(one, Exclusive) or isinstance(other, Exclusive):
+        return True
+    return one == other != SHARED
 
 
 class HandlerLock:
     """Lets callers with different modes in together, and one of each at a time.
 
-    A mode is EXCLUSIVE, SHARED, or the item type of a `consume` whose items live in one
-    partition.
+    A mode is `Exclusive`, SHARED, or the item type of a `consume` whose items live in
+    one partition.
     """
 
     # Nearly always one at most is inside, and nobody waits: with many types, objects
@@ -82,7 +87,10 @@ class HandlerLock:
         return True
 
     def request(self, mode: Hashable) -> asyncio.Future[None]:
-        """Take a place in the order of arrival, for `granted` to wait on."""
+        """Take a place in the order of arrival; the answer is done once one is inside.
+
+        Whoever does not go in, or is cut off before that, has to `withdraw` it.
+        """
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.try_acquire(mode):
             answer.set_result(None)
@@ -90,18 +98,25 @@ class HandlerLock:
             self._waiting = (*self._waiting, (mode, answer))
         return answer
 
-    async def granted(self, mode: Hashable, answer: asyncio.Future[None]) -> None:
-        """Wait until one is inside; a cancelled wait leaves nothing behind."""
-        try:
-            await answer
-        except asyncio.CancelledError:
-            if answer.cancelled():
-                waiting = self._waiting
-                self._waiting = tuple(each for each in waiting if each[1] is not answer)
-                self.grant_next()
-            else:
-                self.release(mode)
-            raise
+    def withdraw(self, mode: Hashable, answer: asyncio.Future[None]) -> None:
+        """Give up a place in the order of arrival, or what it has led to."""
+        if answer.done() and not answer.cancelled():
+            self.release(mode)
+        else:
+            waiting = self._waiting
+            self._waiting = tuple(each for each in waiting if each[1] is not answer)
+            self.grant_next()
+
+    def forget(self, mode: Exclusive) -> None:
+        """Take out who was cut off with this mode, in the line or inside, if he was."""
+        if any(each.mode == mode for each in self.stuck):
+            # What cannot be stopped is still inside.
+            return
+        self._waiting = tuple(each for each in self._waiting if each[0] != mode)
+        if mode == self._sole or (self._by_mode and mode in self._by_mode):
+            self.release(mode)
+        else:
+            self.grant_next()
 
     def modes_ahead_of(self, answer: asyncio.Future[None]) -> tuple[Hashable, ...]:
         """Return the modes in the line up to that one; none once it is inside."""
@@ -134,7 +149,7 @@ class HandlerLock:
 
     def keeps_out(self, mode: Hashable) -> bool:
         """Whether nobody with this mode comes in before a stuck call has ended."""
-        return any(self.excludes(mode, each.mode) for each in self.stuck)
+        return any(excludes(mode, each.mode) for each in self.stuck)
 
     def belongs_to(self, detector: DeadlockDetector) -> None:
         """Be told whose queue's it is, before anybody comes in."""
@@ -142,19 +157,6 @@ class HandlerLock:
     def outer_waits(self) -> Iterable[Wait]:
         """Return what the first in the line waits for besides those who are inside."""
         return ()
-
-    def release_after(
-        self, stuck: Stuck, call: asyncio.Future[Any], on_end: Callable[[], None]
-    ) -> None:
-        """Stay inside until the call ends by itself, instead of `release`."""
-        self.stuck = (*self.stuck, stuck)
-
-        def ended(_: asyncio.Future[Any]) -> None:
-            self.stuck = tuple(each for each in self.stuck if each is not stuck)
-            self.release(stuck.mode)
-            on_end()
-
-        call.add_done_callback(ended)
 
     def _go_in(self, mode: Hashable) -> None:
         counts = self._by_mode
@@ -167,15 +169,10 @@ class HandlerLock:
             self._sole = None
             self._go_in(mode)
 
-    @staticmethod
-    def excludes(one: Hashable, other: Hashable) -> bool:
-        """Whether callers with these modes may not be inside at once."""
-        return EXCLUSIVE in (one, other) or (one == other != SHARED)
-
     def _has_room(self, mode: Hashable) -> bool:
         if self._by_mode is not None:
-            return not any(self.excludes(mode, inside) for inside in self._by_mode)
-        return self._sole is None or not self.excludes(mode, self._sole)
+            return not any(excludes(mode, inside) for inside in self._by_mode)
+        return self._sole is None or not excludes(mode, self._sole)
 
     def grant_next(self) -> None:
         """Let those in who come next and have room."""

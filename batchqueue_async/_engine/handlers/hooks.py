@@ -14,13 +14,15 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
     attempt,
     finish,
 )
+from batchqueue_async._engine.handlers.deadlock import OnFlushNode
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    EXCLUSIVE,
     BackgroundCall,
+    Exclusive,
     HandlerCall,
+    HandlerLock,
     outside,
 )
-from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
+from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
 
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    __slots__ = ("_not_closed", "_parts", "flushing")
+    __slots__ = ("_entered", "_not_closed", "_parts", "flushing")
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         # Handlers whose `on_close` was due and did not complete, by identity.
         self._not_closed: dict[int, Registration] | None = None
+        # By drain task: the handler that it has entered last for a hook, if it is in.
+        self._entered: dict[int | None, HandlerLock] | None = None
         # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
         self.flushing: dict[
             asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
@@ -88,10 +92,11 @@ class Hooks:
             if now < registration.next_idle:
                 continue
             # A handler that is at work elsewhere is not idle.
-            if not registration.lock.try_acquire(EXCLUSIVE):
+            mode = self._mode(registration, drain_task)
+            if not registration.lock.try_acquire(mode):
                 continue
             registration.next_idle = now + self._parts.config.idle.shortest
-            await self._call_inside(hook, "on_idle", registration, drain_task)
+            await self._call_inside(hook, "on_idle", registration, mode)
             await asyncio.sleep(0)
 
     async def tick(
@@ -107,26 +112,47 @@ class Hooks:
             late = ticks.late(now)
             if late < 0:
                 continue
-            if not lock.try_acquire(EXCLUSIVE):
+            mode = self._mode(registration, drain_task)
+            if not lock.try_acquire(mode):
                 # Others are in it: let them, but not for ever.
                 if lock.stuck or late < ticks.every:
                     continue
-                await self._parts.detector.enter_handler(lock, EXCLUSIVE, drain_task)
+                await self._parts.detector.enter_handler(lock, mode, drain_task)
             ticks.done(now)
-            await self._call_inside(ticks.hook, "on_tick", registration, drain_task)
+            await self._call_inside(ticks.hook, "on_tick", registration, mode)
             await asyncio.sleep(0)
 
+    def _mode(self, registration: Registration, drain_task: int | None) -> Exclusive:
+        """Return with what to enter a handler, which is noted first: see `recover`."""
+        if self._entered is None:
+            self._entered = {}
+        self._entered[drain_task] = registration.lock
+        return Exclusive(drain_task)
+
+    def recover(self, drain_task: int) -> None:
+        """Leave a handler whose hook was cut off where it could not do that itself.
+
+        A signal handler may raise after each call, so also between two of its own.
+        """
+        lock = (self._entered or {}).get(drain_task)
+        if lock is not None:
+            for call in list(self._parts.detector.calls.inside):
+                if call.is_of(drain_task):
+                    call.end()
+            lock.forget(Exclusive(drain_task))
+
     async def _call_inside(
-        self, hook: Hook, name: str, registration: Registration, drain_task: int
+        self, hook: Hook, name: str, registration: Registration, mode: Exclusive
     ) -> None:
-        if (permit := self._parts.detector.permit) is not None and not permit.is_held:
-            try:
+        detector, lock, drain_task = self._parts.detector, registration.lock, mode[0]
+        assert isinstance(drain_task, int)
+        try:
+            if (permit := detector.permit) is not None and not permit.is_held:
                 await permit.regain()
-            except BaseException:
-                registration.lock.release(EXCLUSIVE)
-                raise
-        detector, lock = self._parts.detector, registration.lock
-        call = HandlerCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
+            call = HandlerCall(detector, drain_task, lock, mode, registration, name)
+        except BaseException:
+            lock.release(mode)
+            raise
         await self._call(hook, name, registration, call)
 
     def flush(
@@ -138,20 +164,23 @@ class Hooks:
             A future, whose result is what `on_flush` raised, if anything; and what
             stands for the call in the wait-for graph.
         """
-        ending: asyncio.Future[BaseException | None]
-        ending = asyncio.get_running_loop().create_future()
+        loop, lock = asyncio.get_running_loop(), registration.lock
+        ending: asyncio.Future[BaseException | None] = loop.create_future()
         # Asked for at once: the drain task's next batch comes after it.
-        answer = registration.lock.request(EXCLUSIVE)
-        task = outside(
-            asyncio.get_running_loop().create_task,
-            self._flush(registration, drain_task, answer),
-        )
+        mode = Exclusive(ending)
+        answer = lock.request(mode)
+        call = self._flush(registration, drain_task, mode, answer)
+        task = outside(loop.create_task, call)
         task.set_name(f"{self._parts.name}: on_flush of {registration.label}")
         self.flushing[task] = ending
-        task.add_done_callback(self._flushed)
-        return ending, OnFlushNode(
-            self._parts.detector, registration.lock, answer, task
-        )
+
+        def ended(task: asyncio.Task[BaseException | None]) -> None:
+            # Cancelled before its first step, for instance, it has not left.
+            lock.forget(mode)
+            self._flushed(task)
+
+        task.add_done_callback(ended)
+        return ending, OnFlushNode(self._parts.detector, lock, answer, task)
 
     def leave_flushes(self) -> None:
         """Whoever still waits for `on_flush` at the end of a shutdown waits no more."""
@@ -171,15 +200,15 @@ class Hooks:
         self,
         registration: Registration,
         drain_task: int | None,
+        mode: Exclusive,
         answer: asyncio.Future[None],
     ) -> BaseException | None:
-        hook = registration.on_flush
-        await registration.lock.granted(EXCLUSIVE, answer)
+        hook, lock = registration.on_flush, registration.lock
+        await answer
         if hook is None or not registration.is_open:
-            registration.lock.release(EXCLUSIVE)
             return None
-        detector, lock, name = self._parts.detector, registration.lock, "on_flush"
-        call = BackgroundCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
+        detector, name = self._parts.detector, "on_flush"
+        call = BackgroundCall(detector, drain_task, lock, mode, registration, name)
         return await self._call(hook, name, registration, call)
 
     @property
@@ -214,11 +243,10 @@ class Hooks:
             if result is not None:
                 await finish(hook, result, None)
 
-        await self._parts.detector.enter_handler(
-            registration.lock, EXCLUSIVE, drain_task
-        )
+        mode = self._mode(registration, drain_task)
         detector, lock, name = self._parts.detector, registration.lock, "on_close"
-        call = HandlerCall(detector, drain_task, lock, EXCLUSIVE, registration, name)
+        await detector.enter_handler(lock, mode, drain_task)
+        call = HandlerCall(detector, drain_task, lock, mode, registration, name)
         try:
             error = await self._call(close, name, registration, call)
         except BaseException:
@@ -274,9 +302,9 @@ class Hooks:
         finally:
             call.end()
             if left is None:
-                registration.lock.release(EXCLUSIVE)
+                registration.lock.release(call.mode)
             else:
-                self._outlive(left, name, registration, call)
+                outlive(self._parts, left, call)
         if error is not None:
             self._parts.repeated_failures.error(
                 "%s: %s of %s failed",
@@ -291,25 +319,6 @@ class Hooks:
             )
         return error
 
-    def _outlive(
-        self,
-        left: asyncio.Future[Any],
-        name: str,
-        registration: Registration,
-        call: HandlerCall,
-    ) -> None:
-        logger.error(
-            "%s: %s of %s cannot be stopped; the handler is blocked until it ends",
-            self._parts.name,
-            name,
-            registration.label,
-            queue=self._parts.name,
-            handler=registration.label,
-            hook=name,
-        )
-        tasks = self._parts.tasks
-        self._parts.detector.calls.outlives(call, left, None, tasks.wake)
-
 
 class Ticks:
     """When `on_tick` is due: at equal distances; those that were missed are one.
@@ -323,11 +332,15 @@ class Ticks:
         # None before anybody has looked.
         self.due: float | None = None
 
-    def late(self, now: float) -> float:
-        """Return for how many seconds it has been due; less than 0 before it is."""
+    def next_due(self, now: float) -> float:
+        """Return when it ticks next, or should have ticked."""
         if self.due is None:
             self.due = now + self.every
-        return now - self.due
+        return self.due
+
+    def late(self, now: float) -> float:
+        """Return for how many seconds it has been due; less than 0 before it is."""
+        return now - self.next_due(now)
 
     def done(self, now: float) -> None:
         """It ticks now: whatever was missed before is this one."""

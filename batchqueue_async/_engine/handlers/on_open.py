@@ -1,9 +1,4 @@
-"""Has a handler opened before its first batch: once, unless that fails.
-
-It stands in the way of `consume` for as long as it is needed, so handlers without an
-`on_open` don't pay for it. It belongs to the handler, as its lock does: whatever type a
-batch is of, and whichever drain task comes first.
-"""
+"""Has a handler opened before its first batch: once, unless that fails."""
 
 from __future__ import annotations
 
@@ -12,15 +7,15 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 from batchqueue_async._engine.handlers.call_with_timeout import finish
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    HandlerCall,
-    current_call,
-)
-from batchqueue_async._engine.handlers.wait_for_graph import (
+from batchqueue_async._engine.handlers.deadlock import (
     DrainTaskNode,
     Node,
     Wait,
     refuse_cycles,
+)
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    HandlerCall,
+    current_call,
 )
 
 Call = Callable[..., Awaitable[object] | object]
@@ -29,9 +24,9 @@ Call = Callable[..., Awaitable[object] | object]
 class Opening:
     """One handler's `on_open`, which succeeds once; until then it is called again.
 
-    It stands in the way of `consume` for as long as it is needed, so handlers without
-    an `on_open` don't pay for it. It belongs to the handler, as its lock does: whatever
-    type a batch is of, and whichever drain task comes first.
+    It stands in front of `consume`, so handlers without an `on_open` don't pay for it.
+    It belongs to the handler, as its lock does: whatever type a batch is of, and
+    whichever drain task comes first.
     """
 
     def __init__(self, hook: Call) -> None:

@@ -21,7 +21,7 @@ from batchqueue_async._engine.handlers.registration import (
 from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
+    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
 
 
 class HandlerRegistry:

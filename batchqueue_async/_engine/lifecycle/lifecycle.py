@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.deadlock_detector import EndWait
+from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     handler_call,
     outside,
 )
-from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
+from batchqueue_async._engine.handlers.handler_waits import EndWait
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from batchqueue_async._engine.handlers.registration import HandlerSettings, Registration
-from batchqueue_async._engine.lifecycle.linger_and_batch_size import BatchTerms
+from batchqueue_async._engine.lifecycle.batch_terms import BatchTerms
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger

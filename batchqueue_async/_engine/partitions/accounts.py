@@ -101,7 +101,7 @@ class Accounts:
         """
         unsettled = self._unsettled
         if first not in unsettled:
-            # In a forked child, where nothing is in flight: it is the parent's.
+            # In a forked child, which has forgotten what is in flight in its parent.
             return
         if unsettled[first] == count:
             del unsettled[first]

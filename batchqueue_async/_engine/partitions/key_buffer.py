@@ -39,7 +39,8 @@ class KeyAccounts(Accounts):
         super().__init__()
         self._home = home
 
-    # In each of these one call, and nothing of its own is done before that.
+    # Each calls `super` first: what a signal handler raises in there has changed
+    # neither account, and after it no call follows.
 
     def take(self, count: int) -> int:
         first = super().take(count)

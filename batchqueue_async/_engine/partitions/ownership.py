@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.schedule_and_nap import Nap
+    from batchqueue_async._engine.draining.linger_and_nap import Nap
     from batchqueue_async._engine.partitions.partition import Partition
 
 

@@ -30,7 +30,7 @@ from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.schedule_and_nap import Nap
+    from batchqueue_async._engine.draining.linger_and_nap import Nap
     from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Partition(ProducersQueue[T]):
         # What that has removed, until it is in batches. While `taken_from` is -1, the
         # accounts do not know of it.
         self.taken: list[T] | None = None
-        # The second one is the bound for other threads, which hold the guard.
+        # `guarded_limit` is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
         self.guard: AbstractContextManager[Any] = UNGUARDED
         self.due_size, self.full_at = min(due_size, buffer_size), buffer_size
@@ -110,7 +110,7 @@ class Partition(ProducersQueue[T]):
         return self.accounts.taken_out + len(self.items)
 
     def is_due(self, coming: int = 0) -> bool:
-        """Whether it is full (then, at least), waited for, watched, or closing."""
+        """Whether it is full (with what comes), waited for, watched, or closing."""
         return (
             len(self.items) + coming >= self.due_size
             or self.line.unserved is not None

@@ -33,7 +33,7 @@ def sole_partition(chunk: Sequence[Any], placement: Placement) -> Partition[Any]
 
 
 def runs_of(chunk: Sequence[Any], placement: Placement) -> Sequence[Run]:
-    """Return a chunk's items by partition; on any thread that holds the guard."""
+    """Return a chunk's items by partition; on any thread."""
     if not chunk:
         return []
     sole = sole_partition(chunk, placement)

@@ -112,8 +112,8 @@ def _wait(
 ) -> Generator[Any, None, None]:
     """Wait in the line until all is placed, or the partition closes."""
     while not partition.is_closed:
-        # Before what it puts in: see `Partition.notify`. Also where it was served as it
-        # came, since its chunk had waited for another partition first.
+        # Before what it puts in: see `Partition.notify`. It may have slots from the
+        # start, where there is room again by the time that it comes.
         partition.notify(waiter.granted)
         if waiter.granted:
             waiter.accepted += partition.offer_in_turn(waiter, chunk)

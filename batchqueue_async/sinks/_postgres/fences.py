@@ -9,7 +9,7 @@ from batchqueue_async import BatchQueueError
 
 from ..epochs import Epoch
 from ..names import ANY_TABLE, quoted, warn_of_new_table, warn_of_old_fence
-from .staging import Target, column_types, schema_on_path
+from .target import Target, column_types, schema_on_path
 
 if TYPE_CHECKING:
     from .connections import Connection

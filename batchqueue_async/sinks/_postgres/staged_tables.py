@@ -14,7 +14,8 @@ from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
 from ..staged import Attempt
-from .staging import LONGEST_NAME, Staging, Target, column_types
+from .staging import Staging
+from .target import LONGEST_NAME, Target, column_types
 
 if TYPE_CHECKING:
     from .connections import Connection

@@ -70,6 +70,7 @@ class BatchTerms:
     __slots__ = (
         "_clock",
         "_is_open",
+        "_lingering",
         "_noted",
         "_now",
         "_parts",
@@ -83,8 +84,9 @@ class BatchTerms:
         self._is_open = False
         # For ages, on any thread.
         self._now: Callable[[], float] = monotonic
-        # Whether anything lingers anywhere.
+        # Whether anything lingers anywhere; and how many of those that are noted do.
         self.lingers = parts.config.linger > 0
+        self._lingering = 0
         # By the partition's index; with another selector than `by_type`, of all.
         self._wanted: dict[int | None, _Wanted] = _NOTHING
         # What each type's handler wants, and where. None while no handler has anything
@@ -131,15 +133,15 @@ class BatchTerms:
         if self._noted is None and not has_own:
             return
         is_first = own.linger > 0 and not self.lingers
-        self.lingers |= is_first
         if self._noted is None or is_first:
             # Limits that were found before anything lingered are not noted.
-            self._noted, self._wanted = {}, {}
+            self._noted, self._wanted, self._lingering = {}, {}, 0
             for each in self._parts.handlers:
                 self._note(each)
             changed: Iterable[Partition[Any]] = self._parts.partitions
         else:
             changed = self._note_again(registration)
+        self.lingers = self._parts.config.linger > 0 or self._lingering > 0
         for partition in changed:
             self.apply_to(partition)
 
@@ -169,6 +171,7 @@ class BatchTerms:
         if item_type in self._noted:
             home, terms = self._noted.pop(item_type)
             self._wanted[home].count(terms, -1)
+            self._lingering -= terms[0] > 0
             where.add(home)
         registration = self._parts.handlers.of_exactly(item_type)
         if registration is not None:
@@ -190,4 +193,5 @@ class BatchTerms:
         terms = own.linger, most, own.max_batch_bytes or math.inf
         self._noted[registration.item_type] = home, terms
         self._wanted.setdefault(home, _Wanted()).count(terms, 1)
+        self._lingering += own.linger > 0
         return home

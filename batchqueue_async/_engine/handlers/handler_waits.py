@@ -9,14 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    EXCLUSIVE,
-    HandlerCall,
-    HandlerLock,
-    current_call,
-)
-from batchqueue_async._engine.handlers.running_calls import RunningCalls
-from batchqueue_async._engine.handlers.wait_for_graph import (
+from batchqueue_async._engine.handlers.deadlock import (
     DrainTaskNode,
     Node,
     OnFlushNode,
@@ -25,6 +18,14 @@ from batchqueue_async._engine.handlers.wait_for_graph import (
     is_stuck,
     refuse_cycles,
 )
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    EXCLUSIVE,
+    HandlerCall,
+    HandlerLock,
+    current_call,
+    excludes,
+)
+from batchqueue_async._engine.handlers.slow_calls import RunningCalls
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
@@ -337,14 +338,19 @@ class DeadlockDetector:
         permit = None if drain_task is None else self.permit
         if not lock.try_acquire(mode):
             answer = lock.request(mode)
-            self.at_lock[drain_task] = lock, answer
             try:
-                refuse_cycles(DrainTaskNode(self, drain_task))
-                if permit is not None:
-                    permit.lend()
-                await lock.granted(mode, answer)
-            finally:
-                del self.at_lock[drain_task]
+                try:
+                    self.at_lock[drain_task] = lock, answer
+                    refuse_cycles(DrainTaskNode(self, drain_task))
+                    if permit is not None:
+                        permit.lend()
+                    await answer
+                finally:
+                    self.at_lock.pop(drain_task, None)
+            except BaseException:
+                # A signal handler's, too: else it would get in one day, and never out.
+                lock.withdraw(mode, answer)
+                raise
         if permit is not None:
             try:
                 await permit.regain()
@@ -372,7 +378,7 @@ class DeadlockDetector:
 
         def keeps_out(call: HandlerCall) -> bool:
             return call.lock is lock and any(
-                lock.excludes(each, call.mode) for each in modes
+                excludes(each, call.mode) for each in modes
             )
 
         waits = self.waits_of(keeps_out)

@@ -16,18 +16,14 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from time import monotonic
 from traceback import FrameSummary
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HELD_UP,
     HandlerCall,
-    Stuck,
 )
 from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
 from batchqueue_async._engine.runtime.loop_time import ThreadUse
-
-if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.batch import Batch
 
 # A timer may fire a tick of the loop's clock early.
 _EARLY: Final = 0.002
@@ -124,20 +120,6 @@ class RunningCalls:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-
-    def outlives(
-        self,
-        call: HandlerCall,
-        rest: asyncio.Future[Any],
-        batch: Batch[Any] | None,
-        on_end: Callable[[], None],
-    ) -> None:
-        """A call was given up: it keeps its handler's lock until its rest has ended."""
-        self.inside[call] = False
-        rest.add_done_callback(lambda _: self.inside.pop(call, None))
-        assert call.lock is not None
-        stuck = Stuck(call.mode, batch, call.drain_task)
-        call.lock.release_after(stuck, rest, on_end)
 
     def seconds_inside(self) -> dict[object, float]:
         """Return, by registration, for how long the longest of its calls has run."""

@@ -19,6 +19,8 @@ from threading import get_ident
 
 PATIENCE = 0.5
 """Seconds of silence that are too many, unless a caller says otherwise."""
+FOR_QUEUES = "; wrap a handler that blocks in in_thread, or set a longer patience="
+"""What a queue's user may do about a loop that does not answer."""
 
 # Seconds between two looks of the one who leads, and of the others at most.
 _SHORT = 0.1
@@ -163,11 +165,13 @@ class LoopWatchdog:
         name: str,
         error: type[Exception],
         patience: float = PATIENCE,
+        advice: str = "",
     ) -> None:
         self.loop = loop
         self.name = name
         self._error = error
         self._patience = patience
+        self._advice = advice
         self._heartbeat = Heartbeat.of(loop)
         self._begun: float | None = None
         self._nap = 0.0
@@ -189,7 +193,7 @@ class LoopWatchdog:
         if heartbeat.free - max(self._begun, heartbeat.answered) >= self._patience:
             msg = (
                 f"{self.name} has not run for {self._patience} s: it is stopped, "
-                "or a handler blocks it"
+                f"or something on it blocks{self._advice}"
             )
             raise self._error(msg)
         short = min(_SHORT, self._patience / 5)

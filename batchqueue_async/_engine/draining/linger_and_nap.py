@@ -126,16 +126,17 @@ class Schedule(Generic[T]):
         self, partition: Partition[T], since: float, now: float
     ) -> float:
         """Return when a nap must end for what just came; items gather since `since`."""
-        if self._parts.layout.terms.lingers:
+        if partition.ages.linger:
             return self._due_at(partition, now)
         return self._gathered_at(since, now)
 
     def arrivals_end_nap(self, since: float, now: float) -> float:
         """Return the same for what comes now to partitions that are empty."""
-        if self._parts.layout.terms.lingers:
-            lingers = [each.ages.linger for each in self._owned_now()]
-            return now + min(lingers, default=self._parts.config.linger)
-        return now if since < 0.0 else self._gathered_at(since, now)
+        gathered = now if since < 0.0 else self._gathered_at(since, now)
+        if not self._parts.layout.terms.lingers:
+            return gathered
+        lingers = [each.ages.linger for each in self._owned_now()]
+        return min([now + each if each else gathered for each in lingers], default=now)
 
     def gather_until(
         self, waiting: list[Partition[T]], started: float, now: float
@@ -146,9 +147,12 @@ class Schedule(Generic[T]):
         something is due: nothing waits longer for it, since it came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
-        if self._parts.layout.terms.lingers or any(each.is_due() for each in waiting):
+        if any(each.is_due() for each in waiting):
             return now
-        return self._gathered_at(started, now)
+        dues = [self._due_at(each, now) for each in waiting if each.ages.linger]
+        # If all linger, a cycle that finds nothing comes first: hooks are called there.
+        is_all = len(dues) == len(waiting)
+        return now if is_all else min([self._gathered_at(started, now), *dues])
 
     def _gathered_at(self, since: float, now: float) -> float:
         """Return when items have gathered for long enough: one shortest nap."""
@@ -168,19 +172,14 @@ class Schedule(Generic[T]):
         That is after `empty_cycles` in which nothing was found, with partitions from
         which something might be taken, and with deferred batches that are due then.
         """
-        ends = [*dues]
-        if waiting:
-            ends.extend([self._due_at(each, now) for each in waiting])
-        handlers = self.handlers_with_hooks()
-        if handlers and any(each.on_idle for each in handlers):
-            ends.append(now + self._idle.delay(empty_cycles))
-        # One that is late is tried again after a nap, not at once.
-        soon = now + self._idle.shortest
-        ends.extend(
-            max(each.ticks.due or soon, soon)
-            for each in handlers
-            if each.ticks and each.is_open
-        )
+        ends = [*dues, *(self._due_at(each, now) for each in waiting)]
+        if handlers := self.handlers_with_hooks():
+            later = now + self._idle.delay(empty_cycles)
+            ends += [later for each in handlers if each.on_idle]
+            ticks = [each.ticks for each in handlers if each.ticks and each.is_open]
+            # One that is late waits for others to leave the handler.
+            nexts = [each.next_due(now) for each in ticks]
+            ends += [due if due > now else later for due in nexts]
         return min(ends) if ends else None
 
     def _due_at(self, partition: Partition[T], now: float) -> float:

@@ -1,0 +1,70 @@
+"""A call that cannot be stopped keeps its handler and partitions until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from batchqueue_async._engine.runtime.log import logger
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.draining.batch import Batch
+    from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
+    from batchqueue_async._engine.queue_parts import Parts
+
+
+class Stuck:
+    """A call that is inside and cannot be stopped."""
+
+    __slots__ = ("batch", "drain_task", "mode")
+
+    def __init__(
+        self, mode: Hashable, batch: Batch[Any] | None, drain_task: int | None
+    ) -> None:
+        self.mode = mode
+        # What it was given; None if it is a hook.
+        self.batch = batch
+        # Who called, and would enter twice with any other call.
+        self.drain_task = drain_task
+
+
+def outlive(
+    parts: Parts,
+    rest: asyncio.Future[Any],
+    call: HandlerCall,
+    batch: Batch[Any] | None = None,
+) -> None:
+    """Give a call up, and keep everybody out of its handler until its rest ends.
+
+    Of a batch the partitions stay paused until then.
+    """
+    calls, lock, registration = parts.detector.calls, call.lock, call.registration
+    assert lock is not None
+    assert registration is not None
+    stuck = Stuck(call.mode, batch, call.drain_task)
+    if batch is not None:
+        batch.pause_partitions(call)
+    calls.inside[call] = False
+    lock.stuck = (*lock.stuck, stuck)
+
+    def ended(_: asyncio.Future[Any]) -> None:
+        calls.inside.pop(call, None)
+        lock.stuck = tuple(each for each in lock.stuck if each is not stuck)
+        lock.release(stuck.mode)
+        if batch is not None:
+            batch.resume_partitions(call)
+        parts.tasks.wake()
+
+    rest.add_done_callback(ended)
+    what = "the handler is" if batch is None else "its partitions are"
+    more = {"hook": call.hook} if batch is None else {"items": len(batch)}
+    logger.error(
+        "%s: %s cannot be stopped; %s blocked until it ends",
+        parts.name,
+        call.label,
+        what,
+        queue=parts.name,
+        handler=registration.label,
+        **more,
+    )
