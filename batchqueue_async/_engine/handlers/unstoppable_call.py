@@ -57,13 +57,11 @@ def outlive(
         parts.tasks.wake()
 
     rest.add_done_callback(ended)
-    what = "the handler is" if batch is None else "its partitions are"
     more = {"hook": call.hook} if batch is None else {"items": len(batch)}
     logger.error(
-        "%s: %s cannot be stopped; %s blocked until it ends",
+        "%s: %s cannot be stopped; its handler is blocked until it ends",
         parts.name,
         call.label,
-        what,
         queue=parts.name,
         handler=registration.label,
         **more,
