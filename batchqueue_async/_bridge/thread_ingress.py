@@ -39,13 +39,12 @@ T = TypeVar("T")
 class ThreadWaiter(Waiter):
     """A producer that waits in line on a thread of its own."""
 
-    __slots__ = ("_signal", "accepted", "chunk")
+    __slots__ = ("_signal", "chunk")
 
     hands_over = True
 
     def __init__(self, chunk: Sequence[Any]) -> None:
         super().__init__(len(chunk))
-        self.accepted = 0
         self.chunk = chunk
         self._signal = ThreadEvent()
 
@@ -53,12 +52,8 @@ class ThreadWaiter(Waiter):
         self._signal.set()
 
     def hand_over(self) -> Sequence[Any]:
-        first = self.accepted
-        self.accepted += self.granted
-        return self.chunk[first : self.accepted]
-
-    def take_back(self, count: int) -> None:
-        self.accepted -= count
+        first = len(self.chunk) - self.wants
+        return self.chunk[first : first + self.granted]
 
     def wait(self, watchdog: LoopWatchdog, until: float | None) -> bool:
         """Wait for `wake`, and look at the line afterwards; False if it is too late."""

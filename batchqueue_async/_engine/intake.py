@@ -172,7 +172,7 @@ class Intake:
                         await wait.over()
                     partition.notify(waiter.granted)
                     if waiter.granted:
-                        placed.count += partition.offer_in_turn(waiter, chunk)
+                        partition.offer_in_turn(waiter, chunk)
                         if not waiter.wants:
                             break
                     wait.check()
@@ -184,6 +184,7 @@ class Intake:
                         await asleep
                     waiter.is_woken = False
         finally:
+            placed.count += waiter.accepted
             if waiter.wants:
                 partition.leave_line(waiter)
                 partition.notify()
@@ -320,13 +321,14 @@ class Intake:
                     partition = routes.get(type(item)) or of(item)
                     items: Any = partition.items
                     if len(items) >= partition.limit:
-                        if self._try_offer(partition, item):
+                        if self._try_offer(partition, item, placed):
                             items = []
                         else:
                             # Full, so that its later items come here, too: none
                             # overtakes.
                             items = rest.setdefault(partition, [])
-                            missing += 1
+                        # Or counted by `_try_offer`.
+                        missing += 1
                 except BaseException:
                     begun -= 1
                     raise
@@ -339,8 +341,9 @@ class Intake:
             placed.count += begun - missing
         return list(rest.items())
 
-    @staticmethod
-    def _try_offer(partition: Partition[Any], item: object) -> bool:
+    def _try_offer(
+        self, partition: Partition[Any], item: object, placed: Tally | None = None
+    ) -> bool:
         if len(partition.items) >= partition.full_at:
             return False
         # Asked for the first time it is a look, and nearly always the only one.
@@ -348,9 +351,9 @@ class Intake:
             return False
         # Before it is accepted: see `Partition.notify`.
         partition.notify(1)
-        if partition.accept_at_once((item,)):
+        if partition.accept_at_once((item,), placed):
             return True
-        return partition.offer((item,)) == 1
+        return self._accept(partition, (item,), placed or Tally()) == 1
 
     def refuse(self, chunk: Sequence[Any]) -> None:
         """Count items that came after closing, where they would have gone."""

@@ -105,7 +105,7 @@ def _fill_in_silence(
 
 @_plant("new head is not woken", WaitingLine, "leave")
 def _leave_in_silence(original: Method, self: WaitingLine, waiter: Waiter) -> None:
-    with _swapped(WaitingLine, "_wake_head", _nothing):
+    with _swapped(LoopWaiter, "wake", _nothing):
         original(self, waiter)
 
 

@@ -40,9 +40,11 @@ class AuditedPartition(Partition[T]):
             self.entered += more
 
     def _set_limits(self) -> None:
-        super()._set_limits()
-        self.has_fast_path = False
-        self.limit = self.guarded_limit = 0
+        try:
+            super()._set_limits()
+        finally:
+            self.has_fast_path = False
+            self.limit = self.guarded_limit = 0
 
     def _drop(self, waiting: int, passed: int) -> None:
         """As in the kinds that displace their oldest items."""

@@ -303,11 +303,18 @@ class SizedLine(WaitingLine):
             free -= share
             if waiter.granted == waiter.wants:
                 self.unserved = waiter.behind
-            waiter.wake()
+            try:
+                waiter.wake()
+            except BaseException:
+                # Struck before it has: nobody else would.
+                waiter.wake()
+                raise
 
     def filled(self, waiter: Waiter, count: int) -> None:
         is_done = count == waiter.wants
-        self._release(waiter, sum(self._granted(waiter, count)))
+        # All but what is reserved for the rest: struck, it may be done again.
+        keeps = sum(self._granted(waiter)[count:])
+        self._release(waiter, self._held.get(waiter, 0) - keeps)
         super().filled(waiter, count)
         # Last: who is struck before it can still leave.
         if is_done:
@@ -328,11 +335,11 @@ class SizedLine(WaitingLine):
         self._held[waiter] = held
         self.reserved_size, budget.reserved = own, in_all
 
-    def _granted(self, waiter: Waiter, count: int) -> Sequence[Exact]:
-        """Return the sizes of the next items that he puts in."""
+    def _granted(self, waiter: Waiter) -> Sequence[Exact]:
+        """Return the sizes of the items that he has slots for."""
         sizes = self._sizes[waiter]
         first = len(sizes) - waiter.wants
-        return sizes[first : first + count]
+        return sizes[first : first + waiter.granted]
 
     def _lacking(self, waiter: Waiter, count: int) -> Sequence[Exact]:
         """Return the sizes of the next items that he has no slots for."""

@@ -118,10 +118,6 @@ class Partition(ProducersQueue[T]):
             or self.is_closed
         )
 
-    def is_in(self, other: Partition[Any]) -> bool:
-        """Whether who makes room in `other` makes it here."""
-        return other is self
-
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         """Something comes, on the loop: its owner must not sleep through it."""
         # Said before it is accepted: whatever strikes, to wake for nothing is harmless.
@@ -161,7 +157,8 @@ class Partition(ProducersQueue[T]):
         self.is_changing = True
         try:
             items: Any = self.items
-            count = len(items) + len(chunk)
+            more = len(chunk)
+            count = len(items) + more
             if count > self._maxsize:
                 return False
             self.filled_at = self.filled_at if items else self.clock()
@@ -171,7 +168,7 @@ class Partition(ProducersQueue[T]):
                 # No call, after which a signal handler might raise before it counts.
                 items += chunk
             if placed is not None:
-                placed.count += len(chunk)
+                placed.count += more
         finally:
             self.is_changing = False
         limit = self.due_size if count < self.due_size else self._maxsize
@@ -227,8 +224,7 @@ class Partition(ProducersQueue[T]):
             count = 0 if self.is_closed else self.line.turn_of(waiter)
             if count:
                 start = len(chunk) - waiter.wants
-                self._append(chunk[start : start + count])
-                self.line.filled(waiter, count)
+                self._place(waiter, chunk[start : start + count])
                 if (head := self.line.head) is not None and head.hands_over:
                     self.serve_line()
                 self._set_limits()
@@ -273,13 +269,6 @@ class Partition(ProducersQueue[T]):
             self._remove(None)
             return_taken(self, left)
         self.accounts.tell_watchers()
-
-    def reject(self, count: int, *, closed: bool = False) -> None:
-        """Count refusals that were returned; `closed` if the queue takes none more."""
-        with self.guard:
-            self.accounts.rejected += count
-            if closed or self.is_closed:
-                self.accounts.rejected_closed += count
 
     def open(self) -> None:
         """Let producers in."""
@@ -374,16 +363,25 @@ class Partition(ProducersQueue[T]):
         if not line.reserved and self.ages.clock is None and self.entered is None:
             room -= place_singles(self, room)
         line.reserve(room)
-        count = len(self.items)
-        while (head := line.head) and head.granted and (items := head.hand_over()):
-            try:
-                self._append(items)
-            except BaseException:
-                # Ctrl-C, on the waiter's thread: so no call stands before the `try`.
-                head.take_back(len(items) + count - len(self.items))
-                raise
-            line.filled(head, len(items))
-            count = len(self.items)
+        while (head := line.head) and head.granted and self._place(head):
+            pass
+
+    def _place(self, waiter: Waiter, chunk: Sequence[T] = ()) -> bool:
+        """Accept a waiter's next items; struck in the middle, all of them or none."""
+        count, wants = len(self.items), waiter.wants
+        try:
+            if not (chunk := chunk or waiter.hand_over()):
+                return False
+            self._append(chunk)
+            self.line.filled(waiter, len(chunk))
+        except BaseException:
+            # What is in must not come again.
+            if waiter.wants == wants:
+                self.line.filled(waiter, len(self.items) - count)
+            if waiter.wants:
+                waiter.take_back()
+            raise
+        return True
 
     def _set_limits(self) -> None:
         if self.line.head or self.is_closed:

@@ -6,11 +6,16 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.wait_for_room import Tally, put_in_turn
 from batchqueue_async._engine.partitions.waiting_line import WaitingLine
 from batchqueue_async._policies.errors import BatchQueueError
+
+if TYPE_CHECKING:
+    from batchqueue_async._engine.partitions.partition import Partition
 
 T = TypeVar("T")
 
@@ -34,6 +39,8 @@ class ProducersQueue(asyncio.Queue[T]):
     full_at: int
     is_changing: bool
     is_closed: bool
+    accounts: Accounts
+    guard: AbstractContextManager[Any]
     # How many came in, where that is counted by itself: in an `AuditedPartition`.
     entered: int | None = None
 
@@ -46,6 +53,17 @@ class ProducersQueue(asyncio.Queue[T]):
             or self.line.head
             or len(self.items) >= self.full_at
         )
+
+    def is_in(self, other: Partition[Any]) -> bool:
+        """Whether who makes room in `other` makes it here."""
+        return other is self
+
+    def reject(self, count: int, *, closed: bool = False) -> None:
+        """Count refusals that were returned; `closed` if the queue takes none more."""
+        with self.guard:
+            self.accounts.rejected += count
+            if closed or self.is_closed:
+                self.accounts.rejected_closed += count
 
     @abstractmethod
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:

@@ -116,7 +116,7 @@ def _wait(
         # start, where there is room again by the time that it comes.
         partition.notify(waiter.granted)
         if waiter.granted:
-            waiter.accepted += partition.offer_in_turn(waiter, chunk)
+            partition.offer_in_turn(waiter, chunk)
         if waiter.wants:
             asleep = waiter.fall_asleep()
             if not waiter.is_woken:
@@ -168,7 +168,6 @@ class ServedWaiter(LoopWaiter):
             position = partition.accounts.taken_out + len(partition.items)
             return chunk if self._note_unaware(partition, position) else ()
         first = len(chunk) - self.wants
-        self.accepted += self.granted
         return chunk[first : first + self.granted]
 
     def _note_unaware(self, partition: Partition[Any], position: int) -> bool:
@@ -184,15 +183,13 @@ class ServedWaiter(LoopWaiter):
             line.unaware[self] = position
         else:
             return False
-        self.accepted = 1
         return True
 
     def call_soon(self, callback: Callable[[Any], None], argument: object) -> None:
         """Have this called in the next turn of its loop."""
         self._loop.call_soon(callback, argument)
 
-    def take_back(self, count: int) -> None:
-        self.accepted -= count
+    def take_back(self) -> None:
         unaware = self._partition.line.unaware
         if unaware is not None and self in unaware:
             _make_aware(self, unaware, self._partition)

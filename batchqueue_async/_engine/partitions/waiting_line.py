@@ -29,19 +29,27 @@ class Waiter(ABC):
     in one step, and a partition where nobody waits needs no container.
     """
 
-    __slots__ = ("ahead", "behind", "granted", "is_woken", "line", "wants")
+    __slots__ = (
+        "accepted",
+        "ahead",
+        "behind",
+        "granted",
+        "is_woken",
+        "line",
+        "wants",
+    )
 
     hands_over = False
     """Whether `hand_over` returns items."""
     is_single = False
     """Whether it waits on the loop with a single item, which may be taken back."""
-    accepted = 0
-    """How many of its items were placed for it."""
 
     def __init__(self, wants: int) -> None:
         # Slots that it has not filled yet, and those of them that are reserved for it.
         self.wants = wants
         self.granted = 0
+        # How many of its items are in.
+        self.accepted = 0
         # Whether it is sure to look again, since it was woken and has not looked yet.
         self.is_woken = False
         # Where it waits, between whom; the line alone changes these. Ahead of the head
@@ -63,8 +71,8 @@ class Waiter(ABC):
         """
         return ()
 
-    def take_back(self, count: int) -> None:  # noqa: B027 - most hand nothing over
-        """So many of what it has handed over last were not accepted."""
+    def take_back(self) -> None:  # noqa: B027 - most note nothing
+        """What it has handed over last was not accepted."""
 
 
 class LoopWaiter(Asleep, Waiter):
@@ -73,7 +81,7 @@ class LoopWaiter(Asleep, Waiter):
     It is awaited itself, once for each time that it is woken.
     """
 
-    __slots__ = (*Asleep.SLOTS, "_partition", "accepted")
+    __slots__ = (*Asleep.SLOTS, "_partition")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, wants: int, partition: Partition[Any]
@@ -174,15 +182,12 @@ class WaitingLine:
                 break
             # A wake-up too many is harmless, an item in vain is not.
             waiter.wake()
-            try:
-                if not (chunk := waiter.hand_over()):
-                    break
-                # No call from here on, after which a signal handler might raise.
-                items += chunk
-                waiter.wants = 0
-            except BaseException:
-                waiter.take_back(waiter.accepted)
-                raise
+            if not (chunk := waiter.hand_over()):
+                break
+            # No call from here on, after which a signal handler might raise.
+            items += chunk
+            waiter.accepted += 1
+            waiter.wants = 0
             self.head = self.unserved = behind = waiter.behind
             if behind is not None:
                 behind.ahead = waiter.ahead
@@ -199,7 +204,12 @@ class WaitingLine:
             free -= share
             if waiter.granted == waiter.wants:
                 self.unserved = waiter.behind
-            waiter.wake()
+            try:
+                waiter.wake()
+            except BaseException:
+                # Struck before it has: nobody else would.
+                waiter.wake()
+                raise
 
     def turn_of(self, waiter: Waiter) -> int:
         """How many slots the waiter may fill now; 0 while another is before it."""
@@ -213,6 +223,7 @@ class WaitingLine:
         if is_done and behind is not None and behind.granted and not behind.is_woken:
             behind.wake()
         # No call from here on.
+        waiter.accepted += count
         waiter.granted -= count
         waiter.wants -= count
         self.reserved -= count
@@ -226,9 +237,13 @@ class WaitingLine:
         """Take the waiter out if it is in; its slots are free for `reserve` again."""
         if waiter.line is not self:
             return
+        head, ahead, behind = self.head, waiter.ahead, waiter.behind
+        if waiter is head and behind and behind.granted and not behind.is_woken:
+            # As in `filled`.
+            behind.wake()
+        # No call from here on.
         self.reserved -= waiter.granted
         waiter.granted = 0
-        head, ahead, behind = self.head, waiter.ahead, waiter.behind
         if waiter is head:
             self.head = behind
         elif ahead is not None:
@@ -240,14 +255,7 @@ class WaitingLine:
         if self.unserved is waiter:
             self.unserved = behind
         waiter.line = waiter.ahead = waiter.behind = None
-        self._wake_head()
 
     def wake_all(self) -> None:
         for waiter in self:
             waiter.wake()
-
-    def _wake_head(self) -> None:
-        # A waiter may have woken before its turn and gone back to sleep.
-        head = self.head
-        if head is not None and head.granted and not head.is_woken:
-            head.wake()
