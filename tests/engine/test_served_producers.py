@@ -204,6 +204,7 @@ async def test_what_is_taken_back_may_stand_before_others() -> None:
     (late,) = in_line(partition, (9,))
     partition.uniform_prefix = 4
     second.on_cancelled()
+    partition.leave_line(second)
     assert partition.items == [5, 7, 8, 9]
     assert partition.uniform_prefix == 3
     late.on_cancelled()
