@@ -327,7 +327,7 @@ def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
                 if not pausing.holders:
                     partition.pausing = None
             # It wants its room still, until it leaves: that serves who is behind it.
-            waiter.accepted = 0
+            waiter.wants, waiter.accepted = 1, 0
             waiter.line = waiter.ahead = waiter.behind = None
         partition.accounts.tell_watchers()
 
