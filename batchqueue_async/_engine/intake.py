@@ -31,6 +31,7 @@ from batchqueue_async._engine.partitions.type_map import (
 )
 from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
+    leave,
     put_in_turn,
     put_one_in_turn,
 )
@@ -131,8 +132,13 @@ class Intake:
 
     async def _put_one(self, partition: Partition[Any], chunk: Sequence[Any]) -> bool:
         placed = Tally()
-        if (waiting := self.waiting(partition, chunk, placed)) is not None:
-            await waiting
+        try:
+            if (waiting := self.waiting(partition, chunk, placed)) is not None:
+                await waiting
+        except BaseException as error:
+            # It may be struck after it was in.
+            with_accepted(error, placed.count)
+            raise
         return placed.count == 1
 
     def waiting(
@@ -176,8 +182,7 @@ class Intake:
                         if not waiter.wants:
                             break
                     wait.check()
-                    # Also behind one who has his slots and waits for a permit to fill
-                    # them.
+                    # Also behind one who waits for a permit to fill his slots.
                     wait.begin()
                     asleep = waiter.fall_asleep()
                     if not waiter.is_woken:
@@ -185,9 +190,11 @@ class Intake:
                     waiter.is_woken = False
         finally:
             placed.count += waiter.accepted
-            if waiter.wants:
-                partition.leave_line(waiter)
-                partition.notify()
+            try:
+                leave(partition, waiter)
+            except BaseException:
+                leave(partition, waiter)
+                raise
 
     def put_whole(self, chunk: list[Any]) -> bool:
         """Accept a chunk in one go, if it is for one partition and meets no edge."""
@@ -276,7 +283,7 @@ class Intake:
             # What a sole partition gets is looked at for its types when it comes.
             if partition is not self._sole and partition.accept_at_once(run, placed):
                 return []
-            count = self._accept(partition, run, placed)
+            count = partition.offer(run, placed)
         return [(partition, run[count:])] if count < len(run) else []
 
     def _place_bins(
@@ -324,16 +331,18 @@ class Intake:
                         if self._try_offer(partition, item, placed):
                             items = []
                         else:
-                            # Full, so that its later items come here, too: none
-                            # overtakes.
+                            # Full, so its later items come here, too.
                             items = rest.setdefault(partition, [])
-                        # Or counted by `_try_offer`.
-                        missing += 1
+                        missing += 1  # Or counted by `_try_offer`.
                 except BaseException:
                     begun -= 1
                     raise
                 # What strikes from here on strikes when it is in: no call in between.
-                items.append(item)
+                try:
+                    items.append(item)
+                except MemoryError:
+                    begun -= 1
+                    raise
         except BaseException:
             begun -= length_hint(items_left)
             raise
@@ -353,7 +362,7 @@ class Intake:
         partition.notify(1)
         if partition.accept_at_once((item,), placed):
             return True
-        return self._accept(partition, (item,), placed or Tally()) == 1
+        return partition.offer((item,), placed) == 1
 
     def refuse(self, chunk: Sequence[Any]) -> None:
         """Count items that came after closing, where they would have gone."""
@@ -370,18 +379,7 @@ class Intake:
         if not partition.has_room:
             return 0
         partition.notify(len(chunk))
-        return self._accept(partition, chunk, placed)
-
-    @staticmethod
-    def _accept(partition: Partition[Any], chunk: Sequence[Any], placed: Tally) -> int:
-        try:
-            count = partition.offer(chunk)
-        except BaseException as error:
-            # Struck in the middle: the partition knows how many are in.
-            placed.count += getattr(error, "accepted", 0)
-            raise
-        placed.count += count
-        return count
+        return partition.offer(chunk, placed)
 
 
 def intake_of(parts: Parts) -> Intake:

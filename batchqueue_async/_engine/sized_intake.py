@@ -81,7 +81,7 @@ class SizedIntake(Intake):
             cast("SizedPartition[Any]", partition).announce(
                 cast("Measured[Any]", chunk)
             )
-            count = self._accept(partition, chunk, placed)
+            count = partition.offer(chunk, placed)
         # No call from here on, if all are in: nothing strikes.
         if count < coming:
             self._budget.end_linger()

@@ -218,3 +218,26 @@ async def test_what_cannot_be_sorted_at_all_fails(
     assert told.batches[0][0] == [1, "a"]
     assert handled == [2, "b"]
     assert check_settled(queue).failed == 2
+
+
+class Tight(list[Any]):
+    """Items of a partition that has no memory for one more than three."""
+
+    def append(self, item: object) -> None:
+        if len(self) == 3:
+            raise MemoryError
+        super().append(item)
+
+
+async def test_what_there_was_no_memory_for_is_not_counted_as_accepted() -> None:
+    config = BatchQueueConfig[Any](
+        partitions=PartitionPolicy.fixed(2),
+        selector=lambda _, __: 0,
+        consumer=lambda _: None,
+    )
+    async with asyncio.timeout(LIMIT), BatchQueue("q", config) as queue:
+        queue._parts.placement.first.items = Tight()
+        with pytest.raises(MemoryError) as raised:
+            await queue.produce_many([1, 2, 3, 4, 5])
+        assert vars(raised.value)["accepted"] == 3
+    assert check_settled(queue).handled == 3

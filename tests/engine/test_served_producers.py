@@ -21,6 +21,7 @@ from batchqueue_async._engine.partitions.wait_for_room import (
     MOST_UNAWARE,
     ServedWaiter,
     Tally,
+    leave,
     put_in_turn,
     put_one_in_turn,
     withdraw_all,
@@ -204,6 +205,7 @@ async def test_what_is_taken_back_may_stand_before_others() -> None:
     (late,) = in_line(partition, (9,))
     partition.uniform_prefix = 4
     second.on_cancelled()
+    partition.leave_line(second)
     assert partition.items == [5, 7, 8, 9]
     assert partition.uniform_prefix == 3
     late.on_cancelled()
@@ -213,6 +215,21 @@ async def test_what_is_taken_back_may_stand_before_others() -> None:
     third.on_cancelled()
     assert partition.items == [7, 8], "it knows, so it stays"
     assert partition.pausing is None
+
+
+@pytest.mark.parametrize("kind", [Partition, AuditedPartition])
+async def test_the_room_of_what_is_taken_back_is_the_next_one_s(
+    kind: type[Partition[int]],
+) -> None:
+    """Whether it was placed with others or alone, as where each item is counted."""
+    partition = full(1, 2, partition=kind(0, 2, 2))
+    first, *_ = in_line(partition, (3,), (4,), (5,))
+    partition.take(None)
+    assert partition.items == [3, 4]
+    first.on_cancelled()
+    leave(partition, first)
+    assert partition.items == [4, 5]
+    assert first.accepted == 0
 
 
 async def test_at_the_deadline_it_was_not_accepted() -> None:

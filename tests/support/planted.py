@@ -24,7 +24,7 @@ from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
-from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter
+from batchqueue_async._engine.partitions.wait_for_room import ServedWaiter, Tally
 from batchqueue_async._engine.partitions.waiting_line import (
     LoopWaiter,
     Waiter,
@@ -131,10 +131,10 @@ def _leaveunserved(original: Method, self: Partition[Any], waiter: Waiter) -> No
         original(self, waiter)
 
 
-@_plant("what was taken back serves nobody", Partition, "take_back")
-def _take_back_only(original: Method, self: Partition[Any], position: int) -> None:
-    with _swapped(Partition, "serve_line", Partition._set_limits):
-        original(self, position)
+@_plant("what was taken back serves nobody", Partition, "leave_line")
+def _take_back_only(original: Method, self: Partition[Any], waiter: Waiter) -> None:
+    if waiter.line is not None:
+        original(self, waiter)
 
 
 @_plant("taken while it may be taken back", Partition, "_fill_from_line")
@@ -145,11 +145,17 @@ def _serve_for_good(original: Method, self: Partition[Any]) -> None:
 
 @_plant("late comers overtake", Intake, "_try_offer")
 def _offer_past_the_line(
-    _: Method, __: Intake, partition: Partition[Any], item: object
+    _: Method,
+    __: Intake,
+    partition: Partition[Any],
+    item: object,
+    placed: Tally | None = None,
 ) -> bool:
     partition.notify(1)
     accepted = 0 if partition.is_closed else partition._accept((item,), [])
     partition._set_limits()
+    if placed is not None:
+        placed.count += accepted
     return accepted == 1
 
 

@@ -128,13 +128,14 @@ class Accounts:
         self.in_flight -= handled
         self.handled += handled
 
-    def take_back(self, position: int) -> None:
-        """The item there is to count as never accepted; those behind it move up."""
-        watchers = self.watchers
-        if watchers is not None:
-            for watcher, until in watchers.items():
-                watchers[watcher] = until - (until > position)
-            self.tell_watchers()
+    def without(self, position: int) -> OrderedDict[Watcher, int] | None:
+        """Return the watchers as if the item there had never come; others move up."""
+        if self.watchers is None:
+            return None
+        return OrderedDict(
+            (watcher, until - (until > position))
+            for watcher, until in self.watchers.items()
+        )
 
     def return_waiting(self, count: int) -> None:
         """Items ended while they waited: they were left at the deadline."""

@@ -24,10 +24,6 @@ class AuditedPartition(Partition[T]):
         super().abandon()
         self.entered = 0
 
-    def take_back(self, position: int) -> None:
-        self.entered -= 1
-        super().take_back(position)
-
     def _append(self, chunk: Sequence[T]) -> None:
         before, more = len(self.items), len(chunk)
         try:

@@ -324,7 +324,7 @@ class SizedLine(WaitingLine):
         if waiter.line is self:
             self._release(waiter, self._held.get(waiter, 0))
             super().leave(waiter)
-            self._forget(waiter)
+        self._forget(waiter)
 
     def _release(self, waiter: Waiter, size: Exact) -> None:
         """Let go of so much of what is reserved for a waiter."""

@@ -143,7 +143,7 @@ class Partition(ProducersQueue[T]):
     def accept_at_once(
         self,
         chunk: Sequence[T],
-        placed: Tally | None = None,
+        tally: Tally | None = None,
         *,
         is_given: bool = False,
     ) -> bool:
@@ -167,8 +167,8 @@ class Partition(ProducersQueue[T]):
             else:
                 # No call, after which a signal handler might raise before it counts.
                 items += chunk
-            if placed is not None:
-                placed.count += more
+            if tally is not None:
+                tally.count += more
         finally:
             self.is_changing = False
         limit = self.due_size if count < self.due_size else self._maxsize
@@ -177,10 +177,11 @@ class Partition(ProducersQueue[T]):
             self._set_limits()  # type: ignore[unreachable]
         return True
 
-    def offer(self, chunk: Sequence[T]) -> int:
+    def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
         """Accept as many of the chunk's first items as there is room for.
 
-        Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were.
+        Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were;
+        so has the tally.
         """
         placed = 0
         # Let go of last: a `__del__` of theirs finds the change made, the guard free.
@@ -206,6 +207,9 @@ class Partition(ProducersQueue[T]):
         except BaseException as error:
             with_accepted(error, placed)
             raise
+        finally:
+            if tally is not None:
+                tally.count += placed
         return placed
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
@@ -252,14 +256,6 @@ class Partition(ProducersQueue[T]):
             else:
                 self.serve_line()
         return taken
-
-    def take_back(self, position: int) -> None:
-        """Take an item out as if it had never come, before anything behind it."""
-        index = position - self.accounts.taken_out
-        del self.items[index]
-        self.uniform_prefix -= index < self.uniform_prefix
-        self.accounts.take_back(position)
-        self.serve_line()
 
     def take_rest(self, left: list[T]) -> None:
         """Move every waiting item to `left`, unhandled: the deadline has come."""

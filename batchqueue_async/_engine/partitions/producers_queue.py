@@ -70,7 +70,7 @@ class ProducersQueue(asyncio.Queue[T]):
         """So many items come in a moment, or are there; who handles them may run."""
 
     @abstractmethod
-    def offer(self, chunk: Sequence[T]) -> int:
+    def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
         """Accept as many of the chunk's first items as there is room for."""
 
     def _format(self) -> str:

@@ -28,6 +28,7 @@ from batchqueue_async._engine.partitions.drop_oldest_partition import (
     RollingPartition,
 )
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._policies.sizing import Exact
 
@@ -90,11 +91,11 @@ class SizedPartition(Partition[T]):
         """Have its drain task look whether a batch is due."""
         super().notify()
 
-    def offer(self, chunk: Sequence[T]) -> int:
+    def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
         if not isinstance(chunk, Measured):
             (item,) = chunk
             chunk = one_measured(item, self.budget.measure)
-        return super().offer(chunk)
+        return super().offer(chunk, tally)
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
         with self.guard:

@@ -60,11 +60,20 @@ def put_in_turn(
         partition.wait_in_line(waiter, chunk)
         yield from _wait(partition, waiter, chunk)
     except BaseException:
-        waiter.on_cancelled()
+        try:
+            waiter.on_cancelled()
+        finally:
+            # Struck, it has done nothing, or is through with its item.
+            waiter.on_cancelled()
         raise
     finally:
         placed.count += waiter.accepted
-        _leave(partition, waiter)
+        try:
+            leave(partition, waiter)
+        except BaseException:
+            # Struck: who stays in line would hold up all behind it.
+            leave(partition, waiter)
+            raise
 
 
 @coroutine
@@ -88,8 +97,7 @@ def put_one_in_turn(
         else:
             # There is no room, and the owner knows it from who stands before this one.
             line.join(waiter)
-        # Before the look: what closes the partition in a signal handler wakes it now,
-        # or has done so before it was in the line.
+        # Before the look: what closes the partition in between is seen, or wakes it.
         asleep = waiter.fall_asleep()
         if not (waiter.is_woken or partition.is_closed):
             yield asleep
@@ -98,11 +106,18 @@ def put_one_in_turn(
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
     except BaseException:
-        waiter.on_cancelled()
+        try:
+            waiter.on_cancelled()
+        finally:
+            waiter.on_cancelled()
         raise
     finally:
         if waiter.wants:
-            _leave(partition, waiter)
+            try:
+                leave(partition, waiter)
+            except BaseException:
+                leave(partition, waiter)
+                raise
     return waiter.accepted == 1
 
 
@@ -128,7 +143,7 @@ def _wait(
             return
 
 
-def _leave(partition: Partition[Any], waiter: LoopWaiter) -> None:
+def leave(partition: Partition[Any], waiter: LoopWaiter) -> None:
     """Nothing more comes of this one."""
     if waiter.wants:
         partition.leave_line(waiter)
@@ -286,17 +301,35 @@ def withdraw_all(partition: Partition[Any]) -> None:
 def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
     """Take the item of an unaware producer out again."""
     with partition.guard:
-        unaware = partition.line.unaware
-        if unaware is None or waiter not in unaware:
-            return
-        position = unaware[waiter]
-        _make_aware(waiter, unaware, partition)
-        waiter.line = waiter.ahead = waiter.behind = None
-        waiter.wants = waiter.accepted = 0
-        for other, its in unaware.items():
-            unaware[other] = its - (its > position)
-        # Not before: it serves others, who come behind all of these.
-        partition.take_back(position)
+        line, pausing = partition.line, partition.pausing
+        unaware = line.unaware
+        if unaware is not None and waiter in unaware:
+            position = unaware[waiter]
+            others = {
+                other: its - (its > position)
+                for other, its in unaware.items()
+                if other is not waiter
+            }
+            if not others:
+                _tell_of_the_last(partition)
+            index = position - partition.accounts.taken_out
+            prefix, entered = partition.uniform_prefix, partition.entered
+            watchers = partition.accounts.without(position)
+            # No call from here on: all of it, or nothing.
+            del partition.items[index]
+            partition.uniform_prefix = prefix - (index < prefix)
+            partition.accounts.watchers = watchers
+            if entered is not None:
+                partition.entered = entered - 1
+            line.unaware = others or None
+            if pausing is not None and not others:
+                del pausing.holders[line]
+                if not pausing.holders:
+                    partition.pausing = None
+            # It wants its room still, until it leaves: that serves who is behind it.
+            waiter.wants, waiter.accepted = 1, 0
+            waiter.line = waiter.ahead = waiter.behind = None
+        partition.accounts.tell_watchers()
 
 
 def _make_aware(
@@ -310,14 +343,22 @@ def _make_aware(
 
 def _all_are_aware(partition: Partition[Any]) -> None:
     """Nobody will take an item back: the partition goes on."""
-    # Its owner may have looked meanwhile, and sleep since. Not after the rest, in which
-    # no call is: whatever strikes here finds the waiter unaware, or all of it done.
-    partition.notify()
+    _tell_of_the_last(partition)
     pausing, line = partition.pausing, partition.line
     line.unaware = None
     if pausing is not None:
         del pausing.holders[line]
         if not pausing.holders:
             partition.pausing = None
-            if pausing.waiting:
-                pausing.tell()
+
+
+def _tell_of_the_last(partition: Partition[Any]) -> None:
+    """The last one who is unaware is about to know, or to take its item back.
+
+    Not after that, in which no call is: whatever strikes here finds it unaware.
+    """
+    # Its owner may have looked meanwhile, and sleep since.
+    partition.notify()
+    pausing = partition.pausing
+    if pausing is not None and pausing.waiting and len(pausing.holders) == 1:
+        pausing.tell()
