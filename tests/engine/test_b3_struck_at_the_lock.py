@@ -21,7 +21,7 @@ from tests.support.oracle import check_settled
 from tests.support.thorough import IS_THOROUGH
 
 MOST_POINTS = 4_000
-STEP = 1 if IS_THOROUGH else 31
+STEP = 1 if IS_THOROUGH else 11
 
 
 class Struck(Exception):
