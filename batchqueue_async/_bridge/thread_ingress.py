@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from batchqueue_async._chunks import LENGTH
 from batchqueue_async._engine.handlers.handler_waits import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
+from batchqueue_async._engine.partitions.chunk_by_partition import runs_of
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.sorting import runs_of
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.queue_parts import Parts

@@ -13,6 +13,6 @@ shortly.
   object, then one store.
 - "Said before it is accepted": a drain task is woken before the item is in. To wake it
   for nothing is harmless; an item that nobody was woken for waits for ever.
-- A stage (`draining/stages.py`) says how far a batch has come, so that whoever goes on
-  where something was struck does nothing twice.
+- A stage (`draining/batch_stages.py`) says how far a batch has come, so that whoever
+  goes on where something was struck does nothing twice.
 """

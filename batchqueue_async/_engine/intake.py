@@ -13,22 +13,22 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     innermost,
 )
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
-from batchqueue_async._engine.partitions.guard import UNGUARDED
-from batchqueue_async._engine.partitions.loop_waker import LoopWaker
-from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.partitions.sorting import (
+from batchqueue_async._engine.partitions.chunk_by_partition import (
     Bin,
     Run,
     Sorter,
     sole_partition,
     sorted_bins,
 )
-from batchqueue_async._engine.partitions.type_map import (
+from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
     have_one_type,
     have_type,
 )
+from batchqueue_async._engine.partitions.loop_waker import LoopWaker
+from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
     leave,

@@ -13,9 +13,9 @@ from batchqueue_async._engine.partitions.byte_budget import (
     measured,
     one_measured,
 )
+from batchqueue_async._engine.partitions.chunk_by_partition import Placement, Run
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.sized_partition import SizedPartition
-from batchqueue_async._engine.partitions.sorting import Placement, Run
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._policies.choices import Offer
 

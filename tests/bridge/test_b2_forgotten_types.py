@@ -15,7 +15,7 @@ from batchqueue_async import (
     PartitionPolicy,
     SyncBatchQueue,
 )
-from batchqueue_async._engine.partitions.type_map import LEAST
+from batchqueue_async._engine.partitions.weak_type_dict import LEAST
 from tests.bridge.background import answers, in_background
 from tests.support.oracle import check_settled
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchqueue_async import PartialFailure, RetryAfter
-from batchqueue_async._engine.handlers.adaptive_limit import (
+from batchqueue_async._engine.handlers.adaptive_max_batch import (
     PAID_BACK,
     SPREAD,
     START,

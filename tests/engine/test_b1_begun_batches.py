@@ -15,8 +15,8 @@ from batchqueue_async import (
     WhenFull,
 )
 from batchqueue_async._engine.intake import Intake
+from batchqueue_async._engine.partitions.chunk_by_partition import Sorter
 from batchqueue_async._engine.partitions.partition import Partition
-from batchqueue_async._engine.partitions.sorting import Sorter
 from tests.engine.every_loop import every_loop
 from tests.engine.until import turns, until
 from tests.support.meddling import Once, before_each_line_of

@@ -17,7 +17,7 @@ from batchqueue_async import (
     WhenFull,
 )
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.partitions.type_map import WORTH_A_LOOK
+from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK
 from tests.bridge.interruptions import Interruption
 from tests.engine.every_loop import every_loop
 from tests.support.meddling import Once, before_each_line_of

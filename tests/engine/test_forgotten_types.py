@@ -18,7 +18,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
-from batchqueue_async._engine.partitions.type_map import LEAST, TypeMap
+from batchqueue_async._engine.partitions.weak_type_dict import LEAST, WeakTypeDict
 from tests.engine.until import until
 from tests.support.oracle import check_settled
 from tests.support.recording_handler import RecordingHandler
@@ -339,7 +339,7 @@ class OddlyEqual(type):
 
 
 def test_a_type_that_is_equal_to_another_one_stays_near() -> None:
-    known: TypeMap[int] = TypeMap({})
+    known: WeakTypeDict[int] = WeakTypeDict({})
     first, second = OddlyEqual("First", (), {}), OddlyEqual("Second", (), {})
     known.add(first, 1)
     for number in range(2 * LEAST):
@@ -352,7 +352,7 @@ def test_a_type_that_is_equal_to_another_one_stays_near() -> None:
 
 
 def test_what_had_to_leave_comes_back_with_its_value_and_ends_with_its_type() -> None:
-    known: TypeMap[int] = TypeMap({int})
+    known: WeakTypeDict[int] = WeakTypeDict({int})
     known.ended = []
     kept, lost = make(1), make(2)
     for number, each in enumerate((int, kept, lost)):

@@ -6,10 +6,10 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from batchqueue_async._engine.draining.stages import WAITING
+from batchqueue_async._engine.draining.batch_stages import WAITING
 from batchqueue_async._engine.partitions.accounts import Share, cut, settle
+from batchqueue_async._engine.partitions.item_types import first_indexes, have_one_type
 from batchqueue_async._engine.partitions.pausing import pause, resume
-from batchqueue_async._engine.partitions.type_map import first_indexes, have_one_type
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
@@ -255,7 +255,7 @@ class Grouping(Generic[T]):
             else:
                 self._extend(batch, own, partition, first)
         if firsts:
-            partition.accounts.sort(
+            partition.accounts.take_apart(
                 {
                     firsts[type(own[0])] + partition.taken_from: len(own)
                     for own in lists.values()

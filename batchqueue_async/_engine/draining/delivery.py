@@ -16,16 +16,16 @@ from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, Grouping, grouping_of
-from batchqueue_async._engine.draining.drops_and_unhandled import end_unhandled
-from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
-from batchqueue_async._engine.draining.partial_failure import settle_handled
-from batchqueue_async._engine.draining.stages import (
+from batchqueue_async._engine.draining.batch_stages import (
     INSIDE,
-    PARTED,
+    PART_BOOKED,
     TOLD,
     UNDECIDED,
     WAITING,
 )
+from batchqueue_async._engine.draining.drops_and_unhandled import end_unhandled
+from batchqueue_async._engine.draining.failed_batch import RetryQueue, error_of_cut_off
+from batchqueue_async._engine.draining.partial_failure import settle_handled
 from batchqueue_async._engine.handler_stats import causes_of, note_cuts
 from batchqueue_async._engine.handlers.call_with_timeout import (
     LeftBehind,
@@ -36,7 +36,7 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
 from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.partitions.accounts import taken_again
-from batchqueue_async._engine.partitions.type_map import MANY, fetch
+from batchqueue_async._engine.partitions.item_types import MANY, fetch
 from batchqueue_async._engine.runtime.loop_end import absorb_cancellation
 from batchqueue_async._policies.retry import PartialFailure
 
@@ -85,7 +85,7 @@ class InFlight(Generic[T]):
         "_is_measured",
         "_is_plain",
         "_parts",
-        "_settled",
+        "_to_resume",
         "_turn",
         "is_stopped",
         "retries",
@@ -120,7 +120,7 @@ class InFlight(Generic[T]):
         # What the handler of the batch in hands has raised.
         self._error: BaseException | None = None
         # Deferred batches that have ended, and whose partitions are still paused.
-        self._settled: list[Batch[T]] = []
+        self._to_resume: list[Batch[T]] = []
         self.retries: RetryQueue[T] = RetryQueue(parts, drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
@@ -189,7 +189,7 @@ class InFlight(Generic[T]):
         # No call from here on: each is here or there.
         self.undelivered[:0] = pieces
         self.retries.batches = staying
-        self._settled += cut
+        self._to_resume += cut
 
     def _have_taken(
         self, partitions: Sequence[Partition[T]], batches: list[Batch[T]]
@@ -257,7 +257,7 @@ class InFlight(Generic[T]):
                 if error is None:
                     # No call in between.
                     if batch.is_deferred:
-                        self._settled += (batch,)
+                        self._to_resume += (batch,)
                     del self.undelivered[-1]
                 else:
                     self._error = error
@@ -272,7 +272,7 @@ class InFlight(Generic[T]):
                     yield from self._turn.next()
         finally:
             # Not before its halves are through: a handoff would let items overtake.
-            if self._settled:
+            if self._to_resume:
                 self._resume_partitions()
 
     async def _call(
@@ -363,7 +363,7 @@ class InFlight(Generic[T]):
             await self._fail(batch, error)
 
     async def _fail(self, batch: Batch[T], error: BaseException | None) -> None:
-        if isinstance(error, PartialFailure) and batch.stage is not PARTED:
+        if isinstance(error, PartialFailure) and batch.stage is not PART_BOOKED:
             error = settle_handled(batch, error)
         if self.task.cancelling():
             await absorb_cancellation()
@@ -381,14 +381,14 @@ class InFlight(Generic[T]):
         """Have these delivered instead of the batch at hand; the last one first."""
         # No call from here on.
         if batch.is_deferred:
-            self._settled += (batch,)
+            self._to_resume += (batch,)
         self.undelivered[-1:] = rest
         self._error = None
 
     def _resume_partitions(self) -> None:
         """Let items behind deferred batches that have ended go on."""
-        while self._settled:
-            batch = self._settled[-1]
+        while self._to_resume:
+            batch = self._to_resume[-1]
             batch.is_deferred = False
             batch.resume_partitions()
-            del self._settled[-1]
+            del self._to_resume[-1]

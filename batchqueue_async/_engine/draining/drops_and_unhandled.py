@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from batchqueue_async._engine.draining.stages import NOTED
+from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED
 from batchqueue_async._engine.runtime.log import logger
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def note(
 
 def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
     """Nobody handles its items: say so, and count them."""
-    if batch.stage is not NOTED:
+    if batch.stage is not TO_BE_SETTLED:
         for item_type in parts.delivery_counts.unhandled_news(batch.items):
             logger.error(
                 "%s: no handler for items of type %s; they count as unhandled",
@@ -90,5 +90,5 @@ def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
                 item_type=item_type.__qualname__,
             )
         note(parts, "unhandled", batch.items)
-        batch.stage = NOTED
+        batch.stage = TO_BE_SETTLED
     batch.settle("unhandled")

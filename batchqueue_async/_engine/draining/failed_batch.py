@@ -13,8 +13,8 @@ import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
+from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED, TOLD
 from batchqueue_async._engine.draining.drops_and_unhandled import note
-from batchqueue_async._engine.draining.stages import NOTED, TOLD
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -204,9 +204,9 @@ class RetryQueue(Generic[T]):
         """Book a batch of which somebody was told that it has failed."""
         if batch.is_settled:
             return
-        if batch.stage is not NOTED:
+        if batch.stage is not TO_BE_SETTLED:
             note(self._parts, "failed", batch.items, error)
-            batch.stage = NOTED
+            batch.stage = TO_BE_SETTLED
         batch.settle("failed")
 
     @staticmethod

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch
-from batchqueue_async._engine.draining.stages import PARTED
+from batchqueue_async._engine.draining.batch_stages import PART_BOOKED
 from batchqueue_async._engine.partitions.accounts import Share
 from batchqueue_async._engine.partitions.pausing import resume
 
@@ -62,7 +62,7 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     count = len(former) - len(items)
     # All that takes memory is made. The batch first: what it has no more, it cannot
     # settle again. No call until all of that is changed.
-    batch.stage = PARTED
+    batch.stage = PART_BOOKED
     batch.items = items
     batch.partition = first.partition
     batch.count, batch.first = first.count, first.first

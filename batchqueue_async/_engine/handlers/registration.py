@@ -20,7 +20,7 @@ from batchqueue_async._policies.sizing import Exact, exact
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.adaptive_limit import AdaptiveLimit
+    from batchqueue_async._engine.handlers.adaptive_max_batch import AdaptiveLimit
     from batchqueue_async._policies.handlers import ErrorHandler
 
 
@@ -95,7 +95,7 @@ class HandlerSettings(Value):
     def new_limit(self) -> AdaptiveLimit | None:
         if self.max_batch != AUTO:
             return None
-        from batchqueue_async._engine.handlers.adaptive_limit import (  # noqa: PLC0415
+        from batchqueue_async._engine.handlers.adaptive_max_batch import (  # noqa: PLC0415
             AdaptiveLimit,
         )
 

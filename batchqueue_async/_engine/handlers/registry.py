@@ -18,7 +18,7 @@ from batchqueue_async._engine.handlers.registration import (
     Registration,
     attached,
 )
-from batchqueue_async._engine.partitions.type_map import Pinned, TypeMap
+from batchqueue_async._engine.partitions.weak_type_dict import Pinned, WeakTypeDict
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
@@ -74,7 +74,7 @@ class HandlerRegistry:
         self._let_go_at_work = 0
         # Whose batches are taken and not settled.
         self.in_flight: RegistrationsInFlight = tuple
-        self._known: TypeMap[Registration | None] = TypeMap(self._by_type)
+        self._known: WeakTypeDict[Registration | None] = WeakTypeDict(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed: they are still owed their `on_close`.
         self.retired: tuple[Registration, ...] = ()

@@ -14,7 +14,7 @@ Binary increase congestion control for fast long-distance networks, 2004), and w
 refused is tried again now and then; where it is taken, tries double again. A server
 that counts calls per second refuses some at any number that uses it up: one drain task
 more that is refused at times stays if it is worth it. For the other sources see
-`adaptive_limit`.
+`adaptive_max_batch`.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Accounts:
         self.in_flight += count
         return first
 
-    def sort(self, counts: dict[int, int]) -> None:
+    def take_apart(self, counts: dict[int, int]) -> None:
         """What was taken goes apart: so many items, the first of which is there."""
         self._unsettled = counts
 
@@ -243,6 +243,6 @@ def taken_again(partition: Partition[T]) -> list[T]:
         partition.took_one_type = False
         partition.serve_line()
     count = accounts.in_flight
-    accounts.sort({partition.taken_from: count} if count else {})
+    accounts.take_apart({partition.taken_from: count} if count else {})
     # The list may be a batch already, with other partitions' items behind these.
     return taken[:count]

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from batchqueue_async._engine.partitions.guard import UNGUARDED
-from batchqueue_async._engine.partitions.type_map import TypeMap
+from batchqueue_async._engine.partitions.weak_type_dict import WeakTypeDict
 from batchqueue_async._policies.errors import InvalidSelection
 from batchqueue_async._policies.selectors import (
     PLAIN_KEYS,
@@ -64,7 +64,7 @@ class TypePlacement:
         self.partitions = partitions
         self._grows = grows
         self._handlers = handlers
-        self.placed: TypeMap[Partition[Any]] = TypeMap(handlers.types)
+        self.placed: WeakTypeDict[Partition[Any]] = WeakTypeDict(handlers.types)
         # Those of the types that came lately; the others are found by `partition_of`.
         self.routes = self.placed.near
         # Threads place types, too, once the queue is shared with them.

@@ -238,16 +238,16 @@ def place_singles(partition: Partition[Any], room: int) -> int:
         partition.filled_at = partition.clock()
     while left and (head := line.head) is not None and head.wants == 1:
         if head.is_single:
-            placed = _place_served(partition, left)
+            placed = _place_singles_of_loop(partition, left)
         else:
-            placed = line.place_singles(partition, left)
+            placed = line.place_singles_of_threads(partition, left)
         if not placed:
             break
         left -= placed
     return room - left
 
 
-def _place_served(partition: Partition[Any], room: int) -> int:
+def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
     """Place the items of those of them who wait on the loop: one callback runs all."""
     line = partition.line
     items: Any = partition.items

@@ -169,7 +169,7 @@ class WaitingLine:
         if self.unserved is None:
             self.unserved = waiter
 
-    def place_singles(self, partition: Partition[Any], room: int) -> int:
+    def place_singles_of_threads(self, partition: Partition[Any], room: int) -> int:
         """Place the item of each at the head who brings one from another thread.
 
         Returns:

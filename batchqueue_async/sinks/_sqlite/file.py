@@ -1,42 +1,20 @@
-"""A SQLite file: one connection to it, its tables, and the fences of their epochs.
-
-SQLite numbers tables anew with each VACUUM, so a table gets a mark: a trigger that
-never fires. It goes with a table that is dropped, stays with one that is renamed, and
-is in backups and dumps. By its mark a table is known by another name, or made again.
-"""
+"""A SQLite file: one connection to it, and its tables."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import TypeVar
 
 from anyio import to_thread
 
-from batchqueue_async import BatchQueueError
-
 from ..epochs import Epoch
-from ..names import (
-    ANY_TABLE,
-    as_sql_reads,
-    quoted,
-    warn_of_new_table,
-    warn_of_old_fence,
-)
+from ..names import as_sql_reads
+from .fences import SqliteFences, first_value
 
 R = TypeVar("R")
-
-_OLD_COLUMNS = ["query", "batch", "rows", "committed_at"]
-_MARK = "batchqueue_identity_"
-# For the identities of tables that are there, under whatever name.
-_MARKED = (
-    f"(SELECT substr(name, {len(_MARK) + 1}) FROM main.sqlite_master"
-    f" WHERE type = 'trigger' AND substr(name, 1, {len(_MARK)}) = '{_MARK}')"
-)
 
 
 class SqliteFile:
@@ -136,151 +114,3 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
     # A file that wasn't there has been made by opening it.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)
-
-
-class SqliteFences:
-    """A table with a row for each epoch that was committed into a table of the file.
-
-    Names of tables are compared as SQLite does it: `Items` is `items`. A fence notes
-    the identity of its table, too, which is the same under another name, and another if
-    a table is dropped and made again. Where a table has lost its identity but has rows,
-    it was rebuilt, as SQLite's way to alter tables is: its fences count by their name.
-    Those of versions that noted no identity do so, too.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._place = f"main.{quoted(name)}"
-
-    def prepare(self, database: sqlite3.Connection) -> None:
-        """Make the table, or give one of an old layout the new one."""
-        if "identity" in self._columns(database):
-            return
-        database.execute("BEGIN IMMEDIATE")
-        columns = self._columns(database)  # another process may have been quicker
-        if not columns:
-            self._create(database)
-        elif sorted(columns) == sorted(_OLD_COLUMNS):
-            # A primary key can't be altered. All of it is one transaction.
-            old, kept = "temp.batchqueue_old_fences", ", ".join(_OLD_COLUMNS)
-            database.execute(f"CREATE TABLE {old} AS SELECT {kept} FROM {self._place}")
-            database.execute(f"DROP TABLE {self._place}")
-            self._create(database)
-            database.execute(
-                f"INSERT INTO {self._place} ({kept}) SELECT {kept} FROM {old}"
-            )
-            database.execute(f"DROP TABLE {old}")
-        elif "target" not in columns:
-            has = ", ".join(columns)
-            msg = f"table {self._name} is none of fences: it has {has}"
-            raise BatchQueueError(msg)
-        elif "identity" not in columns:
-            database.execute(f"ALTER TABLE {self._place} ADD COLUMN identity TEXT")
-        database.execute("COMMIT")
-
-    def has(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
-        """Return whether the fence is there; log if it doesn't know its table."""
-        identity = _identity_of(database, table)
-        is_rebuilt = identity is None and not _is_empty(database, table)
-        unknown = f" OR identity NOT IN {_MARKED}" if is_rebuilt else ""
-        query = (
-            f"SELECT target FROM {self._place} WHERE query = ? AND batch = ?"
-            f" AND (identity = ? OR target IN (?, ?) AND (identity IS NULL{unknown}))"
-            " ORDER BY target DESC"
-        )
-        which = (epoch.query, epoch.batch, identity, table, ANY_TABLE)
-        target = first_value(database, query, *which)
-        if target == ANY_TABLE:
-            warn_of_old_fence(epoch, table)
-        return target is not None
-
-    def add(
-        self, database: sqlite3.Connection, table: str, epoch: Epoch, rows: int
-    ) -> None:
-        """Add the epoch's fence, before its rows, in the transaction that is open."""
-        identity = _identity_of(database, table)
-        if identity is None:
-            identity = _mark(database, table, self._last_identity(database, table))
-        which = (table, epoch.query, epoch.batch)
-        # The row stays, for a table that has only another name by now.
-        moved = database.execute(
-            f"UPDATE {self._place} SET target = target || ' (' || identity || ')'"
-            " WHERE target = ? AND query = ? AND batch = ? AND identity IS NOT ?",
-            (*which, identity),
-        )
-        if moved.rowcount:
-            warn_of_new_table(epoch, table)
-        database.execute(
-            f"INSERT INTO {self._place} (target, query, batch, rows, identity)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (*which, rows, identity),
-        )
-
-    def _last_identity(self, database: sqlite3.Connection, table: str) -> str | None:
-        """Return what a table had before it was rebuilt, if it was."""
-        if _is_empty(database, table):
-            return None
-        query = (
-            f"SELECT identity FROM {self._place} WHERE target = ? AND identity NOT NULL"
-            f" AND identity NOT IN {_MARKED} ORDER BY committed_at DESC LIMIT 1"
-        )
-        last: str | None = first_value(database, query, table)
-        return last
-
-    def _columns(self, database: sqlite3.Connection) -> list[str]:
-        query = "SELECT lower(name) FROM pragma_table_info(?, 'main')"
-        with closing(database.execute(query, (self._name,))) as found:
-            return [str(name) for (name,) in found]
-
-    def _create(self, database: sqlite3.Connection) -> None:
-        # The default is for processes that know the old layout only.
-        database.execute(
-            f"CREATE TABLE {self._place} ("
-            f"target TEXT COLLATE NOCASE NOT NULL DEFAULT '{ANY_TABLE}',"
-            " query TEXT, batch INTEGER, rows INTEGER NOT NULL,"
-            " committed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, identity TEXT,"
-            " PRIMARY KEY (target, query, batch)) WITHOUT ROWID"
-        )
-
-
-def first_value(database: sqlite3.Connection, query: str, *values: object) -> Any:  # noqa: ANN401 - any column's
-    """Return the first value of the first row; None if there is none."""
-    with closing(database.execute(query, values)) as found:
-        row = found.fetchone()
-    return None if row is None else row[0]
-
-
-def _identity_of(database: sqlite3.Connection, table: str) -> str | None:
-    """Return the table's identity; None if it has no mark."""
-    query = (
-        "SELECT substr(name, ?) FROM main.sqlite_master WHERE type = 'trigger'"
-        " AND tbl_name = ? COLLATE NOCASE AND substr(name, 1, ?) = ?"
-    )
-    which = (len(_MARK) + 1, table, len(_MARK), _MARK)
-    identity: str | None = first_value(database, query, *which)
-    return identity
-
-
-def _mark(database: sqlite3.Connection, table: str, earlier: str | None) -> str | None:
-    """Mark a table that has no mark, with the identity that it had earlier, if any.
-
-    Return it; None for views and virtual tables, which can't be marked.
-    """
-    identity = earlier or uuid4().hex
-    name = quoted(f"{_MARK}{identity}")
-    try:
-        # Of updates: a trigger of inserts or deletes would make bulk ones slower.
-        database.execute(
-            f"CREATE TRIGGER main.{name} AFTER UPDATE ON {quoted(table)} WHEN 0"
-            " BEGIN SELECT 1; END"
-        )
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
-            return None
-        raise
-    return identity
-
-
-def _is_empty(database: sqlite3.Connection, table: str) -> bool:
-    query = f"SELECT 1 FROM main.{quoted(table)} LIMIT 1"
-    return first_value(database, query) is None

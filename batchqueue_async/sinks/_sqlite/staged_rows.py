@@ -16,7 +16,8 @@ from ..epochs import Epoch
 from ..names import quoted
 from ..rows import Row
 from ..staged import Attempt
-from .file import find_table, first_value
+from .fences import first_value
+from .file import find_table
 
 _KEY = "batchqueue_attempt"
 _ATTEMPTS = "main.batchqueue_attempts"

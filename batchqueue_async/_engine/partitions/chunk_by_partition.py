@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from batchqueue_async._engine.partitions.item_types import have_one_type
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import SelectorPlacement, TypePlacement
-from batchqueue_async._engine.partitions.type_map import have_one_type
 
 Placement: TypeAlias = TypePlacement | SelectorPlacement
 Run: TypeAlias = tuple[Partition[Any], Sequence[Any]]

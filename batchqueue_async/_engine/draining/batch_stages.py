@@ -1,14 +1,15 @@
 """How far a batch has come: for who goes on after a signal handler has raised."""
 
-# Plain numbers, since each batch changes its own several times.
+# Plain numbers, in their order, since each batch changes its own several times and
+# whoever goes on compares them.
 WAITING = 0
 INSIDE = 1
 """Its handler was called; its drain task is inside, by the handler's lock."""
 UNDECIDED = 2
 """Its call is over, or left to itself, and what came of it is not decided yet."""
-PARTED = 3
+PART_BOOKED = 3
 """What was handled of it is booked, and no part of it any more."""
 TOLD = 4
 """It has failed, and `on_error` or the log was told."""
-NOTED = 5
+TO_BE_SETTLED = 5
 """It is only to be settled."""
