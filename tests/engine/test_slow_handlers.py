@@ -438,29 +438,55 @@ def busy_threads(count: int, interval: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "used, computed, blocked",
+    "used, queued, computed, blocked",
     [
         # Alone on an idle machine: it computes, or blocks.
-        (Use(own=0.3, process=0.3, waits=0, queued=0.0), 0.3, 0.0),
-        (Use(own=0.0, process=0.0, waits=1, queued=0.0), 0.0, 0.3),
+        (Use(own=0.3, process=0.3, waits=0), 0.0, 0.3, 0.0),
+        (Use(own=0.0, process=0.0, waits=1), 0.0, 0.0, 0.3),
         # A busy machine.
-        (Use(own=0.05, process=0.05, waits=0, queued=0.25), 0.05, 0.0),
-        (Use(own=0.0, process=0.0, waits=1, queued=0.1), 0.0, 0.2),
+        (Use(own=0.05, process=0.05, waits=0), 0.25, 0.05, 0.0),
+        (Use(own=0.0, process=0.0, waits=1), 0.1, 0.0, 0.2),
         # Other threads: that may have been the interpreter's lock, and this can't.
-        (Use(own=0.05, process=0.3, waits=60, queued=0.0), 0.05, 0.0),
-        (Use(own=0.0, process=0.3, waits=2, queued=0.0), 0.0, 0.29),
+        (Use(own=0.05, process=0.3, waits=60), 0.0, 0.05, 0.0),
+        (Use(own=0.0, process=0.3, waits=2), 0.0, 0.0, 0.29),
         # Many small reads, and nobody else computes.
-        (Use(own=0.0, process=0.005, waits=300, queued=0.0), 0.0, 0.3),
+        (Use(own=0.0, process=0.005, waits=300), 0.0, 0.0, 0.3),
     ],
 )
 def test_what_a_step_took_is_split(
-    used: Use, computed: float, blocked: float, monkeypatch: pytest.MonkeyPatch
+    used: Use,
+    queued: float,
+    computed: float,
+    blocked: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thread = ThreadUse()
-    samples = iter([Use(1.0, 2.0, 3.0, 4.0)])
+    samples = iter([Use(1.0, 2.0, 3.0)])
     monkeypatch.setattr(loop_time, "sample", lambda: next(samples))
+    monkeypatch.setattr(loop_time, "queued", lambda: 4.0)
     thread.look(10.0)
-    samples = iter([Use(*map(operator.add, (1.0, 2.0, 3.0, 4.0), used))])
+    samples = iter([Use(*map(operator.add, (1.0, 2.0, 3.0), used))])
+    monkeypatch.setattr(loop_time, "queued", lambda: 4.0 + queued)
     split = thread.split(0.3)
     assert split == pytest.approx((computed, blocked), abs=1e-9)
     assert 10.0 < thread.due < 10.1
+
+
+def test_what_is_dear_to_ask_for_is_asked_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each lone item would pay for it, and it was a third of what that costs."""
+    asked: list[float] = []
+    now = 0.0
+
+    def queued() -> float:
+        asked.append(now)
+        return 0.0
+
+    monkeypatch.setattr(loop_time, "queued", queued)
+    thread = ThreadUse()
+    for step in range(100):
+        now = 0.05 * step
+        assert now > thread.due
+        thread.look(now)
+    assert len(asked) <= 6

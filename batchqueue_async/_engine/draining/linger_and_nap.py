@@ -61,6 +61,11 @@ class Schedule(Generic[T]):
         self._hooked_version = (-1, -1)
         self._owned_now()
 
+    @property
+    def lingers(self) -> bool:
+        """Whether anything lingers in any partition of the queue."""
+        return self._parts.layout.terms.lingers
+
     def handlers_with_hooks(self) -> Sequence[Registration]:
         """Return the handlers whose `on_idle`, `on_tick`, `on_flush` it is to call."""
         handlers, ownership = self._parts.handlers, self._parts.ownership
@@ -252,6 +257,9 @@ class Nap:
 
     def _end_for(self, partition: Partition[Any], coming: int) -> float:
         """Return when the nap must end for what came, or comes, to a partition."""
+        # Where nothing lets items come together, the first one ends it.
+        if not (self._gathering.pays or self._schedule.lingers):
+            return -math.inf
         if partition.is_due(coming):
             return -math.inf
         now, since = self._clock(), self._gathering_since()

@@ -41,6 +41,8 @@ _TURN = "_batchqueue_async_turn"
 _USE = "_batchqueue_async_thread_use"
 _OFTEN: Final = 0.03
 """Seconds between two samples: a step's use is known as exactly as that."""
+_SELDOM: Final = 1.0
+"""The same, of what is dear to ask for."""
 _SHARE: Final = 0.02
 """Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
 
@@ -262,19 +264,19 @@ class Use(NamedTuple):
     """The same, of all threads."""
     waits: float
     """How often it has let go of its processor to wait; inf if nobody counts."""
-    queued: float
-    """Seconds for which it could run, and had no processor."""
 
 
 class ThreadUse:
     """What the thread of one loop has used, sampled where steps of handlers begin."""
 
-    __slots__ = ("_sample", "due")
+    __slots__ = ("_queued", "_queued_due", "_sample", "due")
 
     def __init__(self) -> None:
         # When the sample is too old, by the machine's clock.
         self.due = -math.inf
-        self._sample = Use(0.0, 0.0, 0.0, 0.0)
+        self._sample = Use(0.0, 0.0, 0.0)
+        # How long it had been queued, and when that is too old.
+        self._queued, self._queued_due = 0.0, -math.inf
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> ThreadUse:
@@ -285,16 +287,22 @@ class ThreadUse:
         """Take a sample. It costs some microseconds, so it is taken when due."""
         self._sample = sample()
         self.due = now + _OFTEN
+        # To open a file takes ten times as long: a third of a lone item's way.
+        if now >= self._queued_due:
+            self._queued, self._queued_due = queued(), now + _SELDOM
 
     def split(self, seconds: float) -> tuple[float, float]:
         """Return how long a step that ends now has computed, and how long blocked.
 
+        What it was queued in the second before counts as the step's: on a busy machine
+        a step may seem to have blocked for less than it has.
+
         Args:
             seconds: That it took in all; it began after the sample was due.
         """
-        own, process, waits, queued = map(operator.sub, sample(), self._sample)
+        own, process, waits = map(operator.sub, sample(), self._sample)
         others, own = process - own, min(seconds, own)
-        blocked = seconds - own - queued
+        blocked = seconds - own - (queued() - self._queued)
         if others > _SHARE * blocked > 0:
             blocked -= waits * sys.getswitchinterval()
         return own, max(0.0, blocked)
@@ -306,9 +314,10 @@ if sys.platform == "linux":
     def sample() -> Use:
         """Return what the calling thread has used."""
         waits = getrusage(RUSAGE_THREAD).ru_nvcsw
-        return Use(time.thread_time(), time.process_time(), waits, _queued())
+        return Use(time.thread_time(), time.process_time(), waits)
 
-    def _queued() -> float:
+    def queued() -> float:
+        """Return for how many seconds it could run, and had no processor."""
         try:
             with open("/proc/thread-self/schedstat", "rb") as told:  # noqa: PTH123
                 return int(told.read().split()[1]) / 1e9
@@ -321,4 +330,8 @@ else:
     def sample() -> Use:
         """Return what the calling thread has used, as far as it is known."""
         # So that any wait may have been for the lock, where others compute.
-        return Use(time.thread_time(), time.process_time(), time.monotonic() * 1e9, 0.0)
+        return Use(time.thread_time(), time.process_time(), time.monotonic() * 1e9)
+
+    def queued() -> float:
+        """Return for how many seconds it could run, and had no processor: unknown."""
+        return 0.0
