@@ -123,9 +123,10 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        return [
-            each for each in self._owned_now() if each.items and each.pausing is None
-        ]
+        owned = self._owned
+        if self._parts.ownership.version != self._seen:
+            owned = self._owned_now()
+        return [each for each in owned if each.items and each.pausing is None]
 
     def arrival_ends_nap(
         self, partition: Partition[T], since: float, now: float
@@ -250,10 +251,12 @@ class Nap:
             self._note_news()
             return
         when = self._end_for(partition, coming)
-        if may_run and not self._turn.is_shared and when <= self._clock():
+        if when > -math.inf and when > self._clock():
+            self.end_by(when)
+        elif may_run and not self._turn.is_shared:
             self._sleeper.resume()
         else:
-            self.end_by(when)
+            self.wake()
 
     def _end_for(self, partition: Partition[Any], coming: int) -> float:
         """Return when the nap must end for what came, or comes, to a partition."""

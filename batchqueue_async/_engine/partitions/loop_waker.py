@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Nested calls that waking a loop takes at most, with asyncio's debug mode.
-_STACK_TO_TELL = 24
+# Nested calls that waking a loop takes at most: half of them, some to spare, are those
+# of an instrumented loop. In its debug mode asyncio looks at the whole stack, besides.
+_STACK_TO_TELL = 12
+_STACK_TO_TELL_IN_DEBUG_MODE = 24
 
 
 class Counted(Protocol):
@@ -47,7 +49,8 @@ class LoopWaker(Generic[T]):
         # The loop could look in between, so it is told after the acceptance. Telling it
         # takes more room on the stack: without that room nothing is accepted.
         if not self._is_posted:
-            _need_stack(_STACK_TO_TELL)
+            is_debug = self.loop.get_debug()
+            _need_stack(_STACK_TO_TELL_IN_DEBUG_MODE if is_debug else _STACK_TO_TELL)
         placed: int | None = None
         try:
             placed = partition.offer(run)

@@ -380,7 +380,8 @@ class Partition(ProducersQueue[T]):
         return True
 
     def _set_limits(self) -> None:
-        if self.line.head or self.is_closed:
+        is_empty_edge = self.is_open_to_threads and not self.items
+        if is_empty_edge or self.line.head or self.is_closed:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
             return
