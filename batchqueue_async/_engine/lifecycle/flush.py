@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from batchqueue_async._engine.handlers.flush_wait import FlushWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._engine.handlers.handler_waits import FlushWait
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
