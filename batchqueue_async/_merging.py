@@ -40,7 +40,9 @@ class Merging(Generic[T]):
     later, and go on being merged. With `at_most` of them held a batch fails instead of
     being merged (the queue's `Retry`, `on_error` and account apply). A flush gets the
     error in its `DeliveryError`. Of a queue that closed, or was cancelled, in the
-    middle, those that it did not accept are kept.
+    middle, those that it did not accept are kept. Two of a key that `merge` raises for,
+    when what was not handed on is put together with what came meanwhile, are handed on
+    both.
 
     What is merged counts as handled by the queue in front. So if the process dies, what
     is held is lost without a trace: that of the last `every` seconds or more. If the
@@ -189,8 +191,16 @@ class Merging(Generic[T]):
         self._since = since
         self._try_at = asyncio.get_running_loop().time() + _PAUSE
         newer, self._held = self._held, rest
+        failed: Exception | None = None
         for key, item in newer.items():
-            rest[key] = self._merge(rest[key], item) if key in rest else item
+            try:
+                rest[key] = self._merge(rest[key], item) if key in rest else item
+            except Exception as error:  # noqa: BLE001 - raised when all are kept
+                # Its batch has been handled: it is handed on beside the older one.
+                rest[object()] = item
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _tell(self, error: Exception) -> None:
         # `on_idle`, which raises, is logged by its queue.

@@ -33,6 +33,7 @@ from batchqueue_async._functions import inside
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
+    refuse,
     require_at_least,
     require_instance,
     require_int,
@@ -80,8 +81,8 @@ class BatchingHandler(logging.Handler):
     Args:
         target: Gets batches of records: a handler as a queue's (a function or an object
             with `consume`; a blocking one runs on a thread), or a `logging.Handler`,
-            which gets them one by one. One that raises loses its batch, unless `retry`
-            says otherwise; what it loses is logged by number.
+            which gets them one by one, but no `BatchingHandler`. One that raises loses
+            its batch, unless `retry` says otherwise; what it loses is logged by number.
         capacity: How many records wait at most, beside the batch on its way.
         max_batch: How many records a batch has at most.
         linger: Seconds that a record waits for its batch to fill.
@@ -300,6 +301,12 @@ class _Target:
 def _consumer(
     target: HandlerLike[logging.LogRecord] | logging.Handler,
 ) -> HandlerLike[logging.LogRecord]:
+    if isinstance(target, BatchingHandler):
+        # All of its records would be of the way.
+        rule = (
+            "another handler than a BatchingHandler, which refuses what one passes on"
+        )
+        refuse("target", rule, target, TypeError)
     if isinstance(target, logging.Handler):
         target = partial(_handle_each, target)
     require_handler("target", target)

@@ -45,13 +45,14 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
 
     Raises:
         TypeError: The handler is async, or no handler, or cannot be pickled, or is of a
-            session or `-c`, not of a file; or `concurrency` is no int.
+            session or `-c`, not of a file, or of a package's `__main__.py`; or
+            `concurrency` is no int.
         ValueError: `concurrency` is less than 1.
     """
     require_handler("handler", handler)
     blocking_consume_of(handler, "process")
     require_int("concurrency", concurrency, at_least=1)
-    _require_file(handler)
+    _require_imported(handler)
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
@@ -77,14 +78,24 @@ class _InProcess(InThread):
         return super().new_lock()
 
 
-def _require_file(handler: object) -> None:
-    is_of_main = getattr(handler, "__module__", None) == "__main__"
-    if is_of_main and _main_file() is None and sys.modules["__main__"].__spec__ is None:
+def _require_imported(handler: object) -> None:
+    if getattr(handler, "__module__", None) == "__main__" and not _is_main_imported():
         msg = (
             "handler must be of a module or a program's file to run in a process, "
-            f"which imports it, got {shown(handler)} of a session"
+            f"which imports it, got {shown(handler)} of a session, or of a package's "
+            "__main__.py"
         )
         raise TypeError(msg)
+
+
+def _is_main_imported() -> bool:
+    """Whether `multiprocessing` has a process import what is `__main__` here."""
+    spec = sys.modules["__main__"].__spec__
+    if spec is not None:
+        # By `-m`: a module, or the __main__.py of a package, a folder or an archive,
+        # which it leaves alone.
+        return spec.name.rpartition(".")[2] != "__main__"
+    return _main_file() not in (None, "<stdin>")
 
 
 def _main_file() -> str | None:

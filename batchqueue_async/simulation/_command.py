@@ -78,14 +78,27 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the plan; returns the exit status: 1 if nothing holds the level."""
-    waiting = None if chosen.memory is None else chosen.memory // chosen.item_bytes
-    level = Level(p99=chosen.p99, may_lose=chosen.may_lose, waiting=waiting)
+    level = Level(p99=chosen.p99, may_lose=chosen.may_lose, waiting=_room(chosen))
     times = _recorded(chosen.load) if chosen.load else None
     if times is not None:
         chosen.seconds = times[-1]
     elif chosen.seconds is None:
         chosen.seconds = max(60.0, 3 * chosen.outage)
     return _plan(chosen, level, times)
+
+
+def _room(chosen: argparse.Namespace) -> int | None:
+    """Return how many items may wait, if the memory for them is bounded."""
+    if chosen.memory is None:
+        return None
+    if chosen.memory < chosen.item_bytes:
+        msg = (
+            f"--memory must have room for one item of {chosen.item_bytes} bytes "
+            f"(--item-bytes), got {chosen.memory} bytes"
+        )
+        raise BatchQueueError(msg)
+    room: int = chosen.memory // chosen.item_bytes
+    return room
 
 
 def _plan(chosen: argparse.Namespace, level: Level, times: list[float] | None) -> int:

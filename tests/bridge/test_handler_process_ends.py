@@ -156,8 +156,27 @@ def test_what_is_of_no_file_is_refused_at_once() -> None:
     assert ended.status == 1
     assert ended.log.endswith(
         "TypeError: handler must be of a module or a program's file to run in a "
-        "process, which imports it, got the function say of a session\n"
+        "process, which imports it, got the function say of a session, or of a "
+        "package's __main__.py\n"
     )
+
+
+@pytest.mark.parametrize("place", ["package", "folder"])
+def test_what_is_of_a_main_that_no_process_imports_is_refused_at_once(
+    place: str, tmp_path: Path
+) -> None:
+    """As in `python -m package`, by its `__main__.py`: each batch would fail."""
+    path = tmp_path / "package"
+    path.mkdir()
+    (path / "__main__.py").write_text(PREFACE + HANDLERS + "in_process(say)")
+    how = ["-m", "package"] if place == "package" else ["package"]
+    text = (
+        f"os.chdir({str(tmp_path)!r})\n"
+        f"os.execv(sys.executable, [sys.executable, *{how!r}])"
+    )
+    ended = Program(text).end()
+    assert ended.status == 1
+    assert "TypeError: handler must be of a module or a program's file" in ended.log
 
 
 def test_a_forked_child_calls_no_hook_in_its_parents(tmp_path: Path) -> None:

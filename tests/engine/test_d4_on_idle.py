@@ -1,6 +1,7 @@
 """D4: who is told that nothing came, and how often."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,9 @@ async def test_a_handler_that_is_absent_from_busy_cycles_is_told() -> None:
         assert busy.idle_calls - idle_before <= 10
 
 
-async def test_a_handler_in_the_cycle_is_not_told() -> None:
+@pytest.mark.parametrize("types", [[int], [int, str]])
+async def test_a_handler_in_the_cycle_is_not_told(types: list[type]) -> None:
+    """With whatever of its types."""
     handler = RecordingHandler[int]()
     calls: list[int] = []
 
@@ -96,7 +99,8 @@ async def test_a_handler_in_the_cycle_is_not_told() -> None:
 
     handler = Busy()
     async with BatchQueue[int]("q") as queue:
-        queue.add_handler(int, handler)
+        for item_type in types:
+            queue.add_handler(item_type, handler)
         await queue.produce(1)
         await handler.entered()
         before = handler.idle_calls
@@ -122,13 +126,15 @@ async def test_lingering_items_suppress_it() -> None:
 @virtual
 async def test_lingering_items_suppress_it_in_busy_cycles_too() -> None:
     """Something did come for the second handler; it only waits for company."""
-    busy, lingering = RecordingHandler[int](), RecordingHandler[str]()
+    busy, lingering = RecordingHandler[int](), RecordingHandler[Any]()
     config = BatchQueueConfig[object](
         idle=STEADY, linger=100.0, max_batch=2, partitions=PartitionPolicy.adaptive()
     )
     async with BatchQueue("q", config) as queue:
         queue.add_handler(int, busy)
         queue.add_handler(str, lingering)
+        # Nothing of this type lingers, or comes.
+        queue.add_handler(float, lingering)
         await asyncio.sleep(10.0)
         await queue.produce("a")
         before = lingering.idle_calls
@@ -138,6 +144,21 @@ async def test_lingering_items_suppress_it_in_busy_cycles_too() -> None:
         assert len(busy.batches) == 40
         assert lingering.items == []
         assert lingering.idle_calls == before
+
+
+@virtual
+async def test_a_handler_of_several_types_at_most_once_too() -> None:
+    handler = RecordingHandler[object]()
+    async with BatchQueue("q", BatchQueueConfig[object](idle=STEADY)) as queue:
+        add_for_all(queue, handler)
+        await asyncio.sleep(10.0)
+        assert 9 <= handler.idle_calls <= 11
+
+
+def add_for_all(queue: BatchQueue[object], handler: RecordingHandler[object]) -> None:
+    types: list[type] = [int, str, float, bytes]
+    for item_type in types:
+        queue.add_handler(item_type, handler)
 
 
 @virtual

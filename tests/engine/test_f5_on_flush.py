@@ -98,6 +98,20 @@ async def test_each_handler_gets_it() -> None:
     assert [handler.calls for handler in handlers] == [["on_flush"]] * 4
 
 
+async def test_a_handler_of_several_types_gets_it_once() -> None:
+    handler = Flushing()
+    async with BatchQueue[object]("q") as queue:
+        types: list[type] = [int, str, float, bytes]
+        for item_type in types:
+            queue.add_handler(item_type, handler)
+        await queue.flush()
+        assert handler.calls == ["on_flush"]
+        # Also while one of its registrations is owed its end.
+        queue.remove_handler(int)
+        await queue.flush()
+        assert handler.calls == ["on_flush", "on_flush"]
+
+
 async def test_one_that_raises_is_told() -> None:
     class Failing(RecordingHandler[int]):
         async def on_flush(self) -> None:

@@ -269,6 +269,30 @@ async def test_several_drain_tasks_may_enter_it() -> None:
     assert sum(then.total.values()) == stats.handled == 300 - stats.failed
 
 
+async def test_a_merge_that_raises_for_what_was_kept_loses_nothing() -> None:
+    """Of several drain tasks one has merged more while `then` was being refused."""
+    then = Down(is_down=True)
+    then.gate.clear()
+
+    def refuses(old: Count, new: Count) -> Count:
+        if new[1] < 0:
+            raise ValueError(new)
+        return added(old, new)
+
+    merging = Merging[Count](key=itemgetter(0), merge=refuses, then=then)
+    await merging.consume([("a", 1), ("b", 1)])
+    handing_on = asyncio.create_task(merging.on_flush())
+    await asyncio.sleep(0)
+    await merging.consume([("a", -1), ("b", 2), ("c", 3)])
+    then.gate.set()
+    with pytest.raises(ValueError, match="-1") as raised:
+        await handing_on
+    assert isinstance(raised.value.__context__, OSError)
+    then.is_down = False
+    await merging.on_close()
+    assert then.batches == [[("a", 1), ("b", 3), ("a", -1), ("c", 3)]]
+
+
 async def test_a_closed_queue_is_an_error_and_nothing_is_lost_in_silence() -> None:
     then = BatchQueue("next", BatchQueueConfig[Count](consumer=print))
     await then.start()

@@ -324,6 +324,8 @@ def test_signal_handlers_log_in_the_middle_of_it(
         ({"shutdown_timeout": -1}, "shutdown_timeout must be a number of seconds"),
         ({"target": 5}, "target must be callable or have a consume method"),
         ({"target": Sink}, "target must be a handler, not its class"),
+        # It would lose all records, without a word.
+        ({"target": BatchingHandler(print)}, "another handler than a BatchingHandler"),
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:

@@ -224,6 +224,17 @@ def test_bytes_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert "must be a number of bytes above 0" in capsys.readouterr().err
 
 
+def test_memory_without_room_for_one_item_is_told_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As by who means megabytes."""
+    assert main(["plan", "--call", "1", "--memory", "512"]) == 1
+    assert capsys.readouterr().err == (
+        "--memory must have room for one item of 1000 bytes (--item-bytes), "
+        "got 512 bytes\n"
+    )
+
+
 def test_the_guide_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     guide = Path(__file__).parents[2] / "docs" / "guides" / "planning.md"
     for status, part in enumerate(guide.read_text("utf-8").split("$ batchqueue ")[1:]):

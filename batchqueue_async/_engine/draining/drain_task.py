@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Iterable
 from enum import Enum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -313,12 +313,25 @@ class DrainTask(Generic[T]):
         await self._parts.hooks.tick(handlers, max(now, self._clock()), self.index)
         if not found and self._is_waited_for():
             return
-        idle = [
-            each
-            for each in handlers
-            if each not in called and not self._parts.hooks.lingers_for(each)
-        ]
+        idle = self._idle_of(handlers, called)
         await self._parts.hooks.idle(idle, max(now, self._clock()), self.index)
+
+    def _idle_of(
+        self, handlers: Iterable[Registration], called: Iterable[Registration | None]
+    ) -> Collection[Registration]:
+        """Return a registration of each handler that has nothing, whatever its types.
+
+        Handlers are told apart by their locks: each has one.
+        """
+        lingers_for = self._parts.hooks.lingers_for
+        idle = {each.lock: each for each in handlers}
+        for each in called:
+            if each is not None:
+                idle.pop(each.lock, None)
+        for each in handlers if idle else ():
+            if lingers_for(each):
+                idle.pop(each.lock, None)
+        return idle.values()
 
     async def _close(self, retired: list[Registration]) -> None:
         handlers = self._parts.handlers

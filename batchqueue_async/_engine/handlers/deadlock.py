@@ -174,7 +174,7 @@ class Wait(ABC):
             if not is_back.done():
                 is_back.set_result(None)
 
-        self.when_over(lambda: _on(loop, tell))
+        self.when_over(lambda: on(loop, tell))
         await is_back
 
     def when_over(self, tell: Callable[[], None]) -> None:
@@ -193,7 +193,7 @@ class Wait(ABC):
     def refuse(self) -> None:
         """Let it end with `WouldDeadlock`, from any thread."""
         self.refusal = self._error()
-        _on(self._loop, self._wake)
+        on(self._loop, self._wake)
 
     def _closes_cycle(self) -> bool:
         return find(self.targets(), lambda each: each.call is self.call) is not None
@@ -215,7 +215,8 @@ def end_of(detector: DeadlockDetector) -> Collection[Node]:
     ]
 
 
-def _on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:
+def on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:
+    """Call it on this loop: at once where that runs here."""
     if loop is None or asyncio._get_running_loop() is loop:  # noqa: SLF001
         call()
         return

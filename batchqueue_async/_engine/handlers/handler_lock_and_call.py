@@ -63,7 +63,7 @@ class HandlerLock:
 
     # Nearly always one at most is inside, and nobody waits: with many types, objects
     # that are looked at once in a cycle are the price of a batch, so there are none.
-    __slots__ = ("_by_mode", "_sole", "_waiting", "stuck")
+    __slots__ = ("_by_mode", "_sole", "_waiting", "next_idle", "stuck")
 
     def __init__(self) -> None:
         # The mode of who is inside alone; else how many are with each mode, if any.
@@ -71,6 +71,8 @@ class HandlerLock:
         self._by_mode: dict[Hashable, int] | None = None
         self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
         self.stuck: tuple[Stuck, ...] = ()
+        # When its `on_idle` may be called again: here, since it is one for all types.
+        self.next_idle = 0.0
 
     @property
     def is_free(self) -> bool:

@@ -6,13 +6,12 @@ Its handlers may wait for room, for a flush, for the end of queues.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from batchqueue_async._engine.handlers.deadlock import (
     DrainTaskNode,
     Node,
-    OnFlushNode,
     Wait,
     find,
     is_stuck,
@@ -29,7 +28,6 @@ from batchqueue_async._engine.handlers.slow_calls import RunningCalls
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.permits import Permit
-    from batchqueue_async._engine.partitions.accounts import Watcher
     from batchqueue_async._engine.partitions.byte_budget import ByteBudget
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
@@ -123,38 +121,6 @@ class CallWait(Wait):
     def _wake(self) -> None:
         if not self._refused.done():
             self._refused.set_result(None)
-
-
-class FlushWait(CallWait):
-    """A handler waits until what it saw in some partitions is settled."""
-
-    __slots__ = ("_detector", "hooks", "partitions", "watcher")
-
-    def __init__(
-        self, call: HandlerCall, detector: DeadlockDetector, watcher: Watcher
-    ) -> None:
-        super().__init__(call)
-        self._detector = detector
-        self.watcher = watcher
-        self.partitions: Sequence[Partition[Any]] = ()
-        # The calls of `on_flush` that it waits for afterwards.
-        self.hooks: Sequence[OnFlushNode] = ()
-
-    def targets(self) -> Collection[Node]:
-        if self.refusal is not None:
-            return ()
-        last_owner = self._detector.ownership.last_owner
-        owners = {
-            last_owner(each.index) for each in self.partitions if self.needs(each)
-        }
-        hooks = [each for each in self.hooks if not each.task.done()]
-        return [*(DrainTaskNode(self._detector, each) for each in owners), *hooks]
-
-    def needs(self, partition: Partition[Any]) -> bool:
-        return self.refusal is None and partition.accounts.is_watched_by(self.watcher)
-
-    def _describe(self) -> str:
-        return f"a flush of {self._detector.name!r} does not end"
 
 
 class EndWait(CallWait):

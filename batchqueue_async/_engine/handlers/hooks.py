@@ -84,18 +84,18 @@ class Hooks:
         """Tell the handlers that got nothing, each at most once per shortest nap."""
         loop = asyncio.get_running_loop()
         for registration in registrations:
-            hook = registration.on_idle
+            hook, lock = registration.on_idle, registration.lock
             if hook is None or not registration.is_open:
                 continue
             # The hooks before it may have taken long.
             now = max(now, loop.time())
-            if now < registration.next_idle:
+            if now < lock.next_idle:
                 continue
             # A handler that is at work elsewhere is not idle.
             mode = self._mode(registration, drain_task)
-            if not registration.lock.try_acquire(mode):
+            if not lock.try_acquire(mode):
                 continue
-            registration.next_idle = now + self._parts.config.idle.shortest
+            lock.next_idle = now + self._parts.config.idle.shortest
             await self._call_inside(hook, "on_idle", registration, mode)
             await asyncio.sleep(0)
 

@@ -149,7 +149,6 @@ class Registration:
         "max_batch",
         "meter",
         "mode",
-        "next_idle",
         "on_close",
         "on_error",
         "on_flush",
@@ -201,7 +200,6 @@ class Registration:
         self.on_idle = _hook(handler, "on_idle")
         self.on_flush = _hook(handler, "on_flush")
         self.on_close = _hook(handler, "on_close")
-        self.next_idle = 0.0
         # Batches settled, the items of these; items tried again.
         self.settled = self.items = self.retried = 0
         self.settings = settings

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from batchqueue_async._engine.handlers.flush_wait import FlushWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._engine.handlers.handler_waits import FlushWait
 from batchqueue_async._engine.lifecycle.state import State, require_own_loop
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.failure_log import FailureLog
     from batchqueue_async._engine.queue_parts import Parts
@@ -100,11 +101,14 @@ class Flush:
     async def _call_on_flush(self) -> None:
         """Call it for all together; what it raised is a failure."""
         handlers, hooks, wait = self._parts.handlers, self._parts.hooks, self._wait
+        # One registration of each handler, whatever its types.
+        told: dict[HandlerLock, Registration] = {}
+        for registration in (*handlers, *handlers.retired):
+            if registration.on_flush and not self._is_in_the_way(registration):
+                told.setdefault(registration.lock, registration)
         calls = [
             hooks.flush(registration, hooks.home_owner(registration))
-            for registration in (*handlers, *handlers.retired)
-            if registration.on_flush is not None
-            and not self._is_in_the_way(registration)
+            for registration in told.values()
         ]
         if wait is not None and calls:
             wait.hooks = [node for _, node in calls]

@@ -165,6 +165,16 @@ class Accounts:
             self.watchers.pop(watcher, None)
             self.watchers = self.watchers or None
 
+    def leave_out(self, watcher: Watcher) -> None:
+        """Tell one that watches as if its position were reached."""
+        watchers = self.watchers
+        if watchers is not None and watcher in watchers:
+            watcher.reached()
+            # No call in between, as below.
+            del watchers[watcher]
+            if not watchers:
+                self.watchers = None
+
     def is_watched_by(self, watcher: Watcher) -> bool:
         """Whether its position has not been reached, here."""
         watchers = self.watchers
