@@ -83,7 +83,14 @@ class ParquetDirectory:
                 raise ValueError(msg)
 
     def is_published(self, epoch: Epoch) -> bool:
-        return (self.folder(epoch) / _MANIFEST).exists()
+        """Whether the epoch's folder is there, which is data and fence in one.
+
+        An empty one was emptied: the fence has gone with the data, and a folder can be
+        renamed to its name.
+        """
+        with suppress(FileNotFoundError), os.scandir(self.folder(epoch)) as found:
+            return any(found)
+        return False
 
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
@@ -95,15 +102,14 @@ class ParquetDirectory:
 
     def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
         """Make the epoch's folder appear in one rename; return False if it is there."""
-        target = self.folder(epoch)
-        is_new = not target.exists()
+        is_new = not self.is_published(epoch)
         parts = [part for part in parts if part.rows] or parts[:1]
         if is_new:
             try:
-                self._gathered(epoch, parts).rename(target)
+                self._gathered(epoch, parts).rename(self.folder(epoch))
             except (OSError, StagedRowsMissing):
                 # Another process may have published the epoch, and cleaned up, since.
-                if not target.exists():
+                if not self.is_published(epoch):
                     raise
                 is_new = False
             force_to_disk(self.path)

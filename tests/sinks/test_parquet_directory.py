@@ -110,3 +110,22 @@ async def test_an_epoch_with_rows_has_no_file_without(tmp_path: Path) -> None:
 
     assert len(files(tmp_path, "*/*.parquet")) == 1
     assert not files(tmp_path, "_staged/*")
+
+
+@pytest.mark.parametrize("left", ["nothing", "the data"])
+async def test_what_is_not_committed_any_more_is_not_lost(
+    tmp_path: Path, left: str
+) -> None:
+    """Of a folder that somebody emptied, or took only the manifest out of."""
+    for path, begin in (("epochs", write), ("staged", publish)):
+        directory = tmp_path / path
+        await begin(directory, FIRST, of("id"))
+        for found in directory.glob("*=*/*"):
+            if left == "nothing" or found.name.startswith("_"):
+                found.unlink()
+        sink = ParquetEpochSink[Any](directory)
+        assert await sink.is_committed(FIRST) is (left == "the data")
+        await begin(directory, FIRST, of("id"))
+
+        assert await sink.is_committed(FIRST)
+        assert pq.read_table(directory)["id"].to_pylist() == [100]
