@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
+from math import isfinite
 from numbers import Integral, Number
 from typing import Any, Final, TypeAlias
 
@@ -58,12 +59,20 @@ def _is_between_microseconds(value: object) -> bool:
     return bool(getattr(value, "nanosecond", 0))  # of pandas
 
 
+def _is_too_large(value: object) -> bool:
+    """Whether a number is infinite as a float of 32 bits, and isn't yet."""
+    return isinstance(value, float) and isfinite(value) and abs(value) >= _TOO_LARGE
+
+
+# Half a step beyond the largest float of 32 bits.
+_TOO_LARGE: Final = 2.0**128 - 2.0**103
 _NONE = type(None)
 # For the types of a kind: those of values that need no look, and what is looked for.
 _RULES: Final[
     Sequence[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]]]
 ] = (
     (pa.types.is_integer, {int, _NONE}, has_fraction),
+    (pa.types.is_float32, {int, _NONE}, _is_too_large),
     (pa.types.is_date, {date, _NONE}, _has_time),
     (pa.types.is_timestamp, {datetime, int, _NONE}, _is_between_microseconds),
     (pa.types.is_duration, {timedelta, int, _NONE}, _is_between_microseconds),
