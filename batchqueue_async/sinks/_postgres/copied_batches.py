@@ -16,6 +16,8 @@ import pyarrow.csv
 
 from batchqueue_async._validation import refuse
 
+from .moments import fitted
+
 if TYPE_CHECKING:
     from .connections import Connection
     from .staging import Staging
@@ -69,7 +71,8 @@ class BatchCopier:
         self, batches: Iterable[pa.RecordBatch], mark: UUID | int
     ) -> list[CopiedBatches]:
         """Return record batches as COPY reads them, in their order; takes a while."""
-        groups = groupby(batches, lambda batch: batch.schema)
+        fitting = map(self.fitted, batches)
+        groups = groupby(fitting, lambda batch: batch.schema)
         return [self.copied([*same], mark) for _, same in groups]
 
     def copied(self, batches: list[pa.RecordBatch], mark: UUID | int) -> CopiedBatches:
@@ -88,6 +91,10 @@ class BatchCopier:
         ]
         chunks = [binary.HEADER, *rows, binary.TRAILER]
         return CopiedBatches(columns, "binary", chunks, count)
+
+    def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a record batch whose days and moments are of the columns' types."""
+        return fitted(batch, self._types)
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Return whether the columns mean the same however they are copied."""

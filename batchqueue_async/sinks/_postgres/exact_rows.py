@@ -1,0 +1,69 @@
+"""Rows of which asyncpg would lose something: what is nearly of a column's type.
+
+It cuts fractions off for whole numbers, and of a datetime the time of the day for a
+DATE, and the date for a TIME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Final, NamedTuple
+
+from batchqueue_async._wording import kind_of
+
+from ..checks import has_fraction
+from ..rows import Row
+
+
+def _has_time(value: object) -> bool:
+    return isinstance(value, datetime) and value.time() != time()
+
+
+def _has_date(value: object) -> bool:
+    return isinstance(value, date)
+
+
+class _Rule(NamedTuple):
+    """What a value must be; those of the plain types need no look."""
+
+    plain: frozenset[type]
+    is_lost: Callable[[object], bool]
+    told: str
+
+
+_NONE = type(None)
+_WHOLE = _Rule(frozenset((int, _NONE)), has_fraction, "a whole number")
+_DAY = _Rule(frozenset((date, _NONE)), _has_time, "a day without a time")
+_TIME = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day")
+# By the numbers of the types on every server.
+_RULES: Final[Mapping[int, _Rule]] = {
+    **dict.fromkeys((20, 21, 23), _WHOLE),  # BIGINT, SMALLINT and INTEGER
+    1082: _DAY,
+    **dict.fromkeys((1083, 1266), _TIME),  # without a zone, and with one
+}
+
+
+def require_exact(
+    rows: Sequence[Row], columns: Sequence[str], types: dict[str, int]
+) -> None:
+    """Refuse what a column would lose something of.
+
+    Args:
+        rows: Of values for the columns, in their order.
+        columns: Their names.
+        types: The numbers of the types of the table's columns, by name.
+
+    Raises:
+        ValueError: There is such a value; the message has the column's name.
+    """
+    for place, column in enumerate(columns):
+        if (rule := _RULES.get(types.get(column, 0))) is None:
+            continue
+        # Nearly always there is one kind of them.
+        if {type(row[place]) for row in rows} <= rule.plain:
+            continue
+        for row in rows:
+            if rule.is_lost(value := row[place]):
+                msg = f"column {column} must be {rule.told}, got {kind_of(value)}"
+                raise ValueError(msg)
