@@ -6,9 +6,9 @@ DATE, and the date for a TIME.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from batchqueue_async._wording import kind_of
 
@@ -36,11 +36,16 @@ _NONE = type(None)
 _WHOLE = _Rule(frozenset((int, _NONE)), has_fraction, "a whole number")
 _DAY = _Rule(frozenset((date, _NONE)), _has_time, "a day without a time")
 _TIME = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day")
-# By the numbers of the types on every server.
+# By the numbers of the types on every server, and by those of arrays of them.
 _RULES: Final[Mapping[int, _Rule]] = {
     **dict.fromkeys((20, 21, 23), _WHOLE),  # BIGINT, SMALLINT and INTEGER
     1082: _DAY,
     **dict.fromkeys((1083, 1266), _TIME),  # without a zone, and with one
+}
+_OF_ARRAYS: Final[Mapping[int, _Rule]] = {
+    **dict.fromkeys((1016, 1005, 1007), _WHOLE),
+    1182: _DAY,
+    **dict.fromkeys((1183, 1270), _TIME),
 }
 
 
@@ -58,12 +63,27 @@ def require_exact(
         ValueError: There is such a value; the message has the column's name.
     """
     for place, column in enumerate(columns):
-        if (rule := _RULES.get(types.get(column, 0))) is None:
-            continue
-        # Nearly always there is one kind of them.
-        if {type(row[place]) for row in rows} <= rule.plain:
-            continue
-        for row in rows:
-            if rule.is_lost(value := row[place]):
-                msg = f"column {column} must be {rule.told}, got {kind_of(value)}"
-                raise ValueError(msg)
+        number, values = types.get(column, 0), (row[place] for row in rows)
+        if number in _RULES:
+            _require(_RULES[number], f"column {column}", [*values])
+        elif number in _OF_ARRAYS:
+            whose = f"an element of column {column}"
+            _require(_OF_ARRAYS[number], whose, [*_elements(values)])
+
+
+def _elements(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+            yield from _elements(value)
+        else:
+            yield value
+
+
+def _require(rule: _Rule, whose: str, values: Sequence[object]) -> None:
+    # Nearly always there is one kind of them.
+    if {*map(type, values)} <= rule.plain:
+        return
+    for value in values:
+        if rule.is_lost(value):
+            msg = f"{whose} must be {rule.told}, got {kind_of(value)}"
+            raise ValueError(msg)
