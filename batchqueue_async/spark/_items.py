@@ -83,7 +83,8 @@ def _datetimes_of(field: pa.Field, column: pa.Array) -> list[Any]:
 def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError) as error:
+    except (LookupError, OverflowError, ValueError) as error:
+        # Not found is a zone that only Java knows, such as "PST" or "Z".
         msg = (
             f"column {field.name!r} has a value of type {field.type} that Python"
             f" doesn't have ({error}): cast it in Spark, or use to_batches"

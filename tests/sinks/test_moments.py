@@ -23,6 +23,7 @@ EPOCH = Epoch("query", 0)
 NOON = datetime(2026, 1, 2, 12)
 MIDNIGHT = datetime(2026, 1, 2)
 NTZ, IN_BERLIN = pa.timestamp("us"), pa.timestamp("us", "Europe/Berlin")
+ONLY_JAVA_S = pa.timestamp("us", "PST")
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def test_no_moment_depends_on_a_zone_of_the_server_or_of_this_machine(
 ) -> None:
     await postgres.run(f"ALTER DATABASE {postgres.name} SET timezone = 'Asia/Tokyo'")
     for column in ("TIMESTAMPTZ", "TIMESTAMP"):
-        for kind in (NTZ, IN_BERLIN):
+        for kind in (NTZ, IN_BERLIN, ONLY_JAVA_S):
             await postgres.run(f"CREATE TABLE t (v {column}, n INTEGER)")
             value = NOON if kind == NTZ else NOON.replace(tzinfo=UTC)
             await way(postgres, batch(value, kind, number))

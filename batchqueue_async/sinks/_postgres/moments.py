@@ -56,8 +56,8 @@ def _wanted(kind: pa.DataType, number: int) -> pa.DataType:
     is_moment = pa.types.is_timestamp(kind)
     if not (is_moment or pa.types.is_date(kind)):
         return kind
-    unit, zone = (kind.unit, kind.tz or "UTC") if is_moment else ("us", "UTC")
-    found = {_TIMESTAMP: pa.timestamp(unit), _TIMESTAMPTZ: pa.timestamp(unit, zone)}
+    unit = kind.unit if is_moment else "us"
+    found = {_TIMESTAMP: pa.timestamp(unit), _TIMESTAMPTZ: pa.timestamp(unit, "UTC")}
     if is_moment:
         found[_DATE] = pa.date32()
     return found.get(number, kind)

@@ -213,6 +213,17 @@ def test_python_s_calendar_begins_with_the_year_1(session: "SparkSession") -> No
     assert [*to_dicts(found)] == [{"ides": "-0044-03-15"}]
 
 
+@pytest.mark.parametrize("zone", ["Z", "PST", "GMT-05:30"])
+def test_a_zone_that_only_java_knows_is_told_with_the_column_s_name(zone: str) -> None:
+    """As the session's zone; it counts for nested times alone."""
+    moments = pa.array([0], pa.timestamp("us", zone))
+    assert [*to_tuples(pa.record_batch({"at": moments}))] == [(0,)]
+    nested = pa.ListArray.from_arrays([0, 1], moments)
+    for to_items in (to_tuples, to_dicts):
+        with pytest.raises(ValueError, match=f"column 'times' .* Python .*'{zone}'"):
+            to_items(pa.record_batch({"times": nested}))
+
+
 def test_the_guide_s_table_has_each_type_and_its_value() -> None:
     row = re.compile(r"^\| (`[A-Z][^|]*?) \| ([^|]+) \|", re.MULTILINE)
     rows = row.findall(GUIDE.read_text("utf-8"))
