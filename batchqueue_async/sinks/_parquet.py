@@ -94,6 +94,7 @@ class ParquetDirectory:
 
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
+        self._require_own()
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
@@ -140,11 +141,34 @@ class ParquetDirectory:
                     self._delete(folder)
 
     def _key(self) -> str:
+        for name in self._names():
+            if (key := _key_of(name)) in {KEY, _OLD_KEY}:
+                return key
+        return KEY
+
+    def _require_own(self) -> None:
+        """Refuse to begin beside others' Parquet files.
+
+        Spark passes those over, without a word, that are beside folders with a key, and
+        refuses folders of two keys.
+        """
+        others = []
+        for name in self._names():
+            if (key := _key_of(name)) in {KEY, _OLD_KEY}:
+                return
+            if name[0] not in "._" and (key or name.endswith(".parquet")):
+                others.append(name)
+        if others:
+            msg = (
+                f"directory {self.path} must be empty or the sink's own, got"
+                f" {others[0]!r} in it, which Spark would not read any more"
+            )
+            raise ValueError(msg)
+
+    def _names(self) -> Iterator[str]:
         with suppress(FileNotFoundError), os.scandir(self.path) as found:
             for each in found:
-                if (key := each.name.partition("=")[0]) in {KEY, _OLD_KEY}:
-                    return key
-        return KEY
+                yield each.name
 
     def _run_folder(self, epoch: Epoch, run: str) -> Path:
         return self._staging / prefix(epoch) / quote(run, safe="")
@@ -167,6 +191,12 @@ class ParquetDirectory:
         except FileNotFoundError:
             return
         shutil.rmtree(over, ignore_errors=True)
+
+
+def _key_of(name: str) -> str:
+    """Return the key of a folder's name; "" if it has none."""
+    key, equals, _ = name.partition("=")
+    return key if equals else ""
 
 
 def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
