@@ -185,6 +185,17 @@ def test_parquet_keeps_them_so(
     ]
 
 
+def test_parquet_keeps_collations(session: "SparkSession", tmp_path: Path) -> None:
+    """Spark compares texts by them, and its own files have them."""
+    frame = session.sql("SELECT 'A' COLLATE UTF8_LCASE AS word, ARRAY('a') AS words")
+
+    write(frame, "parquet", directory=tmp_path / "out")
+
+    read = session.read.parquet(str(tmp_path / "out"))
+    assert read.select("word", "words").dtypes == frame.dtypes
+    assert read.where("word = 'a'").count() == 1
+
+
 @pytest.mark.slow  # A job for each, that Spark gives up.
 @pytest.mark.parametrize(
     "column", [column for column, case in CASES.items() if case.sqlite is REFUSED]
