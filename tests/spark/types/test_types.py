@@ -235,6 +235,21 @@ def test_a_zone_that_only_java_knows_is_told_with_the_column_s_name(zone: str) -
             to_items(pa.record_batch({"times": nested}))
 
 
+@pytest.mark.parametrize("key", [{"x": 1}, [1]], ids=["struct", "array"])
+def test_a_map_whose_keys_have_parts_is_told_with_the_column_s_name(
+    key: object,
+) -> None:
+    kind = pa.map_(pa.array([key]).type, pa.int64())
+    for column in (
+        pa.array([[(key, 1)]], kind),
+        pa.array([[[(key, 1)]]], pa.list_(kind)),
+    ):
+        with pytest.raises(
+            TypeError, match=r"column 'by' has a map of .* map_entries in"
+        ):
+            to_tuples(pa.record_batch({"by": column}))
+
+
 def test_the_guide_s_table_has_each_type_and_its_value() -> None:
     row = re.compile(r"^\| (`[A-Z][^|]*?) \| ([^|]+) \|", re.MULTILINE)
     rows = row.findall(GUIDE.read_text("utf-8"))
