@@ -4,6 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -14,6 +15,7 @@ from tests.sinks.databases import Postgres
 pytestmark = pytest.mark.real_time
 
 EPOCH = Epoch("query", 0)
+NANOSECONDS = pd.Timestamp("2026-01-02 12:00:00.123456789")
 NOON, MIDNIGHT = datetime(2026, 1, 2, 12), datetime(2026, 1, 2)
 
 
@@ -50,6 +52,7 @@ async def test_a_domain_of_whole_numbers_takes_whole_numbers(
         ("BIGINT[]", [[1, 2], [3, Decimal("4.5")]], [[1, 2], [3, Decimal(4)]]),
         ("DATE[]", [NOON], [MIDNIGHT]),
         ("TIME[]", [NOON], [NOON.time()]),
+        ("TIMESTAMP[]", [NANOSECONDS], [NOON]),
     ],
     ids=repr,
 )
@@ -62,3 +65,15 @@ async def test_an_array_s_elements_are_looked_at(
     await commit(postgres, (kept,))
 
     assert await postgres.run("SELECT count(v) FROM t") == [(1,)]
+
+
+async def test_what_pandas_has_for_moments_is_kept_or_refused(
+    postgres: Postgres,
+) -> None:
+    await postgres.run("CREATE TABLE t (v TIMESTAMPTZ)")
+    with pytest.raises(ValueError, match="column v must be a moment in microseconds"):
+        await commit(postgres, (NANOSECONDS,))
+    await commit(postgres, (NANOSECONDS.floor("us").tz_localize("UTC"),))
+    await postgres.run("ALTER TABLE t ALTER COLUMN v TYPE DATE USING NULL")
+    with pytest.raises(ValueError, match=r"an item must be of .*, got v: a NaTType"):
+        await commit(postgres, (pd.NaT,))

@@ -44,6 +44,8 @@ def made(kind: pa.DataType, *values: object) -> list[Any]:
         (pa.float32(), 1e300),
         (pa.list_(pa.float32()), [1.0, -1e300]),
         (DAY, NOON),
+        (DAY, pd.NaT),
+        (pa.list_(DAY), [pd.NaT]),
         (MOMENT, 1_767_323_045.25),
         (MOMENT, 1_767_323_045.0),
         (MOMENT, pd.Timestamp("2026-01-02 12:00:00.123456789")),

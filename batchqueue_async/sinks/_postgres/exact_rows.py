@@ -1,7 +1,7 @@
 """Rows of which asyncpg would lose something: what is nearly of a column's type.
 
 It cuts fractions off for whole numbers, and of a datetime the time of the day for a
-DATE, and the date for a TIME.
+DATE, the date for a TIME, and nanoseconds of pandas.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple
 
 from batchqueue_async._wording import kind_of
 
-from ..checks import has_fraction
+from ..checks import has_fraction, has_time
 from ..rows import Row
-
-
-def _has_time(value: object) -> bool:
-    return isinstance(value, datetime) and value.time() != time()
 
 
 def _has_date(value: object) -> bool:
     return isinstance(value, date)
+
+
+def _has_nanoseconds(value: object) -> bool:
+    return bool(getattr(value, "nanosecond", 0))  # of pandas
 
 
 class _Rule(NamedTuple):
@@ -34,18 +34,24 @@ class _Rule(NamedTuple):
 
 _NONE = type(None)
 _WHOLE = _Rule(frozenset((int, _NONE)), has_fraction, "a whole number")
-_DAY = _Rule(frozenset((date, _NONE)), _has_time, "a day without a time")
+_DAY = _Rule(frozenset((date, _NONE)), has_time, "a day without a time")
 _TIME = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day")
+_MOMENT = _Rule(
+    frozenset((datetime, int, _NONE)), _has_nanoseconds, "a moment in microseconds"
+)
 # By the numbers of the types on every server, and by those of arrays of them.
 _RULES: Final[Mapping[int, _Rule]] = {
     **dict.fromkeys((20, 21, 23), _WHOLE),  # BIGINT, SMALLINT and INTEGER
     1082: _DAY,
-    **dict.fromkeys((1083, 1266), _TIME),  # without a zone, and with one
+    # Without a zone, and with one.
+    **dict.fromkeys((1083, 1266), _TIME),
+    **dict.fromkeys((1114, 1184), _MOMENT),
 }
 _OF_ARRAYS: Final[Mapping[int, _Rule]] = {
     **dict.fromkeys((1016, 1005, 1007), _WHOLE),
     1182: _DAY,
     **dict.fromkeys((1183, 1270), _TIME),
+    **dict.fromkeys((1115, 1185), _MOMENT),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, time, timedelta
+from datetime import date, time
 from decimal import Decimal
 from operator import call
 from typing import TypeAlias, cast
@@ -110,8 +110,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return format(value, "f")
     # What Arrow makes of structs, lists, maps and durations; users may adapt them.
-    has_parts = isinstance(value, dict | list | tuple | timedelta)
-    if has_parts and (type(value), sqlite3.PrepareProtocol) not in sqlite3.adapters:
+    if not (isinstance(value, _TAKEN) or _is_adapted(value)):
         msg = (
             f"column %s must be a number, a text or bytes, got {kind_of(value)}, of"
             " which SQLite has none (to_json, or a cast, makes a text of it)"
@@ -129,7 +128,14 @@ def _plain_or_null(value: object) -> object:
 
 
 def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and value != value  # noqa: PLR0124 - a NaN differs
+    """Whether it is a NaN, or the NaT that pandas has in its place among dates."""
+    may_be = isinstance(value, float | date)
+    return may_be and value != value  # noqa: PLR0124 - a NaN differs
+
+
+def _is_adapted(value: object) -> bool:
+    is_known = (type(value), sqlite3.PrepareProtocol) in sqlite3.adapters
+    return is_known or hasattr(value, "__conform__")
 
 
 def _is_broken(value: object) -> bool:
@@ -139,9 +145,14 @@ def _is_broken(value: object) -> bool:
 def _of_numpy(value: object) -> object:
     # SQLite takes numpy's numbers for bytes. Who has none needs no numpy.
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic):
-        return value.item()
-    return value
+    if numpy is None or not isinstance(value, numpy.generic):
+        return value
+    made: object = value.item()
+    # Of a datetime64 in nanoseconds it is their number, which stands for another time.
+    is_time = isinstance(value, numpy.datetime64 | numpy.timedelta64)
+    return value if is_time and isinstance(made, int) else made
 
 
 _KEPT = frozenset((int, str, bytes, bool, type(None)))
+# Not all that has a buffer, such as an array of numpy's, is meant as its bytes.
+_TAKEN = (int, float, str, bytes, bytearray, memoryview, type(None))
