@@ -83,10 +83,18 @@ class ParquetDirectory:
                 raise ValueError(msg)
 
     def is_published(self, epoch: Epoch) -> bool:
-        return (self.folder(epoch) / _MANIFEST).exists()
+        """Whether the epoch's folder is there, which is data and fence in one.
+
+        An empty one was emptied: the fence has gone with the data, and a folder can be
+        renamed to its name.
+        """
+        with suppress(FileNotFoundError), os.scandir(self.folder(epoch)) as found:
+            return any(found)
+        return False
 
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
+        self._require_own()
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
@@ -95,15 +103,14 @@ class ParquetDirectory:
 
     def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
         """Make the epoch's folder appear in one rename; return False if it is there."""
-        target = self.folder(epoch)
-        is_new = not target.exists()
+        is_new = not self.is_published(epoch)
         parts = [part for part in parts if part.rows] or parts[:1]
         if is_new:
             try:
-                self._gathered(epoch, parts).rename(target)
+                self._gathered(epoch, parts).rename(self.folder(epoch))
             except (OSError, StagedRowsMissing):
                 # Another process may have published the epoch, and cleaned up, since.
-                if not target.exists():
+                if not self.is_published(epoch):
                     raise
                 is_new = False
             force_to_disk(self.path)
@@ -134,11 +141,34 @@ class ParquetDirectory:
                     self._delete(folder)
 
     def _key(self) -> str:
+        for name in self._names():
+            if (key := _key_of(name)) in {KEY, _OLD_KEY}:
+                return key
+        return KEY
+
+    def _require_own(self) -> None:
+        """Refuse to begin beside others' Parquet files.
+
+        Spark passes those over, without a word, that are beside folders with a key, and
+        refuses folders of two keys.
+        """
+        others = []
+        for name in self._names():
+            if (key := _key_of(name)) in {KEY, _OLD_KEY}:
+                return
+            if name[0] not in "._" and (key or name.endswith(".parquet")):
+                others.append(name)
+        if others:
+            msg = (
+                f"directory {self.path} must be empty or the sink's own, got"
+                f" {others[0]!r} in it, which Spark would not read any more"
+            )
+            raise ValueError(msg)
+
+    def _names(self) -> Iterator[str]:
         with suppress(FileNotFoundError), os.scandir(self.path) as found:
             for each in found:
-                if (key := each.name.partition("=")[0]) in {KEY, _OLD_KEY}:
-                    return key
-        return KEY
+                yield each.name
 
     def _run_folder(self, epoch: Epoch, run: str) -> Path:
         return self._staging / prefix(epoch) / quote(run, safe="")
@@ -161,6 +191,12 @@ class ParquetDirectory:
         except FileNotFoundError:
             return
         shutil.rmtree(over, ignore_errors=True)
+
+
+def _key_of(name: str) -> str:
+    """Return the key of a folder's name; "" if it has none."""
+    key, equals, _ = name.partition("=")
+    return key if equals else ""
 
 
 def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
+from datetime import datetime, time
 from decimal import Decimal
 from inspect import Parameter, signature
 from typing import Any, Final, NoReturn, ParamSpec, Self, TypeVar
@@ -32,6 +33,13 @@ def has_fraction(value: Any) -> bool:  # noqa: ANN401 - an item's value is anyth
     # A float's, and those of numpy's, which are none of Python's but one.
     is_integer = getattr(value, "is_integer", None)
     return is_integer is not None and not is_integer()
+
+
+def has_time(value: object) -> bool:
+    """Tell a datetime with a time of the day. The NaT of pandas has none."""
+    if not isinstance(value, datetime) or value != value:  # noqa: PLR0124
+        return False
+    return value.time() != time()
 
 
 def require_url(field: str, value: object) -> None:

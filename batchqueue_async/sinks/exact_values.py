@@ -7,13 +7,14 @@ elements; and the fields of a Row inside of a column by their places, not their 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
+from math import isfinite
 from numbers import Integral, Number
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from .checks import has_fraction
+from .checks import has_fraction, has_time
 
 Values: TypeAlias = Sequence[Any]
 Exact: TypeAlias = Callable[[Values], "Values | None"]
@@ -47,10 +48,6 @@ def _each(plain: set[type], is_lost: Callable[[Any], bool]) -> Exact:
     return exact
 
 
-def _has_time(value: object) -> bool:
-    return isinstance(value, datetime) and value.time() != time()
-
-
 def _is_between_microseconds(value: object) -> bool:
     if isinstance(value, Number):
         # As a float they are mostly seconds.
@@ -58,13 +55,27 @@ def _is_between_microseconds(value: object) -> bool:
     return bool(getattr(value, "nanosecond", 0))  # of pandas
 
 
+def _is_no_day(value: object) -> bool:
+    """Whether it has a time, or is the NaT of pandas: to Arrow the first day of all."""
+    is_nat = isinstance(value, datetime) and value != value  # noqa: PLR0124
+    return is_nat or has_time(value)
+
+
+def _is_too_large(value: object) -> bool:
+    """Whether a number is infinite as a float of 32 bits, and isn't yet."""
+    return isinstance(value, float) and isfinite(value) and abs(value) >= _TOO_LARGE
+
+
+# Half a step beyond the largest float of 32 bits.
+_TOO_LARGE: Final = 2.0**128 - 2.0**103
 _NONE = type(None)
 # For the types of a kind: those of values that need no look, and what is looked for.
 _RULES: Final[
     Sequence[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]]]
 ] = (
     (pa.types.is_integer, {int, _NONE}, has_fraction),
-    (pa.types.is_date, {date, _NONE}, _has_time),
+    (pa.types.is_float32, {int, _NONE}, _is_too_large),
+    (pa.types.is_date, {date, _NONE}, _is_no_day),
     (pa.types.is_timestamp, {datetime, int, _NONE}, _is_between_microseconds),
     (pa.types.is_duration, {timedelta, int, _NONE}, _is_between_microseconds),
 )

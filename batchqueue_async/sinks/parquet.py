@@ -19,6 +19,7 @@ from batchqueue_async._wording import kind_of, reason
 from ._parquet import ParquetDirectory, Part, StagedFile
 from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
+from .exact_casts import exact_cast
 from .exact_values import exact_for
 from .rows import Row, RowReader, python_rows, selected
 
@@ -211,7 +212,7 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if column.null_count and not field.nullable:
             refuse(f"column {field.name}", "without nulls", "null")
     arrays = [
-        _made(field, partial(column.cast, field.type))
+        _made(field, partial(exact_cast, column, field.type))
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -16,10 +16,10 @@ from batchqueue_async._wording import kind_of
 
 from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
+from ._postgres.exact_rows import require_exact
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
-from ._postgres.whole_numbers import require_whole
 from .checks import RESERVED, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
@@ -233,19 +233,23 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
 
             copier = BatchCopier(RESERVED, types)
 
-        def is_copied(item: Any) -> bool:  # noqa: ANN401 - a user's item is anything
+        def fitted(item: Any) -> Any:  # noqa: ANN401 - a user's item is anything
+            if copier is None or not is_record_batch(item):
+                return item
+            return copier.fitted(selected(item, self._columns))
+
+        def is_copied(item: Any) -> bool:  # noqa: ANN401 - as above
             if copier is None or not is_record_batch(item):
                 return False
-            return copier.is_plain(selected(item, self._columns).schema)
+            return copier.is_plain(item.schema)
 
         parts: list[list[Row] | CopiedBatches] = []
-        for goes_as_it_is, group in groupby(items, is_copied):
+        for goes_as_it_is, group in groupby(map(fitted, items), is_copied):
             if copier is not None and goes_as_it_is:
-                batches = [selected(batch, self._columns) for batch in group]
-                parts.extend(copier.copies(batches, number))
+                parts.extend(copier.copies(group, number))
             else:
                 rows = self._reader.rows(group)
-                require_whole(rows, self._columns, types)
+                require_exact(rows, self._columns, types)
                 parts.append(rows)
         return parts
 

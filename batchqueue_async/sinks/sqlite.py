@@ -6,11 +6,13 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from batchqueue_async._validation import require_at_least
 
+from ._sqlite.affinity import declared_types
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.values import SqliteValues
 from .checks import RESERVED, renamed, require_columns, require_name
@@ -22,7 +24,14 @@ from .rows import Row, RowReader, plain_rows
 T = TypeVar("T")
 
 
-class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
+@dataclass(slots=True)
+class _Writes(NumberedWrites):
+    """An attempt for a table whose columns are declared with these types, by name."""
+
+    types: dict[str, str] = field(default_factory=dict)
+
+
+class SqliteEpochSink(StagingEpochSink[T, _Writes]):
     """Writes epochs into a table of a SQLite file, which must exist.
 
     Why it is exactly once: what is written waits in a temporary table of this
@@ -44,9 +53,10 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
     (UTC); anything else with `to_row`. Values are what SQLite takes (int, float, str,
     bytes, None); a Decimal, and a date or time of Python's, becomes its text, which
     sorts like it if it is a date. A row with a NaN, of which SQLite would make NULL
-    without a word, is refused, unless `nan_as_null` says that this is wanted. Blocking
-    calls run in threads, one at a time. Close it with `close`, as a queue does with its
-    `EpochWriter`.
+    without a word, is refused, unless `nan_as_null` says that this is wanted; so is a
+    text like "00501" for a column of a type that SQLite doesn't know, such as STRING,
+    of which it would make the number 501. Blocking calls run in threads, one at a time.
+    Close it with `close`, as a queue does with its `EpochWriter`.
 
     Args:
         path: The file.
@@ -90,7 +100,8 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         self._on_conflict = on_conflict
         self.columns: tuple[str, ...] | None = None if to_row else tuple(columns)
         self._reader = RowReader(columns, to_row, plain_rows)
-        self._values = SqliteValues(columns, nan_as_null=nan_as_null)
+        self._names = tuple(columns)
+        self._nan_as_null = nan_as_null
         self._file = SqliteFile(Path(path), timeout, fences)
 
     async def is_committed(self, epoch: Epoch) -> bool:
@@ -101,11 +112,13 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         """Close the file; attempts that have not ended are discarded."""
         await self._file.close()
 
-    async def _start(self, epoch: Epoch) -> NumberedWrites:
-        writes = NumberedWrites(new_name(epoch))
+    async def _start(self, epoch: Epoch) -> _Writes:
+        writes = _Writes(new_name(epoch))
 
         def create(database: sqlite3.Connection) -> None:
-            table = f"main.{quoted(find_table(database, self._table))}"
+            name = find_table(database, self._table)
+            writes.types = declared_types(database, name)
+            table = f"main.{quoted(name)}"
             # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
             columns = ", ".join(f"{table}.{c} AS {c}" for c in self._columns)
             database.execute(
@@ -116,24 +129,25 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
         await self._file.run(create)
         return writes
 
-    async def _stage(self, attempt: NumberedWrites, items: list[T]) -> None:
-        number = attempt.next_number()
+    async def _stage(self, attempt: _Writes, items: list[T]) -> None:
+        number, names = attempt.next_number(), self._names
+        values = SqliteValues(names, attempt.types, nan_as_null=self._nan_as_null)
         places = ", ".join("?" * len(self._columns))
         statement = f"INSERT INTO temp.{attempt.table} VALUES (?, {places})"
 
         def insert(database: sqlite3.Connection) -> int:
-            rows = self._values.plain(number, self._reader.rows(items))
+            rows = values.plain(number, self._reader.rows(items))
             database.execute("BEGIN")
             # Undone by the file if a value is not what SQLite takes.
             with suppress(UnicodeEncodeError):  # which has the whole text
                 database.executemany(statement, rows)
                 database.execute("COMMIT")
                 return len(rows)
-            raise self._values.broken_text(rows)
+            raise values.broken_text(rows)
 
         attempt.acknowledged[number] = await self._file.run(insert)
 
-    async def _publish(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+    async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
         columns = ", ".join(self._columns)
 
         def publish(database: sqlite3.Connection) -> None:
@@ -153,9 +167,9 @@ class SqliteEpochSink(StagingEpochSink[T, NumberedWrites]):
 
         await self._file.run(publish)
 
-    async def _discard(self, epoch: Epoch, attempt: NumberedWrites) -> None:
+    async def _discard(self, epoch: Epoch, attempt: _Writes) -> None:
         await self._file.run(lambda database: _drop(database, attempt))
 
 
-def _drop(database: sqlite3.Connection, attempt: NumberedWrites) -> None:
+def _drop(database: sqlite3.Connection, attempt: _Writes) -> None:
     database.execute(f"DROP TABLE IF EXISTS temp.{attempt.table}")

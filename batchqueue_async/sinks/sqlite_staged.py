@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async._validation import require_at_least
 
-from ._sqlite.file import SqliteFile
+from ._sqlite.affinity import declared_types
+from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.staged_rows import StagedRows
 from ._sqlite.values import SqliteValues
 from .checks import FromOptions, require_name
@@ -104,9 +105,10 @@ class SqliteStagedSink(FromOptions):
         """
         known = self._open.get(attempt.name)
         names = known.names if known else list(items[0].schema.names)
-        values = SqliteValues(names, nan_as_null=self._nan_as_null)
 
         def stage(database: sqlite3.Connection) -> _Open | None:
+            types = declared_types(database, find_table(database, self._table))
+            values = SqliteValues(names, types, nan_as_null=self._nan_as_null)
             # Before the file is locked: making the values takes the longest.
             rows = [
                 row

@@ -71,7 +71,15 @@ def values_of(field: pa.Field, column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         microseconds = pa.timestamp("us", column.type.tz)
         column = column.cast(microseconds).cast(pa.int64())
-    return _converted(_python_values(field, column), _with_dicts(column.type))
+    values = _python_values(field, column)
+    try:
+        return _converted(values, _with_dicts(column.type))
+    except TypeError:
+        msg = (
+            f"column {field.name!r} has a map of type {field.type}, whose keys are none"
+            " of a dict in Python: map_entries in Spark, or to_batches"
+        )
+        raise TypeError(msg) from None
 
 
 def _datetimes_of(field: pa.Field, column: pa.Array) -> list[Any]:
@@ -83,7 +91,8 @@ def _datetimes_of(field: pa.Field, column: pa.Array) -> list[Any]:
 def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError) as error:
+    except (LookupError, OverflowError, ValueError) as error:
+        # Not found is a zone that only Java knows, such as "PST" or "Z".
         msg = (
             f"column {field.name!r} has a value of type {field.type} that Python"
             f" doesn't have ({error}): cast it in Spark, or use to_batches"

@@ -21,6 +21,8 @@ from pyspark import RDD, InheritableThread
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as spark_types
 
+from batchqueue_async import BatchQueueError
+
 from .frames import is_connect, map_in_arrow, require_frame, zoned_schema
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     Raises:
         TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
+        BatchQueueError: The session is stopped before all rows have come.
     """
     require_frame(df)
     return _packed(df, is_streamed=True) if is_connect(df) else _by_partition(df)
@@ -241,9 +244,20 @@ def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, N
             # An empty tuple at the end.
             future.set_result((*islice(source, 1),))
         except BaseException as error:  # noqa: BLE001  # raised by who takes it
-            future.set_exception(error)
+            future.set_exception(stopped(error) if is_stopped() else error)
+
+    def is_stopped() -> bool:
+        return context._jsc is None  # noqa: SLF001 - there is no other way
+
+    def stopped(cause: BaseException | None) -> BatchQueueError:
+        # Spark would say so in an assertion without a text, or as an AttributeError.
+        told = BatchQueueError("the session was stopped before all rows of df had come")
+        told.__cause__ = cause
+        return told
 
     def begin() -> tuple[Future[tuple[T, ...]], InheritableThread]:
+        if is_stopped():
+            raise stopped(None)
         future: Future[tuple[T, ...]] = Future()
         thread = InheritableThread(target=make, args=(future,))
         thread.start()
@@ -257,5 +271,6 @@ def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, N
     finally:
         while thread.is_alive():
             # Again and again: its job may not have begun yet.
-            context.cancelJobsWithTag(tag)
+            if not is_stopped():
+                context.cancelJobsWithTag(tag)
             thread.join(_AGAIN)

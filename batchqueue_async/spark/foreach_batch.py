@@ -69,6 +69,9 @@ class ForeachBatchSink(Generic[T]):
     name, and a frame that has others is refused. A handler of yours gets them in the
     frame's order.
 
+    A micro-batch has one frame for each sink: a second one, such as another part of its
+    rows, would be skipped like what comes again, and so it raises. Union them.
+
     One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
     Calls wait for each other, since a stopped query's last call may still be running.
     It works in the driver's process only, so with Spark Connect it raises: there the
@@ -109,6 +112,8 @@ class ForeachBatchSink(Generic[T]):
         self._fetch = fetch
         self._lock = threading.Lock()
         self._is_settled = True
+        # The last one that this object has committed: its query's run and its frame.
+        self._committed: tuple[Epoch, str | None, DataFrame] | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Take a micro-batch; called by Spark, on a thread of its own.
@@ -117,7 +122,8 @@ class ForeachBatchSink(Generic[T]):
             DeliveryError: Items ended other than handled.
             TimeoutError: It took longer than `timeout`.
             BatchQueueError: The queue is closed, its loop is dead, an earlier failure
-                is not over, or this is Spark Connect.
+                is not over, another frame of this micro-batch was committed, or this is
+                Spark Connect.
         """
         epoch = Epoch(_query_id(df), batch_id)
         with self._lock:
@@ -126,6 +132,7 @@ class ForeachBatchSink(Generic[T]):
             if self._sink is None:
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
+                self._refuse_second_frame(df, epoch)
                 says = "%s is committed already: skipped"
                 logger.info(says, epoch, extra=fields_of(epoch))
             else:
@@ -148,6 +155,22 @@ class ForeachBatchSink(Generic[T]):
         except BaseException:
             self._give_up(epoch, sink)
             raise
+        self._committed = epoch, _run_id(df), df
+
+    def _refuse_second_frame(self, df: DataFrame, epoch: Epoch) -> None:
+        """Raise if this run has committed other rows as this epoch.
+
+        Within a run Spark delivers it once. The same frame may come again by a caller
+        who tries again.
+        """
+        if self._committed is None or self._committed[:2] != (epoch, _run_id(df)):
+            return
+        if not df.sameSemantics(self._committed[2]):
+            msg = (
+                f"{epoch} was committed with another frame: a micro-batch has one frame"
+                " for each sink, such as the union of both"
+            )
+            raise BatchQueueError(msg)
 
     def _attempt(self, df: DataFrame) -> int:
         deadline = Deadline(self._timeout)
@@ -233,6 +256,11 @@ def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
             items,
             extra=fields_of(epoch) | {"items": items},
         )
+
+
+def _run_id(df: DataFrame) -> str | None:
+    """Return what tells a query's run from the one after its restart."""
+    return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
 
 
 def _query_id(df: DataFrame) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     DayTimeIntervalType,
     MapType,
     NullType,
+    StringType,
     StructType,
     VariantType,
     YearMonthIntervalType,
@@ -128,9 +129,14 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 f" {field.dataType.simpleString()}: cast it to another, such as string"
             )
             raise ValueError(msg) from error
-    has_untold = any(isinstance(it, _UNTOLD) for it in parts_of(schema))
+    has_untold = any(map(_is_untold, parts_of(schema)))
     metadata = {_SPARK_SCHEMA: schema.json().encode()} if has_untold else None
     return pa.schema(fields, metadata=metadata)
+
+
+def _is_untold(kind: DataType) -> bool:
+    is_collated = isinstance(kind, StringType) and kind != StringType()
+    return is_collated or isinstance(kind, _UNTOLD)
 
 
 def zoned_schema(df: DataFrame) -> pa.Schema:

@@ -163,6 +163,26 @@ async def test_what_has_no_binary_form_is_read_by_the_server(
     ]
 
 
+@pytest.mark.parametrize(
+    "column, value, told",
+    [
+        ("BYTEA", r"C:\\x", "must be of BINARY for a BYTEA"),
+        ("BYTEA", r"\x41", "must be of BINARY for a BYTEA"),
+        ("TEXT", b"abc", "must be of STRING for texts"),
+        ("VARCHAR(9)", b"abc", "must be of STRING for texts"),
+    ],
+)
+async def test_texts_are_no_bytes_and_bytes_no_texts(
+    table: Table, column: str, value: object, told: str
+) -> None:
+    """The server would take one for the other's spelling."""
+    await table.make(v=column)
+    for way in (table.publish, table.commit):
+        with pytest.raises(TypeError, match=told if way == table.publish else "got v"):
+            await way(pa.record_batch({"v": [value]}))
+    assert await table.rows() == []
+
+
 def numbered(batches: int) -> list[pa.RecordBatch]:
     return [pa.record_batch({"id": [n, n + 1000]}) for n in range(batches)]
 

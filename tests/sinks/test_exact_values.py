@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
+from batchqueue_async.sinks.parquet import _RecordBatchReader as RecordBatchReader
 from batchqueue_async.spark._calls.results import Column, RowColumns
 
 NOON = datetime.datetime(2026, 1, 2, 12)
@@ -40,7 +41,11 @@ def made(kind: pa.DataType, *values: object) -> list[Any]:
     [
         (LONG, Decimal("1.5")),
         (LONG, np.float32(1.5)),
+        (pa.float32(), 1e300),
+        (pa.list_(pa.float32()), [1.0, -1e300]),
         (DAY, NOON),
+        (DAY, pd.NaT),
+        (pa.list_(DAY), [pd.NaT]),
         (MOMENT, 1_767_323_045.25),
         (MOMENT, 1_767_323_045.0),
         (MOMENT, pd.Timestamp("2026-01-02 12:00:00.123456789")),
@@ -102,3 +107,62 @@ def test_fields_inside_of_a_column_go_by_their_names(value: object) -> None:
 
 def test_other_names_say_nothing() -> None:
     assert made(POINT, Other(1, 2)) == [{"x": 1, "y": 2}]
+
+
+def cast(kind: pa.DataType, column: pa.Array) -> list[Any]:
+    columns = RowColumns([Column("c", kind, "ITS TYPE", is_nullable=True)])
+    found: list[Any] = columns.of_batch(pa.record_batch({"c": column}))[0].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind, values",
+    [
+        (DAY, [MIDNIGHT, NOON]),
+        (pa.list_(DAY), [None, [MIDNIGHT, NOON]]),
+        (pa.struct([("d", DAY)]), [{"d": NOON}, None]),
+        (pa.map_(TEXT, DAY), [[("a", NOON)]]),
+        (pa.bool_(), [1, 5]),
+        (pa.decimal128(10, 2), [1.239]),
+        (pa.float32(), [1e300, float("inf")]),
+    ],
+    ids=repr,
+)
+def test_what_a_record_batch_would_lose_is_refused(
+    kind: pa.DataType, values: list[Any]
+) -> None:
+    is_map = pa.types.is_map(kind)
+    column = pa.array(values, pa.map_(TEXT, pa.timestamp("us")) if is_map else None)
+
+    with pytest.raises(TypeError, match=r"'c' takes ITS TYPE, got .* would lose data"):
+        cast(kind, column)
+    schema = pa.schema([("c", kind)])
+    with pytest.raises(ValueError, match=r"column c must be of .*ArrowInvalid"):
+        list(RecordBatchReader(schema, None).batches([pa.record_batch({"c": column})]))
+
+
+@pytest.mark.parametrize(
+    "kind, values, expected",
+    [
+        (DAY, [None, MIDNIGHT], [None, MIDNIGHT.date()]),
+        (pa.list_(DAY), [[MIDNIGHT], None], [[MIDNIGHT.date()], None]),
+        (pa.bool_(), [1, 0, None], [True, False, None]),
+        (pa.decimal128(10, 2), [1.25], [Decimal("1.25")]),
+        (pa.float32(), [0.1, float("inf")], [np.float32(0.1), float("inf")]),
+        (pa.float64(), [Decimal("0.1")], [0.1]),
+    ],
+    ids=repr,
+)
+def test_what_fits_of_a_record_batch_is_kept(
+    kind: pa.DataType, values: list[Any], expected: list[Any]
+) -> None:
+    assert cast(kind, pa.array(values)) == expected
+    # Of a part of a record batch only that part counts.
+    assert cast(kind, pa.array([*values, *values])[1:]) == [*expected, *expected][1:]
+
+
+def test_of_a_part_of_maps_only_that_part_counts() -> None:
+    maps = pa.array(
+        [[("a", NOON)], [("b", MIDNIGHT)], None], pa.map_(TEXT, pa.timestamp("us"))
+    )
+    assert cast(pa.map_(TEXT, DAY), maps[1:]) == [[("b", MIDNIGHT.date())], None]

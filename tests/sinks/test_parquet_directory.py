@@ -110,3 +110,44 @@ async def test_an_epoch_with_rows_has_no_file_without(tmp_path: Path) -> None:
 
     assert len(files(tmp_path, "*/*.parquet")) == 1
     assert not files(tmp_path, "_staged/*")
+
+
+@pytest.mark.parametrize("other", ["part-0.parquet", "day=1/part-0.parquet", "epoch"])
+async def test_others_files_do_not_vanish_from_what_spark_reads(
+    tmp_path: Path, other: str
+) -> None:
+    """Beside folders with a key it passes over files without one."""
+    for path, begin in (("epochs", write), ("staged", publish)):
+        directory = tmp_path / path
+        (directory / other).parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [1]}), directory / other)
+        if other != "epoch":  # which is neither a Parquet file nor a folder with a key
+            told = "must be empty or the sink's own, got '.*' in it, which Spark would"
+            with pytest.raises(ValueError, match=told):
+                await begin(directory, FIRST, of("id"))
+            (directory / other).rename(tmp_path / f"of-{path}")
+            for left in directory.iterdir():
+                left.rmdir()
+
+        await begin(directory, FIRST, of("id"))
+        (folder,) = directory.glob("*=*")
+        assert folder.name == "batchqueue_epoch=query-00000000"
+
+
+@pytest.mark.parametrize("left", ["nothing", "the data"])
+async def test_what_is_not_committed_any_more_is_not_lost(
+    tmp_path: Path, left: str
+) -> None:
+    """Of a folder that somebody emptied, or took only the manifest out of."""
+    for path, begin in (("epochs", write), ("staged", publish)):
+        directory = tmp_path / path
+        await begin(directory, FIRST, of("id"))
+        for found in directory.glob("*=*/*"):
+            if left == "nothing" or found.name.startswith("_"):
+                found.unlink()
+        sink = ParquetEpochSink[Any](directory)
+        assert await sink.is_committed(FIRST) is (left == "the data")
+        await begin(directory, FIRST, of("id"))
+
+        assert await sink.is_committed(FIRST)
+        assert pq.read_table(directory)["id"].to_pylist() == [100]

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import uuid
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -224,3 +226,27 @@ def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store.db", "temporary"]
     assert asyncio.run(store.rows()) == []
     assert asyncio.run(store.remains()) == []
+
+
+async def test_what_sqlite_would_make_something_else_of_is_refused_by_its_column(
+    tmp_path: Path,
+) -> None:
+    """It takes an array's bytes, NaT for a text, and tells a parameter's number."""
+    path = created(tmp_path / "db", "id INTEGER, v")
+    nanoseconds = numpy.datetime64("2026-01-01T00:00:00.123456789")
+    for value, told in (
+        (pd.NaT, "a number or None, got a NaN"),
+        (numpy.array([1, 2]), "a number, a text or bytes, got a ndarray"),
+        (nanoseconds, "a number, a text or bytes, got a datetime64"),
+        (uuid.UUID(int=1), "a number, a text or bytes, got an UUID"),
+        ({1}, "a number, a text or bytes, got a set"),
+    ):
+        sink = SqliteEpochSink[Any](path, "items", ("id", "v"))
+        errors = (ValueError, sqlite3.ProgrammingError)
+        with pytest.raises(errors, match=f"column v must be {told}"):
+            await delivered(sink, FIRST, [(1, value)])
+    lenient = SqliteEpochSink[Any](path, "items", ("id", "v"), nan_as_null=True)
+    day = numpy.datetime64("2026-01-01", "us")
+    await delivered(lenient, FIRST, [(1, pd.NaT), (2, day), (3, bytearray(b"x"))])
+
+    assert content(path) == [(1, None), (2, "2026-01-01 00:00:00"), (3, b"x")]

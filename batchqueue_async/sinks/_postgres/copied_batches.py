@@ -16,11 +16,15 @@ import pyarrow.csv
 
 from batchqueue_async._validation import refuse
 
+from .moments import fitted
+
 if TYPE_CHECKING:
     from .connections import Connection
     from .staging import Staging
 
-_NUMERIC = 1700
+# The numbers of the types on every server.
+_NUMERIC, _BYTEA = 1700, 17
+_TEXTS = frozenset((25, 1042, 1043))
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False)
 _NESTED: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_nested,
@@ -69,7 +73,8 @@ class BatchCopier:
         self, batches: Iterable[pa.RecordBatch], mark: UUID | int
     ) -> list[CopiedBatches]:
         """Return record batches as COPY reads them, in their order; takes a while."""
-        groups = groupby(batches, lambda batch: batch.schema)
+        fitting = map(self.fitted, batches)
+        groups = groupby(fitting, lambda batch: batch.schema)
         return [self.copied([*same], mark) for _, same in groups]
 
     def copied(self, batches: list[pa.RecordBatch], mark: UUID | int) -> CopiedBatches:
@@ -77,6 +82,7 @@ class BatchCopier:
         columns = self._mark, *schema.names
         count = sum(batch.num_rows for batch in batches)
         if not self._has_binary_form(schema):
+            _require_bytes_for_bytes(schema, self._types)
             text = _csv_rows(batches, str(mark))
             return CopiedBatches(columns, "csv", [text], count)
         from . import binary_rows as binary  # noqa: PLC0415  # numpy is there
@@ -88,6 +94,10 @@ class BatchCopier:
         ]
         chunks = [binary.HEADER, *rows, binary.TRAILER]
         return CopiedBatches(columns, "binary", chunks, count)
+
+    def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a record batch whose days and moments are of the columns' types."""
+        return fitted(batch, self._types)
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Return whether the columns mean the same however they are copied."""
@@ -131,6 +141,25 @@ def require_plain(schema: pa.Schema) -> None:
         if any(is_it(field.type) for is_it in _NESTED):
             rule = "of a type without parts (to_json makes texts of them)"
             refuse(f"column {field.name!r}", rule, str(field.type), TypeError)
+
+
+def _require_bytes_for_bytes(schema: pa.Schema, types: Mapping[str, int]) -> None:
+    """Refuse texts for bytes, and bytes for texts.
+
+    The server would take a text for the spelling of other bytes, in which a backslash
+    is none, and our spelling of bytes for a text.
+    """
+    for field in schema:
+        is_for, kind = types.get(field.name), field.type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        if is_text and is_for == _BYTEA:
+            rule = "of BINARY for a BYTEA (a cast, or unhex, makes it)"
+        elif is_bytes and is_for in _TEXTS:
+            rule = "of STRING for texts (a cast, hex or base64 make it)"
+        else:
+            continue
+        refuse(f"column {field.name!r}", rule, str(kind), TypeError)
 
 
 def _plain(field: pa.Field, column: pa.Array) -> pa.Array:

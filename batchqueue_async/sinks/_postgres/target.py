@@ -14,10 +14,17 @@ _WHERE_IS = """
     SELECT nspname::text AS schema, relname::text AS name
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE pg_class.oid = to_regclass($1)"""
+# A domain's values are of the type that it is based on, maybe by way of others.
 _TYPES = """
-    SELECT attname::text AS name, atttypid AS type FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
-    ORDER BY attnum"""
+    WITH RECURSIVE based (number, name, type) AS (
+        SELECT attnum, attname::text, atttypid FROM pg_attribute
+        WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
+    UNION ALL
+        SELECT number, name, typbasetype FROM based JOIN pg_type ON oid = type
+        WHERE typtype = 'd'
+    )
+    SELECT name, type FROM based JOIN pg_type ON oid = type WHERE typtype <> 'd'
+    ORDER BY number"""
 # Longer ones are cut off by the server, so that two may become one.
 LONGEST_NAME = 63
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import astuple
 from typing import Self
 
@@ -16,6 +16,7 @@ from ..epochs import Epoch
 from ..names import quoted
 from ..rows import Row
 from ..staged import Attempt
+from .affinity import ANY, affinity_of, declared_types
 from .fences import first_value
 from .file import find_table
 
@@ -24,16 +25,6 @@ _ATTEMPTS = "main.batchqueue_attempts"
 _OF_EPOCH = "target = ? COLLATE NOCASE AND query = ? AND batch = ?"
 # Attempts that nobody published or discarded in this time died with their driver.
 _KEPT = "-7 days"
-# A type that means one thing in a STRICT table, and another elsewhere.
-_ANY = "ANY"
-# What SQLite makes of values by the type that a column is declared with, in this order:
-# https://sqlite.org/datatype3.html#determination_of_column_affinity
-_AFFINITIES = (
-    ("INTEGER", ("INT",)),
-    ("TEXT", ("CHAR", "CLOB", "TEXT")),
-    ("BLOB", ("BLOB",)),
-    ("REAL", ("REAL", "FLOA", "DOUB")),
-)
 
 
 class StagedRows:
@@ -78,7 +69,7 @@ class StagedRows:
         if any(name.lower() == _KEY for name in theirs):
             rule = f"without a column {_KEY}, which the staging table has"
             refuse(f"table {self.table}", rule, [*theirs])
-        wanted = {_KEY: _ANY, **theirs}
+        wanted = {_KEY: ANY, **theirs}
         if columns and _KEY not in columns:
             msg = (
                 f"table {self._name} must have the columns {', '.join(wanted)}, got"
@@ -86,7 +77,7 @@ class StagedRows:
             )
             raise BatchQueueError(msg)
         if [*columns] != [*wanted] or any(
-            kind not in {_ANY, columns[name]} for name, kind in wanted.items()
+            kind not in {ANY, columns[name]} for name, kind in wanted.items()
         ):
             self._create([*theirs])
         self._database.execute(
@@ -205,17 +196,5 @@ class StagedRows:
         self._database.execute(f"CREATE INDEX {index} ON {quoted(self._name)} ({_KEY})")
 
     def _columns(self, table: str) -> dict[str, str]:
-        query = "SELECT name, type FROM pragma_table_info(?, 'main')"
-        with closing(self._database.execute(query, (table,))) as found:
-            return {str(name): _affinity(str(kind)) for name, kind in found}
-
-
-def _affinity(declared: str) -> str:
-    """Return a column's affinity, the same for a copy by `CREATE TABLE AS`, or ANY."""
-    kind = declared.upper()
-    if kind == _ANY:
-        return _ANY
-    for name, parts in _AFFINITIES:
-        if any(part in kind for part in parts):
-            return name
-    return "NUMERIC" if kind else "BLOB"
+        types = declared_types(self._database, table)
+        return {name: affinity_of(declared) for name, declared in types.items()}

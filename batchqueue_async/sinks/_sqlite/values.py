@@ -4,59 +4,95 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date, time, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, time
 from decimal import Decimal
-from typing import cast
+from operator import call
+from typing import TypeAlias, cast
 
 from batchqueue_async._wording import kind_of
 
 from ..rows import Row
+from .affinity import affinity_of, becomes_another, takes_texts_for_numbers
+
+_Make: TypeAlias = Callable[[object], object]
 
 
 class SqliteValues:
-    """Makes numbers, texts and bytes; texts of what SQLite has no type for."""
+    """Makes numbers, texts and bytes; texts of what SQLite has no type for.
 
-    def __init__(self, columns: Sequence[str], *, nan_as_null: bool) -> None:
+    Args:
+        columns: The names of a row's values.
+        types: The types that the table's columns are declared with, by name.
+        nan_as_null: Let SQLite make NULL of a NaN.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], types: Mapping[str, str], *, nan_as_null: bool
+    ) -> None:
         self._columns = columns
-        self._plain = _plain_or_null if nan_as_null else _plain
+        plain = _plain_or_null if nan_as_null else _plain
+        declared = {name.lower(): it for name, it in types.items()}
+        self._makers = [
+            _maker_for(declared.get(name.lower(), ""), plain) for name in columns
+        ]
 
     def plain(self, number: int, rows: Iterable[Row]) -> list[Row]:
         """Return the rows, `number` as the first value of each."""
-        plain, row = self._plain, cast("Row", ())
+        makers, row = self._makers, cast("Row", ())
         made: list[Row] = []
         try:
             for row in rows:
-                made.append((number, *map(plain, row)))
+                made.append((number, *map(call, makers, row)))
         except _Refused as refused:
-            column = self._column_of(row, self._is_refused)
             error, told = refused.args
-            raise error(told % column) from None
+            raise error(told % self._refused_column(row)) from None
         return made
 
     def broken_text(self, rows: Iterable[Row]) -> ValueError:
         """Return what to raise for the first text that is none in UTF-8."""
         for _, *row in rows:
-            if any(map(_is_broken, row)):
-                column = self._column_of(row, _is_broken)
-                msg = f"column {column} must be text in UTF-8, got half a surrogate"
-                return ValueError(msg)
+            for column, value in zip(self._columns, row, strict=True):
+                if _is_broken(value):
+                    msg = f"column {column} must be text in UTF-8, got half a surrogate"
+                    return ValueError(msg)
         return ValueError("an item must be of text in UTF-8, got half a surrogate")
 
-    def _column_of(self, row: Row, is_it: Callable[[object], bool]) -> str:
-        named = zip(self._columns, row, strict=True)
-        return next(name for name, value in named if is_it(value))
-
-    def _is_refused(self, value: object) -> bool:
-        try:
-            self._plain(value)
-        except _Refused:
-            return True
-        return False
+    def _refused_column(self, row: Row) -> str:
+        for column, make, value in zip(self._columns, self._makers, row, strict=True):
+            try:
+                make(value)
+            except _Refused:
+                return column
+        raise AssertionError
 
 
 class _Refused(Exception):
     """A value of no kind that SQLite has: with what is raised, and `%s` its column."""
+
+
+def _maker_for(declared: str, plain: _Make) -> _Make:
+    """Return what makes values for a column that is declared with a type."""
+
+    def text(value: object) -> object:
+        made = plain(value)
+        # Of 17 digits SQLite would keep 15.
+        return repr(made) if type(made) is float else made
+
+    def kept(value: object) -> object:
+        made = plain(value)
+        if isinstance(value, str) and becomes_another(value):
+            of_type = declared.replace("%", "%%")
+            msg = (
+                "column %s must be no text that looks like a number, got one, of which"
+                f" SQLite makes another in a column of type {of_type}: declare it TEXT"
+            )
+            raise _Refused(ValueError, msg)
+        return made
+
+    if affinity_of(declared) == "TEXT":
+        return text
+    return kept if takes_texts_for_numbers(declared) else plain
 
 
 def _plain(value: object) -> object:
@@ -74,8 +110,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return format(value, "f")
     # What Arrow makes of structs, lists, maps and durations; users may adapt them.
-    has_parts = isinstance(value, dict | list | tuple | timedelta)
-    if has_parts and (type(value), sqlite3.PrepareProtocol) not in sqlite3.adapters:
+    if not (isinstance(value, _TAKEN) or _is_adapted(value)):
         msg = (
             f"column %s must be a number, a text or bytes, got {kind_of(value)}, of"
             " which SQLite has none (to_json, or a cast, makes a text of it)"
@@ -93,7 +128,14 @@ def _plain_or_null(value: object) -> object:
 
 
 def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and value != value  # noqa: PLR0124 - a NaN differs
+    """Whether it is a NaN, or the NaT that pandas has in its place among dates."""
+    may_be = isinstance(value, float | date)
+    return may_be and value != value  # noqa: PLR0124 - a NaN differs
+
+
+def _is_adapted(value: object) -> bool:
+    is_known = (type(value), sqlite3.PrepareProtocol) in sqlite3.adapters
+    return is_known or hasattr(value, "__conform__")
 
 
 def _is_broken(value: object) -> bool:
@@ -103,9 +145,14 @@ def _is_broken(value: object) -> bool:
 def _of_numpy(value: object) -> object:
     # SQLite takes numpy's numbers for bytes. Who has none needs no numpy.
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.generic):
-        return value.item()
-    return value
+    if numpy is None or not isinstance(value, numpy.generic):
+        return value
+    made: object = value.item()
+    # Of a datetime64 in nanoseconds it is their number, which stands for another time.
+    is_time = isinstance(value, numpy.datetime64 | numpy.timedelta64)
+    return value if is_time and isinstance(made, int) else made
 
 
 _KEPT = frozenset((int, str, bytes, bool, type(None)))
+# Not all that has a buffer, such as an array of numpy's, is meant as its bytes.
+_TAKEN = (int, float, str, bytes, bytearray, memoryview, type(None))

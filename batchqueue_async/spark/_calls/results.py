@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import pyarrow as pa
 
 from batchqueue_async._wording import kind_of, reason
+from batchqueue_async.sinks.exact_casts import exact_cast
 from batchqueue_async.sinks.exact_values import Exact, exact_for
 
 
@@ -218,7 +219,7 @@ def _made(
 def _cast(column: Column, array: pa.Array) -> pa.Array:
     if array.type != column.type:
         try:
-            array = array.cast(column.type)
+            array = exact_cast(array, column.type)
         except pa.ArrowException as error:
             msg = (
                 f"column {column.name!r} takes {column.declared}, got {array.type}:"

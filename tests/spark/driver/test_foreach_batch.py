@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
 from batchqueue_async.sinks.sqlite import SqliteEpochSink
@@ -107,6 +107,24 @@ def test_what_spark_delivers_again_changes_nothing(
 
     assert "is committed already: skipped" in caplog.text
     assert table.ids() == [*range(100)]
+
+
+def test_a_second_frame_of_a_micro_batch_is_not_lost_in_silence(
+    stream: Stream, loop_thread: LoopThread, table: Table
+) -> None:
+    """Its fence is there; what was committed under it are other rows."""
+    stream.add(range(10))
+    sink = writing(loop_thread, table)
+
+    def in_two(df: DataFrame, batch_id: int) -> None:
+        sink(df.where("id < 5"), batch_id)
+        sink(df.where("id < 5"), batch_id)  # as one does who tries again
+        sink(df.where("id >= 5"), batch_id)
+
+    told = "batch 0 of query .* was committed with another frame: a micro-batch has one"
+    with pytest.raises(StreamingQueryException, match=told):
+        stream.run(in_two)
+    assert table.ids() == [*range(5)]
 
 
 def test_a_failure_fails_the_micro_batch_which_comes_again(

@@ -1,5 +1,6 @@
 """What is no frame, or one that Spark can't send, is refused before anything runs."""
 
+import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 import pytest
+from pyspark import InheritableThread
 
-from batchqueue_async import LoopThread
+from batchqueue_async import BatchQueueError, LoopThread
 from batchqueue_async.spark import (
     arrow_batches,
     map_async,
@@ -97,6 +99,20 @@ def test_a_frame_of_a_stopped_session_is_named(
 
     with pytest.raises(ValueError, match="df must belong to a session that runs, got"):
         list(WAYS[way](frame, loop_thread))  # type: ignore[call-overload]
+
+
+def test_so_is_a_session_that_is_stopped_before_all_rows_have_come(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = arrow_batches(spark.range(0, 8, 1, 8))
+    next(batches)
+    for thread in threading.enumerate():
+        if isinstance(thread, InheritableThread):
+            thread.join()  # the job ahead is done
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+
+    with pytest.raises(BatchQueueError, match="session was stopped before all rows of"):
+        list(batches)
 
 
 @pytest.mark.parametrize("way", ["push", "write_partitions"])

@@ -185,6 +185,17 @@ def test_parquet_keeps_them_so(
     ]
 
 
+def test_parquet_keeps_collations(session: "SparkSession", tmp_path: Path) -> None:
+    """Spark compares texts by them, and its own files have them."""
+    frame = session.sql("SELECT 'A' COLLATE UTF8_LCASE AS word, ARRAY('a') AS words")
+
+    write(frame, "parquet", directory=tmp_path / "out")
+
+    read = session.read.parquet(str(tmp_path / "out"))
+    assert read.select("word", "words").dtypes == frame.dtypes
+    assert read.where("word = 'a'").count() == 1
+
+
 @pytest.mark.slow  # A job for each, that Spark gives up.
 @pytest.mark.parametrize(
     "column", [column for column, case in CASES.items() if case.sqlite is REFUSED]
@@ -211,6 +222,32 @@ def test_python_s_calendar_begins_with_the_year_1(session: "SparkSession") -> No
     # The message proposes a cast.
     (found,) = arrow_batches(session.sql("SELECT STRING(DATE '-0044-03-15') AS ides"))
     assert [*to_dicts(found)] == [{"ides": "-0044-03-15"}]
+
+
+@pytest.mark.parametrize("zone", ["Z", "PST", "GMT-05:30"])
+def test_a_zone_that_only_java_knows_is_told_with_the_column_s_name(zone: str) -> None:
+    """As the session's zone; it counts for nested times alone."""
+    moments = pa.array([0], pa.timestamp("us", zone))
+    assert [*to_tuples(pa.record_batch({"at": moments}))] == [(0,)]
+    nested = pa.ListArray.from_arrays([0, 1], moments)
+    for to_items in (to_tuples, to_dicts):
+        with pytest.raises(ValueError, match=f"column 'times' .* Python .*'{zone}'"):
+            to_items(pa.record_batch({"times": nested}))
+
+
+@pytest.mark.parametrize("key", [{"x": 1}, [1]], ids=["struct", "array"])
+def test_a_map_whose_keys_have_parts_is_told_with_the_column_s_name(
+    key: object,
+) -> None:
+    kind = pa.map_(pa.array([key]).type, pa.int64())
+    for column in (
+        pa.array([[(key, 1)]], kind),
+        pa.array([[[(key, 1)]]], pa.list_(kind)),
+    ):
+        with pytest.raises(
+            TypeError, match=r"column 'by' has a map of .* map_entries in"
+        ):
+            to_tuples(pa.record_batch({"by": column}))
 
 
 def test_the_guide_s_table_has_each_type_and_its_value() -> None:

@@ -1,0 +1,95 @@
+"""Rows of which asyncpg would lose something: what is nearly of a column's type.
+
+It cuts fractions off for whole numbers, and of a datetime the time of the day for a
+DATE, the date for a TIME, and nanoseconds of pandas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Any, Final, NamedTuple
+
+from batchqueue_async._wording import kind_of
+
+from ..checks import has_fraction, has_time
+from ..rows import Row
+
+
+def _has_date(value: object) -> bool:
+    return isinstance(value, date)
+
+
+def _has_nanoseconds(value: object) -> bool:
+    return bool(getattr(value, "nanosecond", 0))  # of pandas
+
+
+class _Rule(NamedTuple):
+    """What a value must be; those of the plain types need no look."""
+
+    plain: frozenset[type]
+    is_lost: Callable[[object], bool]
+    told: str
+
+
+_NONE = type(None)
+_WHOLE = _Rule(frozenset((int, _NONE)), has_fraction, "a whole number")
+_DAY = _Rule(frozenset((date, _NONE)), has_time, "a day without a time")
+_TIME = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day")
+_MOMENT = _Rule(
+    frozenset((datetime, int, _NONE)), _has_nanoseconds, "a moment in microseconds"
+)
+# By the numbers of the types on every server, and by those of arrays of them.
+_RULES: Final[Mapping[int, _Rule]] = {
+    **dict.fromkeys((20, 21, 23), _WHOLE),  # BIGINT, SMALLINT and INTEGER
+    1082: _DAY,
+    # Without a zone, and with one.
+    **dict.fromkeys((1083, 1266), _TIME),
+    **dict.fromkeys((1114, 1184), _MOMENT),
+}
+_OF_ARRAYS: Final[Mapping[int, _Rule]] = {
+    **dict.fromkeys((1016, 1005, 1007), _WHOLE),
+    1182: _DAY,
+    **dict.fromkeys((1183, 1270), _TIME),
+    **dict.fromkeys((1115, 1185), _MOMENT),
+}
+
+
+def require_exact(
+    rows: Sequence[Row], columns: Sequence[str], types: dict[str, int]
+) -> None:
+    """Refuse what a column would lose something of.
+
+    Args:
+        rows: Of values for the columns, in their order.
+        columns: Their names.
+        types: The numbers of the types of the table's columns, by name.
+
+    Raises:
+        ValueError: There is such a value; the message has the column's name.
+    """
+    for place, column in enumerate(columns):
+        number, values = types.get(column, 0), (row[place] for row in rows)
+        if number in _RULES:
+            _require(_RULES[number], f"column {column}", [*values])
+        elif number in _OF_ARRAYS:
+            whose = f"an element of column {column}"
+            _require(_OF_ARRAYS[number], whose, [*_elements(values)])
+
+
+def _elements(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+            yield from _elements(value)
+        else:
+            yield value
+
+
+def _require(rule: _Rule, whose: str, values: Sequence[object]) -> None:
+    # Nearly always there is one kind of them.
+    if {*map(type, values)} <= rule.plain:
+        return
+    for value in values:
+        if rule.is_lost(value):
+            msg = f"{whose} must be {rule.told}, got {kind_of(value)}"
+            raise ValueError(msg)

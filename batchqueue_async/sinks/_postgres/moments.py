@@ -1,0 +1,63 @@
+"""Days and moments in record batches, as the columns of the table have them.
+
+A moment without a zone is one of UTC, as in rows of whole microseconds. Left to itself
+the server takes it for one of its session's zone, and asyncpg for one of this
+machine's; and of a moment both make the day that a DATE has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from ..exact_casts import exact_cast
+
+# The numbers of the types on every server.
+_DATE, _TIMESTAMP, _TIMESTAMPTZ = 1082, 1114, 1184
+_TIMES = frozenset((1083, 1266))
+
+
+def fitted(batch: pa.RecordBatch, types: Mapping[str, int]) -> pa.RecordBatch:
+    """Return a record batch whose days and moments are of its columns' types.
+
+    Args:
+        batch: Of columns that the table has.
+        types: The numbers of the types of the table's columns, by name.
+
+    Raises:
+        ValueError: A value would lose its time of the day, or its day.
+    """
+    names = batch.schema.names
+    columns = [
+        _fitted(name, column, types.get(name, 0))
+        for name, column in zip(names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _fitted(name: str, column: pa.Array, number: int) -> pa.Array:
+    wanted = _wanted(column.type, number)
+    if pa.types.is_timestamp(column.type) and number in _TIMES:
+        msg = f"column {name} must be of times without a day, got {column.type}"
+        raise ValueError(msg)
+    if wanted == column.type:
+        return column
+    try:
+        return exact_cast(column, wanted)
+    except pa.ArrowInvalid:
+        if number != _DATE:
+            return column  # beyond the calendar, and refused by the server
+    msg = f"column {name} must be of days without a time, got {column.type} with some"
+    raise ValueError(msg)
+
+
+def _wanted(kind: pa.DataType, number: int) -> pa.DataType:
+    is_moment = pa.types.is_timestamp(kind)
+    if not (is_moment or pa.types.is_date(kind)):
+        return kind
+    unit = kind.unit if is_moment else "us"
+    found = {_TIMESTAMP: pa.timestamp(unit), _TIMESTAMPTZ: pa.timestamp(unit, "UTC")}
+    if is_moment:
+        found[_DATE] = pa.date32()
+    return found.get(number, kind)

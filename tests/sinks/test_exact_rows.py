@@ -1,0 +1,79 @@
+"""What asyncpg would cut off is refused, in domains and arrays of PostgreSQL's, too."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from batchqueue_async.sinks import Epoch
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from tests.sinks.databases import Postgres
+
+pytestmark = pytest.mark.real_time
+
+EPOCH = Epoch("query", 0)
+NANOSECONDS = pd.Timestamp("2026-01-02 12:00:00.123456789")
+NOON, MIDNIGHT = datetime(2026, 1, 2, 12), datetime(2026, 1, 2)
+
+
+async def commit(postgres: Postgres, item: Any) -> None:  # noqa: ANN401
+    sink = PostgresEpochSink[Any](postgres.dsn, "t", ("v",))
+    try:
+        await sink.begin(EPOCH)
+        await sink.write(EPOCH, [item])
+        await sink.commit(EPOCH)
+    finally:
+        await sink.close()
+
+
+@pytest.mark.parametrize("type_", ["positive", "priority"])
+async def test_a_domain_of_whole_numbers_takes_whole_numbers(
+    postgres: Postgres, type_: str
+) -> None:
+    await postgres.run("CREATE DOMAIN positive AS INTEGER CHECK (value > 0)")
+    await postgres.run("CREATE DOMAIN priority AS positive")
+    await postgres.run(f"CREATE TABLE t (v {type_})")
+    for value in (1.5, Decimal("1.5")):
+        for item in ((value,), pa.record_batch({"v": [value]})):
+            with pytest.raises(ValueError, match="column v must be a whole number"):
+                await commit(postgres, item)
+    await commit(postgres, (2.0,))
+
+    assert await postgres.run("SELECT v FROM t") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "type_, value, kept",
+    [
+        ("INTEGER[]", [1, None, 1.5], [1, None, 2.0]),
+        ("BIGINT[]", [[1, 2], [3, Decimal("4.5")]], [[1, 2], [3, Decimal(4)]]),
+        ("DATE[]", [NOON], [MIDNIGHT]),
+        ("TIME[]", [NOON], [NOON.time()]),
+        ("TIMESTAMP[]", [NANOSECONDS], [NOON]),
+    ],
+    ids=repr,
+)
+async def test_an_array_s_elements_are_looked_at(
+    postgres: Postgres, type_: str, value: object, kept: object
+) -> None:
+    await postgres.run(f"CREATE TABLE t (v {type_})")
+    with pytest.raises(ValueError, match=r"an element of column v must be a .*, got a"):
+        await commit(postgres, (value,))
+    await commit(postgres, (kept,))
+
+    assert await postgres.run("SELECT count(v) FROM t") == [(1,)]
+
+
+async def test_what_pandas_has_for_moments_is_kept_or_refused(
+    postgres: Postgres,
+) -> None:
+    await postgres.run("CREATE TABLE t (v TIMESTAMPTZ)")
+    with pytest.raises(ValueError, match="column v must be a moment in microseconds"):
+        await commit(postgres, (NANOSECONDS,))
+    await commit(postgres, (NANOSECONDS.floor("us").tz_localize("UTC"),))
+    await postgres.run("ALTER TABLE t ALTER COLUMN v TYPE DATE USING NULL")
+    with pytest.raises(ValueError, match=r"an item must be of .*, got v: a NaTType"):
+        await commit(postgres, (pd.NaT,))
