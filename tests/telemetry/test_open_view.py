@@ -75,6 +75,30 @@ def test_a_living_one_is_left_alone_and_so_is_a_file(path: Path) -> None:
         assert path.read_text() == "precious"
 
 
+def test_closing_removes_no_socket_but_its_own(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        first = open_view(loop_thread, path)
+        # As who tidies up a folder for temporary files does.
+        path.unlink()
+        with open_view(loop_thread, path):
+            first.close()
+            assert next(read_view(path))["queue_count"] == 0
+
+
+def test_closing_after_a_change_of_directory_removes_the_socket_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir()
+    precious = elsewhere / path.name
+    precious.write_text("precious")
+    monkeypatch.chdir(path.parent)
+    with LoopThread() as loop_thread, open_view(loop_thread, path.name):
+        monkeypatch.chdir(elsewhere)
+    assert precious.read_text() == "precious"
+    assert not path.exists()
+
+
 def test_viewers_end_with_it(path: Path) -> None:
     with LoopThread() as loop_thread:
         view = open_view(loop_thread, path, interval=0.05)
