@@ -77,8 +77,8 @@ class OpenView:
         except BaseException:
             self._listener.close()
             raise
-        _open_views.add(self)
         self._viewed: set[socket.socket] = set()
+        _open_views.add(self)
         self._last: Sample | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(
@@ -130,8 +130,11 @@ class OpenView:
             each.shutdown(socket.SHUT_RDWR)
 
     def let_go(self) -> None:
-        """Close the socket in a forked child: it is the parent's to serve."""
+        """Close the sockets in a forked child: they are the parent's to serve."""
         self._listener.close()
+        # Else viewers would wait for as long as the child lives.
+        for each in tuple(self._viewed):
+            each.close()
 
     def _accept(self) -> None:
         viewers: list[threading.Thread] = []

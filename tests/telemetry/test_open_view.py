@@ -202,6 +202,31 @@ def test_a_forked_child_holds_nothing(path: Path) -> None:
             os.waitpid(child, 0)
 
 
+def test_viewers_end_though_a_child_that_was_forked_meanwhile_lives_on(
+    path: Path,
+) -> None:
+    with LoopThread() as loop_thread:
+        view = open_view(loop_thread, path, interval=0.05)
+        with socket.socket(socket.AF_UNIX) as viewer:
+            viewer.settimeout(PATIENCE)
+            viewer.connect(str(path))
+            viewer.recv(1)
+            release, wait = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(wait)
+                os.read(release, 1)
+                os._exit(0)
+            try:
+                view.close()
+                while viewer.recv(65_536):
+                    pass
+            finally:
+                os.close(wait)
+                os.close(release)
+                os.waitpid(child, 0)
+
+
 def test_the_command_says_that_nobody_is_there(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
