@@ -22,6 +22,7 @@ from batchqueue_async.testing import (
 SUITE = """
 import asyncio
 import pytest
+from unittest import mock
 from batchqueue_async.testing import VirtualTimeLoop
 
 @pytest.fixture
@@ -37,6 +38,12 @@ async def test_passes(hour):
 @pytest.mark.parametrize("n", [1, 2])
 async def test_each_has_a_loop_of_its_own(n):
     assert asyncio.get_running_loop().time() == 0
+
+@pytest.mark.virtual_time
+@mock.patch("os.getlogin")
+async def test_gets_what_is_no_fixture_elsewhere(patched, hour, minutes=60):
+    patched.assert_not_called()
+    await asyncio.sleep(hour / minutes)
 
 @pytest.mark.virtual_time
 async def test_hangs():
@@ -69,7 +76,7 @@ def pytest_run(directory: Path, *arguments: str) -> str:
 def test_the_plugin_runs_marked_tests_in_virtual_time(tmp_path: Path) -> None:
     said = pytest_run(tmp_path, "-p", "batchqueue_async.testing.pytest_plugin")
 
-    assert "2 failed, 4 passed" in said
+    assert "2 failed, 5 passed" in said
     assert "Deadlock: nothing is ready, no timer is set; waiting:" in said
     assert "is for `async def` tests" in said
 

@@ -66,17 +66,19 @@ class OpenView:
     def __init__(self, feed: Feed, path: Path) -> None:
         self._feed = feed
         self._path = path
+        # Where it is even if the program changes its directory.
+        self._place = path.absolute()
         self._process = os.getpid()
         _remove_left_behind(path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            _bind_privately(self._listener, path)
+            self._inode = _bind_privately(self._listener, path)
             self._listener.listen(_MOST_VIEWERS)
         except BaseException:
             self._listener.close()
             raise
-        _open_views.add(self)
         self._viewed: set[socket.socket] = set()
+        _open_views.add(self)
         self._last: Sample | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(
@@ -111,9 +113,16 @@ class OpenView:
         # A viewer who does not read holds his thread up.
         for each in tuple(self._viewed):
             self._end(each)
+        self._remove()
         self._listener.close()
-        self._path.unlink(missing_ok=True)
         self._thread.join()
+
+    def _remove(self) -> None:
+        # While the listener is open no other file gets its inode.
+        with contextlib.suppress(FileNotFoundError):
+            # If it was removed, another process may serve there by now.
+            if self._place.lstat().st_ino == self._inode:
+                self._place.unlink()
 
     @staticmethod
     def _end(each: socket.socket) -> None:
@@ -121,8 +130,11 @@ class OpenView:
             each.shutdown(socket.SHUT_RDWR)
 
     def let_go(self) -> None:
-        """Close the socket in a forked child: it is the parent's to serve."""
+        """Close the sockets in a forked child: they are the parent's to serve."""
         self._listener.close()
+        # Else viewers would wait for as long as the child lives.
+        for each in tuple(self._viewed):
+            each.close()
 
     def _accept(self) -> None:
         viewers: list[threading.Thread] = []
@@ -232,13 +244,16 @@ class SocketFeed:
             self._latest = self._latest | {"ended": True}
 
 
-def _bind_privately(listener: socket.socket, path: Path) -> None:
+def _bind_privately(listener: socket.socket, path: Path) -> int:
+    """Bind it to `path`; returns the inode."""
     # Made in a folder of our own and moved: nobody connects before it is private.
     with tempfile.TemporaryDirectory(prefix=".view-", dir=path.parent) as folder:
         made = Path(folder, "s")
         listener.bind(os.fspath(made))
         made.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        inode = made.lstat().st_ino
         made.rename(path)
+    return inode
 
 
 def _remove_left_behind(path: Path) -> None:

@@ -75,6 +75,30 @@ def test_a_living_one_is_left_alone_and_so_is_a_file(path: Path) -> None:
         assert path.read_text() == "precious"
 
 
+def test_closing_removes_no_socket_but_its_own(path: Path) -> None:
+    with LoopThread() as loop_thread:
+        first = open_view(loop_thread, path)
+        # As who tidies up a folder for temporary files does.
+        path.unlink()
+        with open_view(loop_thread, path):
+            first.close()
+            assert next(read_view(path))["queue_count"] == 0
+
+
+def test_closing_after_a_change_of_directory_removes_the_socket_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir()
+    precious = elsewhere / path.name
+    precious.write_text("precious")
+    monkeypatch.chdir(path.parent)
+    with LoopThread() as loop_thread, open_view(loop_thread, path.name):
+        monkeypatch.chdir(elsewhere)
+    assert precious.read_text() == "precious"
+    assert not path.exists()
+
+
 def test_viewers_end_with_it(path: Path) -> None:
     with LoopThread() as loop_thread:
         view = open_view(loop_thread, path, interval=0.05)
@@ -176,6 +200,31 @@ def test_a_forked_child_holds_nothing(path: Path) -> None:
             os.close(wait)
             os.close(release)
             os.waitpid(child, 0)
+
+
+def test_viewers_end_though_a_child_that_was_forked_meanwhile_lives_on(
+    path: Path,
+) -> None:
+    with LoopThread() as loop_thread:
+        view = open_view(loop_thread, path, interval=0.05)
+        with socket.socket(socket.AF_UNIX) as viewer:
+            viewer.settimeout(PATIENCE)
+            viewer.connect(str(path))
+            viewer.recv(1)
+            release, wait = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(wait)
+                os.read(release, 1)
+                os._exit(0)
+            try:
+                view.close()
+                while viewer.recv(65_536):
+                    pass
+            finally:
+                os.close(wait)
+                os.close(release)
+                os.waitpid(child, 0)
 
 
 def test_the_command_says_that_nobody_is_there(

@@ -43,10 +43,12 @@ class Schedule(Generic[T]):
         "_owned",
         "_parts",
         "_seen",
+        "terms",
     )
 
     def __init__(self, parts: Parts, drain_task: int) -> None:
         self._parts = parts
+        self.terms = parts.layout.terms
         self._drain_task = drain_task
         config = parts.config
         self._idle = config.idle
@@ -60,11 +62,6 @@ class Schedule(Generic[T]):
         self._hooked: Sequence[Registration] = ()
         self._hooked_version = (-1, -1)
         self._owned_now()
-
-    @property
-    def lingers(self) -> bool:
-        """Whether anything lingers in any partition of the queue."""
-        return self._parts.layout.terms.lingers
 
     def handlers_with_hooks(self) -> Sequence[Registration]:
         """Return the handlers whose `on_idle`, `on_tick`, `on_flush` it is to call."""
@@ -100,7 +97,7 @@ class Schedule(Generic[T]):
     ) -> Iterable[list[Partition[T]]]:
         """Return the waiting partitions that this cycle takes from, part by part."""
         due = waiting
-        if self._parts.layout.terms.lingers:
+        if self.terms.lingers:
             due = [each for each in waiting if self._due_at(each, now) <= now]
             # One batch for all partitions: when one is due, all are.
             if due and self._parts.config.consumer is not None:
@@ -123,9 +120,7 @@ class Schedule(Generic[T]):
 
     def waiting(self) -> list[Partition[T]]:
         """Return the partitions from which something might be taken."""
-        owned = self._owned
-        if self._parts.ownership.version != self._seen:
-            owned = self._owned_now()
+        owned = self._owned_now()
         return [each for each in owned if each.items and each.pausing is None]
 
     def arrival_ends_nap(
@@ -139,7 +134,7 @@ class Schedule(Generic[T]):
     def arrivals_end_nap(self, since: float, now: float) -> float:
         """Return the same for what comes now to partitions that are empty."""
         gathered = now if since < 0.0 else self._gathered_at(since, now)
-        if not self._parts.layout.terms.lingers:
+        if not self.terms.lingers:
             return gathered
         lingers = [each.ages.linger for each in self._owned_now()]
         return min([now + each if each else gathered for each in lingers], default=now)
@@ -261,9 +256,8 @@ class Nap:
     def _end_for(self, partition: Partition[Any], coming: int) -> float:
         """Return when the nap must end for what came, or comes, to a partition."""
         # Where nothing lets items come together, the first one ends it.
-        if not (self._gathering.pays or self._schedule.lingers):
-            return -math.inf
-        if partition.is_due(coming):
+        may_gather = self._gathering.pays or self._schedule.terms.lingers
+        if not may_gather or partition.is_due(coming):
             return -math.inf
         now, since = self._clock(), self._gathering_since()
         if partition.items:
