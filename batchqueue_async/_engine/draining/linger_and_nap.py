@@ -52,8 +52,7 @@ class Schedule(Generic[T]):
         self._drain_task = drain_task
         config = parts.config
         self._idle = config.idle
-        # A handler's items may be in any partition: all must be taken before it is
-        # called.
+        # A handler's items may be anywhere: all must be taken before it is called.
         self._is_mixed = config.consumer is not None or config.selector is not by_type
         # Its partitions, as of a version of the ownership.
         self._owned: Sequence[Partition[T]] = ()
@@ -71,12 +70,8 @@ class Schedule(Generic[T]):
         version = (handlers.version, ownership.version)
         if version != self._hooked_version:
             self._hooked_version = version
-            self._hooked = [
-                each
-                for each in handlers
-                if each.has_hooks
-                and self._parts.hooks.owns_hooks_of(self._drain_task, each)
-            ]
+            owns, own = self._parts.hooks.owns_hooks_of, self._drain_task
+            self._hooked = [it for it in handlers if it.has_hooks and owns(own, it)]
         return self._hooked
 
     def has_items(self) -> bool:
