@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
+from batchqueue_async._engine.drain_on_signals import ECHO
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._one_process import OfOneProcess
@@ -252,11 +254,15 @@ class LoopThread(OfOneProcess):
             raise RuntimeError(msg)
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
-        has_begun = False
+        began: float | None = None
 
         def drain(received: int, _: FrameType | None) -> None:
-            nonlocal has_begun
-            is_first, has_begun = not has_begun, True
+            nonlocal began
+            now, is_first = time.monotonic(), began is None
+            if began is None:
+                began = now
+            elif now - began < ECHO:
+                return
             # In a forked child there is nothing to drain.
             with suppress(BatchQueueError):
                 self._begin_draining(timeout if is_first else 0.0)

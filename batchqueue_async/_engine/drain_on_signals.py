@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
@@ -20,6 +21,13 @@ from batchqueue_async._running_loop import running_loop
 from batchqueue_async._validation import require_instance, require_timeout
 
 _INSTALLED: Final = "_batchqueue_drained_on_signals"
+
+ECHO: Final = 0.1
+"""Seconds for which a signal that comes again is the first one.
+
+Who signals a program and then its whole group, as coreutils' `timeout` and some
+supervisors do, sends it twice.
+"""
 
 
 @runtime_checkable
@@ -43,7 +51,8 @@ def drain_on_signals(
     that, by way of `SystemExit(128 + signal)`, so `finally` blocks run. With a
     `LoopThread` the main thread gets that `SystemExit` at once, wherever it is, also in
     `produce`; where it leaves the `LoopThread`, or at the interpreter's exit, it waits
-    for the queues. A second signal ends the wait.
+    for the queues. A second signal ends the wait, unless it comes within 0.1 s: that is
+    the first one, sent to the program and to its group.
 
     Called for several, on one loop, it drains one after the other, the last one first:
     call it for the end of a chain first.
@@ -88,6 +97,7 @@ class _Draining:
         self._drained = drained
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
+        self._began = 0.0
         # By signal: the handler from before, and ours as `signal` knows it.
         self.replaced: dict[signal.Signals, tuple[Any, Any]] = {}
         # By signal: whose handler was replaced, and who is drained after this one.
@@ -126,11 +136,12 @@ class _Draining:
         loop = asyncio.get_running_loop()
         if self._task is None:
             logger.info("%s: draining", received.name, signal=received.name)
+            self._began = time.monotonic()
             self._task = loop.create_task(self._drain(received))
             self._task.add_done_callback(
                 lambda _: loop.call_soon(_exit, loop, received)
             )
-        else:
+        elif time.monotonic() - self._began > ECHO:
             name = received.name
             logger.warning("%s again: not waiting any longer", name, signal=name)
             for each in self._all_for(received):

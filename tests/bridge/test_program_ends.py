@@ -373,6 +373,19 @@ def test_a_second_signal_ends_the_wait(hold: str) -> None:
     assert "15 items of 'rows' were left" in ended.log
 
 
+@pytest.mark.parametrize("hold", [IN_WITH, HELD], ids=["with", "held"])
+def test_one_signal_that_comes_twice_is_one(hold: str) -> None:
+    """As `timeout` sends it: to the program, and to its whole group."""
+    with Program(SIGNAL + hold, "sleep", "1") as program:
+        assert program.wait_for_line() == "ready"
+        for _ in range(2):
+            program.send(signal.SIGTERM)
+            time.sleep(0.005)
+        ended = program.end()
+    assert (ended.status, ended.output.split()) == (143, ["finally", "15"])
+    assert "left" not in ended.log
+
+
 def test_its_deadline_is_the_declared_one(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGUSR1)
     began: list[object] = []

@@ -98,7 +98,7 @@ of_either = pytest.mark.parametrize("what", ["with_manager", "with_queue"])
 
 
 def _run(
-    what: str, seconds: float, signals: int, *shutdown_timeout: str
+    what: str, seconds: float, signals: int, *shutdown_timeout: str, apart: float = 0.3
 ) -> tuple[int, list[str]]:
     command = [sys.executable, "-c", PROGRAM, str(seconds), what, *shutdown_timeout]
     with running(command, stderr=subprocess.DEVNULL) as program:
@@ -108,7 +108,7 @@ def _run(
             program.send_signal(signal.SIGTERM)
             # Two signals at once may count as one.
             try:
-                program.wait(0.3)
+                program.wait(apart)
             except subprocess.TimeoutExpired:
                 continue
         output, _ = program.communicate(timeout=50)
@@ -125,6 +125,13 @@ def test_sigterm_drains_and_then_ends_the_program(what: str) -> None:
 def test_a_second_sigterm_ends_the_wait(what: str) -> None:
     code, output = _run(what, 20.0, signals=2)
     assert (code, output) == (143, ["finally", ""])
+
+
+@of_either
+def test_one_sigterm_that_comes_twice_is_one(what: str) -> None:
+    """As `timeout` sends it: to the program, and to its whole group."""
+    code, output = _run(what, 0.5, 2, apart=0.005)
+    assert (code, output) == (143, ["handled 5", "handled 3", "finally", ""])
 
 
 @of_either
