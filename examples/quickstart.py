@@ -29,7 +29,7 @@ async def main() -> None:
             if number % 100 == 0:
                 await queue.produce(Order(number // 100))
 
-    # Here the queue is closed, and everything that it accepted was handled.
+    # Here the queue is closed: what it had accepted was handled, within 30 s.
     print(f"{queue.stats().handled} of {queue.stats().accepted} items were handled")
 
 
