@@ -275,7 +275,7 @@ class Hooks:
             registration.is_closed = True
             self._note_not_closed(registration)
             logger.error(
-                "%s: on_close of %s was not called: the queue's end came first",
+                "%s: on_close of %s was not called: a deadline or loop's end was first",
                 self._parts.name,
                 registration.label,
                 queue=self._parts.name,
