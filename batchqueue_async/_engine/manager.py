@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.handlers.handler_waits import EndWait
+from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
@@ -165,19 +166,19 @@ class BatchQueueManager(OfOneProcess):
             TypeError, ValueError: The timeout is none.
         """
         require_timeout("timeout", timeout)
-        errors: list[DeliveryError] = []
+        flushed: list[Flush] = []
         try:
             async with asyncio.timeout(timeout):
                 # Those that end are taken from the end of the others.
                 ending = self._ending.values()
                 for queue in (*ending, *reversed(self._queues.values())):
-                    try:
-                        await queue.flush()
-                    except DeliveryError as error:
-                        errors.append(error)
+                    flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
+                    await flush.settle(None)
+                    flushed.append(flush)
         except TimeoutError as late:
-            raise late from delivery_error_of(errors)
-        failed = delivery_error_of(errors)
+            raise late from _reported(flushed)
+        # Not before all are flushed: who is cancelled meanwhile is told of nothing.
+        failed = _reported(flushed)
         if failed is not None:
             raise failed
 
@@ -347,6 +348,11 @@ def on_create(
         tell(queue)
     manager._on_create.append(tell)  # noqa: SLF001
     return partial(manager._on_create.remove, tell)  # noqa: SLF001
+
+
+def _reported(flushed: Iterable[Flush]) -> DeliveryError | None:
+    reports = [each.report() for each in flushed]
+    return delivery_error_of([each for each in reports if each is not None])
 
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:
