@@ -224,7 +224,11 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         require_timeout("timeout", timeout)
-        self._on_loop(partial(Flush(self._parts, self._log).run, timeout))
+        flush = Flush(self._parts, self._log)
+        self._on_loop(partial(flush.settle, timeout))
+        # On this thread: had it given up meanwhile, nobody would have been told.
+        if (error := flush.report()) is not None:
+            raise error
 
     def call(
         self,

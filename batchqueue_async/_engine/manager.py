@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -166,21 +167,8 @@ class BatchQueueManager(OfOneProcess):
             TypeError, ValueError: The timeout is none.
         """
         require_timeout("timeout", timeout)
-        flushed: list[Flush] = []
-        try:
-            async with asyncio.timeout(timeout):
-                # Those that end are taken from the end of the others.
-                ending = self._ending.values()
-                for queue in (*ending, *reversed(self._queues.values())):
-                    flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
-                    await flush.settle(None)
-                    flushed.append(flush)
-        except TimeoutError as late:
-            raise late from _reported(flushed)
-        # Not before all are flushed: who is cancelled meanwhile is told of nothing.
-        failed = _reported(flushed)
-        if failed is not None:
-            raise failed
+        with reporting() as flushed:
+            await settle_all(self, timeout, flushed)
 
     async def shutdown_all(self, timeout: float | None = 30.0) -> dict[str, list[Any]]:
         """Shut all queues down, the last created first, so that chains drain.
@@ -348,6 +336,34 @@ def on_create(
         tell(queue)
     manager._on_create.append(tell)  # noqa: SLF001
     return partial(manager._on_create.remove, tell)  # noqa: SLF001
+
+
+async def settle_all(
+    manager: BatchQueueManager, timeout: float | None, flushed: list[Flush]
+) -> None:
+    """Flush all queues, the last created first, and note which; not for users."""
+    async with asyncio.timeout(timeout):
+        # Those that end are taken from the end of the others.
+        ending = manager._ending.values()  # noqa: SLF001
+        for queue in (*ending, *reversed(manager._queues.values())):  # noqa: SLF001
+            flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
+            await flush.settle(None)
+            flushed.append(flush)
+
+
+@contextmanager
+def reporting() -> Iterator[list[Flush]]:
+    """Raise what the flushes say that are noted here, by whoever waited for them.
+
+    Not before: of who is cancelled meanwhile, or waits no longer, the next one is told.
+    """
+    flushed: list[Flush] = []
+    try:
+        yield flushed
+    except TimeoutError as late:
+        raise late from _reported(flushed)
+    if (failed := _reported(flushed)) is not None:
+        raise failed
 
 
 def _reported(flushed: Iterable[Flush]) -> DeliveryError | None:

@@ -126,7 +126,7 @@ class Flush:
                 await wait.until(ending)
             error = await asyncio.shield(ending)
             if error is not None:
-                self._log.add("on_flush", [None], error)
+                self._parts.failures.add_to(self._log, "on_flush", error)
 
     async def _await_on_close(self) -> None:
         """Wait for what hands on at the end what `on_flush` would have handed on."""
@@ -137,7 +137,7 @@ class Flush:
         await parts.lifecycle.ended()
         for name in parts.hooks.not_closed:
             error = BatchQueueError(f"on_close of {name} did not complete")
-            self._log.add("on_flush", [None], error)
+            parts.failures.add_to(self._log, "on_flush", error)
 
     def _waits_for(self) -> Callable[[int | None], bool]:
         """Return whether a drain task waits for the handler that flushes, if one does.
