@@ -16,17 +16,23 @@ R = TypeVar("R")
 
 
 def call_on_loop(
-    start: Callable[[], Coroutine[Any, Any, R]], watchdog: LoopWatchdog
+    start: Callable[[], Coroutine[Any, Any, R]],
+    watchdog: LoopWatchdog,
+    give_back: Callable[[R], object] | None = None,
 ) -> R:
     """Run what `start` returns on the watchdog's loop, and wait for it here.
+
+    Where the wait ends early, and the call returns something all the same, `give_back`
+    gets that, on the loop.
 
     Raises:
         BatchQueueError: The loop is dead, or ended meanwhile.
     """
-    call = _Call(watchdog.loop, start)
+    call = _Call(watchdog.loop, start, give_back)
     try:
         while not call.ended.is_set:
             watchdog.wait(call.ended.wait, None)
+        call.is_taken = True
         assert call.task is not None
         return call.task.result()
     except asyncio.CancelledError as error:
@@ -49,11 +55,15 @@ class _Call(Generic[R]):
         self,
         loop: asyncio.AbstractEventLoop,
         start: Callable[[], Coroutine[Any, Any, R]],
+        give_back: Callable[[R], object] | None,
     ) -> None:
         self.ended = ThreadEvent()
         self._loop = loop
         self._start = start
+        self._give_back = give_back
         self._is_given_up = False
+        # Whether the thread has seen its end.
+        self.is_taken = False
         self.task: asyncio.Task[R] | None = None
         self._body: Coroutine[Any, Any, R] | None = None
         # On a closed loop there is no result; the caller's watchdog says so.
@@ -61,8 +71,8 @@ class _Call(Generic[R]):
             loop.call_soon_threadsafe(self._run)
 
     def give_up(self) -> None:
-        """The thread waits no longer; after the end there is nothing to do."""
-        if not self.ended.is_set:
+        """The thread waits no longer; after the end, as it saw it, nothing is to do."""
+        if not self.is_taken:
             self._is_given_up = True
             try:
                 self._loop.call_soon_threadsafe(self._cancel)
@@ -76,8 +86,17 @@ class _Call(Generic[R]):
             self.task.add_done_callback(self._end)
 
     def _cancel(self) -> None:
-        if self.task is not None:
+        if self.ended.is_set:
+            # While the thread gave up.
+            self._hand_back()
+        elif self.task is not None:
             self.task.cancel()
+
+    def _hand_back(self) -> None:
+        task, give_back = self.task, self._give_back
+        self._give_back = None
+        if task and give_back and not (task.cancelled() or task.exception()):
+            give_back(task.result())
 
     def _discard(self) -> None:
         # A loop that ends runs what threads ask for until it is closed, but may not get
@@ -91,4 +110,6 @@ class _Call(Generic[R]):
         # Looked at: where the thread is gone, nobody else will.
         if not task.cancelled():
             task.exception()
+        if self._is_given_up:
+            self._hand_back()
         self.ended.set()

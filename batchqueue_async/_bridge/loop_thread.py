@@ -16,7 +16,11 @@ from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.drain_on_signals import ECHO
-from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.manager import (
+    BatchQueueManager,
+    reporting,
+    settle_all,
+)
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
@@ -238,7 +242,8 @@ class LoopThread(OfOneProcess):
         require_timeout("timeout", timeout)
         run = self._running()
         run.refuse_on_loop("flush")
-        run.call(partial(run.manager.flush, timeout))
+        with reporting() as flushed:
+            run.call(partial(settle_all, run.manager, timeout, flushed))
 
     def install_draining(
         self, signals: Iterable[signal.Signals], timeout: Timeout

@@ -224,7 +224,11 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             TypeError, ValueError: `timeout` is no number of seconds.
         """
         require_timeout("timeout", timeout)
-        self._on_loop(partial(Flush(self._parts, self._log).run, timeout))
+        flush = Flush(self._parts, self._log)
+        self._on_loop(partial(flush.settle, timeout))
+        # On this thread: had it given up meanwhile, nobody would have been told.
+        if (error := flush.report()) is not None:
+            raise error
 
     def call(
         self,
@@ -307,12 +311,17 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         require_timeout("timeout", timeout)
         self._refuse_own_thread()
         refuse_fork(self._parts)
-        state = self._parts.state
-        if state is State.CLOSED or (
-            self._loop.is_closed() and state.has_begun_to_close
-        ):
+        state, lifecycle = self._parts.state, self._parts.lifecycle
+        # A list that nobody has got so far is on the loop.
+        is_over = state is State.CLOSED and not lifecycle.leftovers
+        if is_over or (self._loop.is_closed() and state.has_begun_to_close):
             return []
-        return self._on_loop(partial(self._queue.shutdown, timeout))
+
+        def give_back(left: list[T]) -> None:
+            if left:
+                lifecycle.give_back(left)
+
+        return self._on_loop(partial(self._queue.shutdown, timeout), give_back)
 
     def _refuse_own_thread(self) -> None:
         # The running loop, not a thread's number: numbers are used again.
@@ -323,10 +332,15 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             )
             raise BatchQueueError(msg)
 
-    def _on_loop(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    def _on_loop(
+        self,
+        start: Callable[[], Coroutine[Any, Any, R]],
+        give_back: Callable[[R], object] | None = None,
+    ) -> R:
         self._refuse_own_thread()
         refuse_fork(self._parts)
-        return call_on_loop(start, self._ingress.watchdog(self._patience))
+        watchdog = self._ingress.watchdog(self._patience)
+        return call_on_loop(start, watchdog, give_back)
 
 
 async def _as_coroutine(call: Callable[[], R]) -> R:

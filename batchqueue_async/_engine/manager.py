@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from batchqueue_async._engine.draining.permits import SharedPermits
 from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.handlers.handler_waits import EndWait
+from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
@@ -165,21 +167,8 @@ class BatchQueueManager(OfOneProcess):
             TypeError, ValueError: The timeout is none.
         """
         require_timeout("timeout", timeout)
-        errors: list[DeliveryError] = []
-        try:
-            async with asyncio.timeout(timeout):
-                # Those that end are taken from the end of the others.
-                ending = self._ending.values()
-                for queue in (*ending, *reversed(self._queues.values())):
-                    try:
-                        await queue.flush()
-                    except DeliveryError as error:
-                        errors.append(error)
-        except TimeoutError as late:
-            raise late from delivery_error_of(errors)
-        failed = delivery_error_of(errors)
-        if failed is not None:
-            raise failed
+        with reporting() as flushed:
+            await settle_all(self, timeout, flushed)
 
     async def shutdown_all(self, timeout: float | None = 30.0) -> dict[str, list[Any]]:
         """Shut all queues down, the last created first, so that chains drain.
@@ -347,6 +336,39 @@ def on_create(
         tell(queue)
     manager._on_create.append(tell)  # noqa: SLF001
     return partial(manager._on_create.remove, tell)  # noqa: SLF001
+
+
+async def settle_all(
+    manager: BatchQueueManager, timeout: float | None, flushed: list[Flush]
+) -> None:
+    """Flush all queues, the last created first, and note which; not for users."""
+    async with asyncio.timeout(timeout):
+        # Those that end are taken from the end of the others.
+        ending = manager._ending.values()  # noqa: SLF001
+        for queue in (*ending, *reversed(manager._queues.values())):  # noqa: SLF001
+            flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
+            await flush.settle(None)
+            flushed.append(flush)
+
+
+@contextmanager
+def reporting() -> Iterator[list[Flush]]:
+    """Raise what the flushes say that are noted here, by whoever waited for them.
+
+    Not before: of who is cancelled meanwhile, or waits no longer, the next one is told.
+    """
+    flushed: list[Flush] = []
+    try:
+        yield flushed
+    except TimeoutError as late:
+        raise late from _reported(flushed)
+    if (failed := _reported(flushed)) is not None:
+        raise failed
+
+
+def _reported(flushed: Iterable[Flush]) -> DeliveryError | None:
+    reports = [each.report() for each in flushed]
+    return delivery_error_of([each for each in reports if each is not None])
 
 
 def _has_leftovers(queue: BatchQueue[Any]) -> bool:

@@ -109,6 +109,33 @@ async def test_one_deadline_holds_for_all_and_failures_are_not_forgotten() -> No
             await manager.flush(timeout=-1)
 
 
+async def test_one_that_is_cancelled_leaves_the_failures_to_the_next() -> None:
+    """By a time limit around it, or with its thread, which waits no longer."""
+    gate = asyncio.Event()
+
+    async def fail(_: list[int]) -> None:
+        msg = "down"
+        raise OSError(msg)
+
+    async def wait(_: list[int]) -> None:
+        await gate.wait()
+
+    async with BatchQueueManager() as manager:
+        slow = await manager.create("slow", BatchQueueConfig[int](consumer=wait))
+        bad = BatchQueueConfig[int](consumer=fail, on_error=lambda *_: None)
+        first = await manager.create("first", bad)
+        await slow.produce(1)
+        await first.produce(2)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await manager.flush()
+        gate.set()
+        with pytest.raises(DeliveryError) as raised:
+            await manager.flush()
+        assert (raised.value.queue_name, raised.value.count) == ("first", 1)
+        await manager.flush()
+
+
 async def test_a_handler_gets_would_deadlock_instead_of_waiting_for_itself() -> None:
     errors: list[BaseException] = []
 

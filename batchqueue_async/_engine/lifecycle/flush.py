@@ -39,7 +39,18 @@ class Flush:
         self._wait: FlushWait | None = None
 
     async def run(self, timeout: float | None) -> None:
-        """Settle what is accepted by now, call `on_flush`, and raise what `log` says.
+        """Settle what is accepted by now, and raise what `log` says of it."""
+        await self.settle(timeout)
+        if (error := self.report()) is not None:
+            raise error
+
+    def report(self) -> DeliveryError | None:
+        """Return what `log` says, if anything; it says so once."""
+        count, failures = self._parts.failures.clear(self._log)
+        return DeliveryError(self._parts.name, count, failures) if count else None
+
+    async def settle(self, timeout: float | None) -> None:
+        """Settle what is accepted by now, and call `on_flush`.
 
         Of the calling handler's own queue, what waits for that handler is left out.
         """
@@ -53,9 +64,6 @@ class Flush:
                 told = f"queue {self._parts.name!r} was not flushed within {timeout} s"
                 error.args = (told,)
             raise
-        count, failures = self._parts.failures.clear(self._log)
-        if count:
-            raise DeliveryError(self._parts.name, count, failures)
 
     async def _run_for_caller(self) -> None:
         settling = _Settling()
@@ -118,7 +126,7 @@ class Flush:
                 await wait.until(ending)
             error = await asyncio.shield(ending)
             if error is not None:
-                self._log.add("on_flush", [None], error)
+                self._parts.failures.add_to(self._log, "on_flush", error)
 
     async def _await_on_close(self) -> None:
         """Wait for what hands on at the end what `on_flush` would have handed on."""
@@ -129,7 +137,7 @@ class Flush:
         await parts.lifecycle.ended()
         for name in parts.hooks.not_closed:
             error = BatchQueueError(f"on_close of {name} did not complete")
-            self._log.add("on_flush", [None], error)
+            parts.failures.add_to(self._log, "on_flush", error)
 
     def _waits_for(self) -> Callable[[int | None], bool]:
         """Return whether a drain task waits for the handler that flushes, if one does.

@@ -114,6 +114,11 @@ class FailureLogs:
                 if (log := known()) is not None:
                     log.add(outcome, items, error)
 
+    def add_to(self, log: FailureLog, outcome: Outcome, error: BaseException) -> None:
+        """Note a failure of no item, for one object alone."""
+        with self.guard:
+            log.add(outcome, [None], error)
+
     def clear(self, log: FailureLog) -> tuple[int, tuple[Failure, ...]]:
         with self.guard:
             return log.clear()
