@@ -16,7 +16,7 @@ from batchqueue_async._wording import kind_of
 
 from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
-from ._postgres.exact_rows import require_exact
+from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
@@ -250,7 +250,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
             else:
                 rows = self._reader.rows(group)
                 require_exact(rows, self._columns, types)
-                parts.append(rows)
+                parts.append([*with_decimals(rows, self._columns, types)])
         return parts
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:

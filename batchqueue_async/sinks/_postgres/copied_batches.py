@@ -16,7 +16,7 @@ import pyarrow.csv
 
 from batchqueue_async._validation import refuse
 
-from .moments import fitted
+from .fitting import fitted
 
 if TYPE_CHECKING:
     from .connections import Connection
@@ -96,18 +96,17 @@ class BatchCopier:
         return CopiedBatches(columns, "binary", chunks, count)
 
     def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a record batch whose days and moments are of the columns' types."""
+        """Return a record batch whose days, moments and floats are of their types."""
         return fitted(batch, self._types)
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Return whether the columns mean the same however they are copied."""
+        # Of decimals and floats the server reads the same text by each way.
         plain = [
             field
             for field in schema
-            if not (
-                pa.types.is_decimal(field.type)
-                and self._types.get(field.name) == _NUMERIC
-            )
+            if self._types.get(field.name) != _NUMERIC
+            or not (pa.types.is_decimal(field.type) or pa.types.is_floating(field.type))
         ]
         return self._has_binary_form(pa.schema(plain))
 

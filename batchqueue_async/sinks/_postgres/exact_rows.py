@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from batchqueue_async._wording import kind_of
@@ -22,6 +23,9 @@ def _has_date(value: object) -> bool:
 
 def _has_nanoseconds(value: object) -> bool:
     return bool(getattr(value, "nanosecond", 0))  # of pandas
+
+
+_NUMERIC = 1700
 
 
 class _Rule(NamedTuple):
@@ -75,6 +79,30 @@ def require_exact(
         elif number in _OF_ARRAYS:
             whose = f"an element of column {column}"
             _require(_OF_ARRAYS[number], whose, [*_elements(values)])
+
+
+def with_decimals(
+    rows: Sequence[Row], columns: Sequence[str], types: dict[str, int]
+) -> Sequence[Row]:
+    """Return rows with a decimal for each float that a NUMERIC takes.
+
+    It has the digits of the float's text, as where the server reads that. asyncpg takes
+    all those of its binary value, so that 2.675 would be rounded to 2.67.
+    """
+    places = [
+        place
+        for place, column in enumerate(columns)
+        if types.get(column) == _NUMERIC
+        and any(isinstance(row[place], float) for row in rows)
+    ]
+    if not places:
+        return rows
+    made = [[*row] for row in rows]
+    for row in made:
+        for place in places:
+            if isinstance(value := row[place], float):
+                row[place] = Decimal(repr(float(value)))
+    return made
 
 
 def _elements(values: Iterable[Any]) -> Iterator[Any]:

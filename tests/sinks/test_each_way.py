@@ -1,8 +1,9 @@
-"""Days and moments are the same in a table of PostgreSQL, whichever way they come."""
+"""Values are the same in a table of PostgreSQL, whichever way they come."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -123,3 +124,26 @@ async def test_nor_does_one_of_a_row(postgres: Postgres) -> None:
     await postgres.run("CREATE TABLE t (v TIME, n INTEGER)")
     with pytest.raises(ValueError, match="v must be a time without a day, got a datet"):
         await commit(postgres, (NOON, 1))
+
+
+@pytest.mark.parametrize("number", [pa.int32(), pa.int64()], ids=["binary", "read"])
+@pytest.mark.parametrize("way", [publish, commit, commit_rows])
+async def test_a_float_has_the_same_digits(
+    postgres: Postgres, way: Way, number: pa.DataType
+) -> None:
+    third = 0.3333333432674408  # as DOUBLE(FLOAT(1 / 3)) is in Spark
+    for column, kind, value, expected in (
+        ("FLOAT8", pa.float32(), 1 / 3, third),
+        ("FLOAT8", pa.float64(), 0.1, 0.1),
+        ("REAL", pa.float32(), 1 / 3, third),
+        ("NUMERIC", pa.float32(), 1 / 3, Decimal(repr(third))),
+        ("NUMERIC", pa.float64(), 0.1, Decimal("0.1")),
+        ("NUMERIC", pa.float64(), float("inf"), Decimal("inf")),
+        ("NUMERIC(20, 2)", pa.float64(), 2.675, Decimal("2.68")),
+    ):
+        await postgres.run(f"CREATE TABLE t (v {column}, n INTEGER)")
+        await way(postgres, batch(value, kind, number))
+
+        (seen,) = await postgres.run("SELECT v FROM t")
+        assert seen == (expected,)
+        await postgres.run("DROP TABLE t")

@@ -1,8 +1,11 @@
-"""Days and moments in record batches, as the columns of the table have them.
+"""Record batches whose values mean the same by each way into the table's columns.
 
 A moment without a zone is one of UTC, as in rows of whole microseconds. Left to itself
 the server takes it for one of its session's zone, and asyncpg for one of this
 machine's; and of a moment both make the day that a DATE has.
+
+A FLOAT has 24 binary digits. What a DOUBLE has instead are the same ones, not those of
+the shortest text that stands for the FLOAT.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ import pyarrow as pa
 from ..exact_casts import exact_cast
 
 # The numbers of the types on every server.
+_FLOAT8, _NUMERIC = 701, 1700
 _DATE, _TIMESTAMP, _TIMESTAMPTZ = 1082, 1114, 1184
 _TIMES = frozenset((1083, 1266))
 
 
 def fitted(batch: pa.RecordBatch, types: Mapping[str, int]) -> pa.RecordBatch:
-    """Return a record batch whose days and moments are of its columns' types.
+    """Return a record batch whose columns are of the types of the table's.
+
+    Of days, moments and floats alone.
 
     Args:
         batch: Of columns that the table has.
@@ -53,6 +59,8 @@ def _fitted(name: str, column: pa.Array, number: int) -> pa.Array:
 
 
 def _wanted(kind: pa.DataType, number: int) -> pa.DataType:
+    if pa.types.is_float32(kind) and number in {_FLOAT8, _NUMERIC}:
+        return pa.float64()
     is_moment = pa.types.is_timestamp(kind)
     if not (is_moment or pa.types.is_date(kind)):
         return kind
