@@ -105,7 +105,7 @@ class ConsumerTasks:
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
         sequencer = self._sequencer
         # Of an open ring, what is granted to somebody who has not run may go back.
-        target = sequencer.claimed if sequencer.is_closed else sequencer.settled
+        target = sequencer.settled
         if sequences and not sequencer.is_halted:
             await self._drain(sequencer.new_barrier(*sequences), target)
         self._is_stopping = True
