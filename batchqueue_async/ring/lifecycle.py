@@ -185,6 +185,10 @@ class ConsumerTasks:
         reason = f"{task.get_name() if task else 'a consumer'} was cancelled"
         # First, so that no more events come.
         self._sequencer.halt(RingError(reason))
+        await self.tell_left(consumer, reason)
+
+    async def tell_left(self, consumer: Consumer, reason: str) -> None:
+        """Log what a consumer leaves, and tell its exception handler, while it can."""
         try:
             async with asyncio.timeout(GRACE):
                 for result in _tell_left(consumer, reason):

@@ -81,6 +81,26 @@ def test_what_is_left_is_logged_and_the_exception_handler_told(
     assert stuck.log == ["start", "shutdown"]
 
 
+async def test_a_shutdown_before_the_start_tells_of_what_was_published(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[int] = []
+
+    async def on_error(error: Exception, sequence: int, event: Event) -> None:
+        told.append(sequence)
+
+    disruptor = small(8)
+    disruptor.handle_exceptions_with(on_error)
+    disruptor.handle_events_with(Recorder("first"))
+    await disruptor.ring.publish_events(fill, "abc")
+    await disruptor.shutdown()
+    await disruptor.shutdown()
+    assert errors(caplog) == [
+        "ring consumer first was never started: 3 events are left"
+    ]
+    assert told == [0, 1, 2]
+
+
 def test_what_a_thread_was_granted_and_fills_afterwards_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
