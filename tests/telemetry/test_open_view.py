@@ -113,6 +113,16 @@ def test_closing_after_a_change_of_directory_removes_the_socket_alone(
     assert not path.exists()
 
 
+def test_a_path_at_which_nobody_could_connect_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Short enough to be bound in, whatever the folder.
+    monkeypatch.chdir(path.parent)
+    with LoopThread() as loop_thread, pytest.raises(OSError, match="too long"):
+        open_view(loop_thread, "q" * 120)
+    assert list(path.parent.iterdir()) == []
+
+
 def test_viewers_end_with_it(path: Path) -> None:
     with LoopThread() as loop_thread:
         view = open_view(loop_thread, path, interval=0.05)
