@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -63,6 +64,9 @@ def _top(chosen: argparse.Namespace) -> None:
         return
     from rich.console import Console  # noqa: PLC0415 - its extra
 
+    # Bars and names may have what the terminal's encoding has not.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     from batchqueue_async.telemetry._top import show  # noqa: PLC0415
 
     show(read_view(chosen.path), Console(), once=chosen.once)

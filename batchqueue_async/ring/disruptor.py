@@ -240,7 +240,8 @@ class Disruptor(HandlerGroup[E]):
 
         Whoever waits with a claim gets `RingHalted`. May be called again, and from
         several tasks: the earliest deadline counts. A handler that calls it does not
-        wait for the end. Cancelled, it goes on in the background.
+        wait for the end. Cancelled, it goes on in the background. Before the start it
+        handles nothing: what was published is told of as at a loop's end.
 
         Raises:
             TimeoutError: Events were left after `timeout` seconds (None: no limit).
@@ -253,10 +254,19 @@ class Disruptor(HandlerGroup[E]):
         require_timeout("timeout", timeout)
         tasks = self._consumers.tasks
         if not tasks.has_started:
-            self.halt()
+            await self._end_unstarted()
             return
         self.ring.sequencer.close()
         await tasks.shut_down(self._consumers.sequences, timeout)
+
+    async def _end_unstarted(self) -> None:
+        if self.ring.sequencer.is_closed:
+            return
+        self.halt()
+        for node in self._consumers.nodes:
+            for consumer in node.consumers:
+                reason = f"ring consumer {consumer.handler.name} was never started"
+                await self._consumers.tasks.tell_left(consumer, reason)
 
     def halt(self) -> None:
         """Stop now: consumers end after the batch they are at; claims are refused."""

@@ -105,7 +105,7 @@ class ConsumerTasks:
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
         sequencer = self._sequencer
         # Of an open ring, what is granted to somebody who has not run may go back.
-        target = sequencer.claimed if sequencer.is_closed else sequencer.settled
+        target = sequencer.settled
         if sequences and not sequencer.is_halted:
             await self._drain(sequencer.new_barrier(*sequences), target)
         self._is_stopping = True
@@ -185,6 +185,10 @@ class ConsumerTasks:
         reason = f"{task.get_name() if task else 'a consumer'} was cancelled"
         # First, so that no more events come.
         self._sequencer.halt(RingError(reason))
+        await self.tell_left(consumer, reason)
+
+    async def tell_left(self, consumer: Consumer, reason: str) -> None:
+        """Log what a consumer leaves, and tell its exception handler, while it can."""
         try:
             async with asyncio.timeout(GRACE):
                 for result in _tell_left(consumer, reason):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from enum import Enum
+from operator import index
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._chunks import chunks
@@ -182,10 +183,12 @@ class RingBuffer(Generic[E]):
         Raises:
             InvalidArgument: `n` is less than 1 or more than the capacity; not 1, for a
                 block.
+            TypeError: `n` is no whole number.
             RingHalted: The ring was shut down or halted, perhaps during the wait.
             RingError: A handler waits for room that only itself can make.
         """
-        return Claim(self.sequencer, self._events, n)
+        # Half a sequence would be everybody's: no claim after it could be published.
+        return Claim(self.sequencer, self._events, index(n))
 
     def slot(self) -> Claim[E]:
         """Claim one event for an `async with` block: `claim()`, as it reads there."""
@@ -197,9 +200,10 @@ class RingBuffer(Generic[E]):
         Raises:
             InsufficientCapacity: There is no room, or others wait for some.
             InvalidArgument: `n` is less than 1 or more than the capacity.
+            TypeError: `n` is no whole number.
             RingHalted: The ring was shut down or halted.
         """
-        return self.sequencer.try_claim(n)
+        return self.sequencer.try_claim(index(n))
 
     def publish(self, low: int, high: int | None = None) -> None:
         """Make the claimed sequences `low` to `high` visible to consumers.

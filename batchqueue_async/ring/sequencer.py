@@ -290,7 +290,8 @@ class MultiProducerSequencer(Notifier):
     @property
     def settled(self) -> int:
         """The highest claimed sequence that nobody can give back any more."""
-        return self._queue.settled(self.claimed)
+        # Closed, nothing goes back: threads that have not run yet will fill theirs.
+        return self.claimed if self.is_closed else self._queue.settled(self.claimed)
 
     @property
     def begin_after(self) -> int:

@@ -66,7 +66,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         help="how long they come; default: 60, or three outages if that is more",
     )
-    add("--burst", type=int, default=0, help="items more, in the middle")
+    add("--burst", type=_items, default=0, help="items more, in the middle")
     add(
         "--burst-seconds",
         type=_seconds,
@@ -336,6 +336,13 @@ def _seconds(text: str) -> float:
         msg = f"must be a number >= 0, got {text!r}"
         raise argparse.ArgumentTypeError(msg)
     return number
+
+
+def _items(text: str) -> int:
+    if not text.isdecimal():
+        msg = f"must be a whole number >= 0, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
 
 
 def _count(text: str) -> int:

@@ -258,16 +258,17 @@ def _bind_privately(listener: socket.socket, path: Path) -> int:
 
 def _remove_left_behind(path: Path) -> None:
     """Take away the socket of a process that is gone."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        msg = f"path must be free or a socket's, got {os.fspath(path)!r}"
-        raise BatchQueueError(msg)
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            msg = f"path must be free or a socket's, got {os.fspath(path)!r}"
+            raise BatchQueueError(msg)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
+            # Also where nothing is: one can be moved to a path that is too long to
+            # connect to, and then nobody could look.
             probe.connect(os.fspath(path))
+        except FileNotFoundError:
+            return
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return

@@ -13,6 +13,7 @@ import pytest
 
 from batchqueue_async import BatchQueue
 from batchqueue_async.ring import Disruptor, RingBuffer, RingError, WorkerPool
+from batchqueue_async.ring.claim_queue import WaitingClaim
 from tests.ring.events import Event, Recorder, fill, small
 
 
@@ -78,6 +79,50 @@ def test_what_is_left_is_logged_and_the_exception_handler_told(
     assert stuck.values == ["a", "b"]
     assert lost == [(message, n, ["abcdef"[n]]) for n in range(2, 6)]
     assert stuck.log == ["start", "shutdown"]
+
+
+async def test_a_shutdown_before_the_start_tells_of_what_was_published(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[int] = []
+
+    async def on_error(error: Exception, sequence: int, event: Event) -> None:
+        told.append(sequence)
+
+    disruptor = small(8)
+    disruptor.handle_exceptions_with(on_error)
+    disruptor.handle_events_with(Recorder("first"))
+    await disruptor.ring.publish_events(fill, "abc")
+    await disruptor.shutdown()
+    await disruptor.shutdown()
+    assert errors(caplog) == [
+        "ring consumer first was never started: 3 events are left"
+    ]
+    assert told == [0, 1, 2]
+
+
+def test_what_a_thread_was_granted_and_fills_afterwards_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    claim = WaitingClaim(1)
+
+    async def main() -> RingBuffer[Event]:
+        granted = asyncio.Event()
+        # The thread itself does not run before the loop's end.
+        claim.wake = granted.set
+        disruptor = small(1)
+        disruptor.handle_events_with(lambda *_: None)
+        ring = await disruptor.start()
+        await ring.publish_event(fill, "a")
+        ring.sequencer.enqueue(claim)
+        ring.sequencer.recheck()
+        await granted.wait()
+        return ring
+
+    ring = asyncio.run(main())
+    # It fills the slot, and is told that the event is in the ring.
+    assert ring.sequencer.dequeue(claim)
+    assert errors(caplog) == ["ring consumer <lambda> was cancelled: 1 events are left"]
 
 
 def test_a_batch_handler_gets_them_together(caplog: pytest.LogCaptureFixture) -> None:

@@ -62,6 +62,16 @@ async def test_claim_fill_publish(producer: ProducerType) -> None:
     assert handler.values == [0, 10, 20, "last"]
 
 
+async def test_a_count_that_is_not_whole_claims_nothing() -> None:
+    ring = RingBuffer(Event, 8)
+    with pytest.raises(TypeError, match="float"):
+        await ring.claim(3 / 2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="float"):
+        ring.try_claim(3 / 2)  # type: ignore[arg-type]
+    await ring.publish_event(fill, "a")
+    assert ring.is_available(0)
+
+
 async def test_a_slot_is_published_at_the_end_of_its_block() -> None:
     disruptor = small()
     handler = Recorder()

@@ -218,6 +218,14 @@ def test_a_call_takes_no_more_than_is_said(capsys: pytest.CaptureFixture[str]) -
         main([*arguments.split(), "--max-batch", "0"])
 
 
+def test_a_burst_of_fewer_than_no_items_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--call", "0.01", "--seconds", "1", "--burst", "-5"])
+    assert "must be a whole number >= 0, got '-5'" in capsys.readouterr().err
+
+
 def test_bytes_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--call", "1", "--memory", "much"])

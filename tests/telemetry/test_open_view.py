@@ -46,6 +46,20 @@ def test_another_process_sees_the_queues(path: Path) -> None:
     assert not path.exists()
 
 
+def test_names_and_bars_that_the_terminal_has_no_characters_for(path: Path) -> None:
+    with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
+        loop_thread.open("caf\u00e9 \udc80", BatchQueueConfig[int](consumer=len))
+        done = subprocess.run(
+            [sys.executable, "-m", "batchqueue_async", "top", path, "--once"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env={**os.environ, "COLUMNS": "120", "PYTHONIOENCODING": "ascii"},
+        )
+    assert "caf? ?" in done.stdout
+
+
 def test_only_its_owner_may_connect(path: Path) -> None:
     with LoopThread() as loop_thread, open_view(loop_thread, path) as view:
         assert view.path == path
@@ -97,6 +111,16 @@ def test_closing_after_a_change_of_directory_removes_the_socket_alone(
         monkeypatch.chdir(elsewhere)
     assert precious.read_text() == "precious"
     assert not path.exists()
+
+
+def test_a_path_at_which_nobody_could_connect_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Short enough to be bound in, whatever the folder.
+    monkeypatch.chdir(path.parent)
+    with LoopThread() as loop_thread, pytest.raises(OSError, match="too long"):
+        open_view(loop_thread, "q" * 120)
+    assert list(path.parent.iterdir()) == []
 
 
 def test_viewers_end_with_it(path: Path) -> None:
