@@ -27,10 +27,14 @@ _SHORT = 0.1
 _LONG = 1.0
 
 # A look that comes so much later than a nap would make it is of a busy machine (or of a
-# process that was suspended), and counts as a fifth of a nap.
-_LATE = 1.5
-_LATE_BY = 0.05
+# process that was suspended), and counts as a fifth of a nap. Beside eight computing
+# threads a turn of the interpreter's lock takes that long: a loop needs several.
+_LATE = 1.2
+_LATE_BY = 0.02
 _LATE_SHARE = 0.2
+# The one who leads may be so much later before another one takes the lead.
+_LEASE = 1.5
+_LEASE_BY = 0.05
 
 # A thread that uses less of a free processor than this is asleep: it waits for neither
 # its turn nor the interpreter's lock. One that uses more is at work, perhaps beside
@@ -80,7 +84,7 @@ class Heartbeat:
         if self._leader is not who and now < self._lease:
             return False
         self._leader, self._short = who, short
-        self._lease = now + _LATE * short + _LATE_BY
+        self._lease = now + _LEASE * short + _LEASE_BY
         return True
 
     def ask(self, loop: asyncio.AbstractEventLoop) -> None:
