@@ -71,7 +71,8 @@ class EventProcessor(Generic[E]):
         if self._is_lost:
             return []
         self._is_lost = True
-        left = self._left_up_to(self._sequencer.settled)
+        # What a thread was granted, and has not filled yet, it calls published.
+        left = self._left_up_to(self._sequencer.claimed)
         return [each for each in left if each not in self._sequencer.abandoned]
 
     def lose(

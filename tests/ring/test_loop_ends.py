@@ -101,8 +101,9 @@ async def test_a_shutdown_before_the_start_tells_of_what_was_published(
     assert told == [0, 1, 2]
 
 
+@pytest.mark.parametrize("says", ["the loop of {} was closed", "{} was cancelled"])
 def test_what_a_thread_was_granted_and_fills_afterwards_is_counted(
-    caplog: pytest.LogCaptureFixture,
+    says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim = WaitingClaim(1)
 
@@ -119,10 +120,16 @@ def test_what_a_thread_was_granted_and_fills_afterwards_is_counted(
         await granted.wait()
         return ring
 
-    ring = asyncio.run(main())
+    if "closed" in says:
+        loop = asyncio.new_event_loop()
+        ring = loop.run_until_complete(main())
+        loop.close()
+    else:
+        ring = asyncio.run(main())
     # It fills the slot, and is told that the event is in the ring.
     assert ring.sequencer.dequeue(claim)
-    assert errors(caplog) == ["ring consumer <lambda> was cancelled: 1 events are left"]
+    reason = says.format("ring consumer <lambda>")
+    assert errors(caplog) == [f"{reason}: 1 events are left"]
 
 
 def test_a_batch_handler_gets_them_together(caplog: pytest.LogCaptureFixture) -> None:
