@@ -329,11 +329,11 @@ class Intake:
                     items: Any = partition.items
                     if len(items) >= partition.limit:
                         if self._try_offer(partition, item, placed):
-                            items = []
-                        else:
-                            # Full, so its later items come here, too.
-                            items = rest.setdefault(partition, [])
-                        missing += 1  # Or counted by `_try_offer`.
+                            missing += 1  # It has been counted there.
+                            continue
+                        # Full, so its later items come here, too.
+                        items = rest.setdefault(partition, [])
+                        missing += 1
                 except BaseException:
                     begun -= 1
                     raise

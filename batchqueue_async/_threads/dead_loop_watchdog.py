@@ -36,6 +36,9 @@ _LATE_SHARE = 0.2
 _LEASE = 1.5
 _LEASE_BY = 0.05
 
+# Other threads that use so much of a processor may have had the interpreter's lock.
+_OTHERS = 0.5
+
 # A thread that uses less of a free processor than this is asleep: it waits for neither
 # its turn nor the interpreter's lock. One that uses more is at work, perhaps beside
 # others, and so counts by what it uses; but a quarter of the time at least.
@@ -60,6 +63,7 @@ class Heartbeat:
         self._is_asked = False
         self._is_excused = False
         self._looked = time.monotonic()
+        self._process = time.process_time()
         # Who looks often, how often, and until when it is to have looked again.
         self._leader: object = None
         self._short = _SHORT
@@ -119,12 +123,14 @@ class Heartbeat:
         """
         now = time.monotonic()
         took, self._looked = now - self._looked, now
+        before, self._process = self._process, time.process_time()
         if self._is_excused:
             return
         worked = min(took, self._worked())
+        others = self._process - before - worked
         if not is_running:
             share = min(took, self._short)
-        elif took > _LATE * self._short + _LATE_BY:
+        elif took > _LATE * self._short + _LATE_BY or others > _OTHERS * took:
             share = max(worked, _LATE_SHARE * self._short)
         elif worked < _ASLEEP * took:
             share = took

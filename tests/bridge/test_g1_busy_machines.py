@@ -14,9 +14,13 @@ LONG = 100.0
 class Machine:
     """Has one loop, and the clocks that say how busy it is; stands in for `time`."""
 
-    def __init__(self, *, late: float, share: float, is_run: bool = True) -> None:
+    def __init__(
+        self, *, late: float, share: float, is_run: bool = True, others: float = 0.0
+    ) -> None:
         self._late = late
         self._share = share
+        # What the process's other threads have of a processor.
+        self._others = others
         self._is_run = is_run
         self._now = 0.0
         self._used = 0.0
@@ -33,6 +37,9 @@ class Machine:
 
     def clock_gettime(self, _: int) -> float:
         return self._used
+
+    def process_time(self) -> float:
+        return self._used + self._others * self._now
 
     def pthread_getcpuclockid(self, _: int) -> int:
         return 1
@@ -73,15 +80,18 @@ def test_on_a_free_machine_a_handler_that_blocks_the_loop_is_noticed_in_time(
 
 
 @pytest.mark.parametrize(
-    "late, share",
-    [(0.3, 0.0), (0.3, 0.05), (0.0, 0.1)],
-    ids=["naps are late", "and the loop has little", "the loop has little"],
+    "late, share, others",
+    [(0.3, 0.0, 0.0), (0.3, 0.05, 0.0), (0.0, 0.1, 0.0), (0.05, 0.0, 1.0)],
+    ids=["naps are late", "and the loop has little", "the loop has little", "the lock"],
 )
 def test_a_busy_machine_is_not_a_dead_loop(
-    late: float, share: float, monkeypatch: pytest.MonkeyPatch
+    late: float, share: float, others: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where those who only nap come late, or the loop is at work beside others."""
-    machine = Machine(late=late, share=share)
+    """Where those who only nap come late, or the loop is at work beside others.
+
+    Or where others compute, and so have the interpreter's lock.
+    """
+    machine = Machine(late=late, share=share, others=others)
     assert 3 * PATIENCE < seconds_until_dead(machine, monkeypatch) < LONG
 
 

@@ -58,9 +58,14 @@ class Measured(list[T]):
         return chosen
 
     def add(self, item: T, size: Exact) -> None:
-        """Put one more item at the end."""
-        self.append(item)
-        self.sizes.append(size)
+        """Put one more item at the end; whatever strikes in the middle, or none."""
+        count = len(self)
+        try:
+            self.append(item)
+            self.sizes.append(size)
+        except BaseException:
+            del self[count:], self.sizes[count:]
+            raise
 
     def extend(self, items: Iterable[T]) -> None:
         """Put other measured items at the end."""
