@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -528,3 +530,27 @@ class TestCallers:
             check_accounts(queue)
 
         await asyncio.gather(*(produce_and_flush(item) for item in range(30)))
+
+
+@virtual
+async def test_a_flush_that_was_struck_as_it_was_told_is_told_again(
+    queue: BatchQueue[int],
+) -> None:
+    """As by a signal handler that raises: between two calls of the one who told it."""
+    struck = False
+
+    def strike(frame: FrameType, event: str, function: object) -> None:
+        nonlocal struck
+        is_there = frame.f_code.co_qualname == "_Settling.reached"
+        if event == "c_return" and is_there and not struck:
+            struck = True
+            raise TimeoutError
+
+    queue.add_handler(int, RecordingHandler())
+    await queue.produce(1)
+    sys.setprofile(strike)
+    try:
+        await queue.flush(10.0)
+    finally:
+        sys.setprofile(None)
+    assert struck

@@ -26,9 +26,10 @@ class _Settling:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def reached(self) -> None:
-        self.missing -= 1
-        if not self.missing and not self.done.done():
+        if self.missing == 1 and not self.done.done():
             self.done.set_result(None)
+        # Last: struck before it, it is told again.
+        self.missing -= 1
 
 
 class Flush:
