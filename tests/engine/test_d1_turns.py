@@ -1,6 +1,8 @@
 """D1: at a handler's end the loop gets its turn, once 50 us have passed without one."""
 
 import asyncio
+import math
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -8,7 +10,10 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from functools import partial
 from itertools import groupby, pairwise
+from logging import LogRecord
+from types import FrameType
 from typing import Any, Self
+from unittest.mock import patch
 
 import pytest
 
@@ -18,6 +23,7 @@ from batchqueue_async import (
     DeliveryError,
     DrainTaskPolicy,
     PartitionPolicy,
+    round_robin,
 )
 from batchqueue_async._engine.runtime.loop_time import SLICE, LoopTurn
 from tests.engine.sharing import sharing
@@ -321,3 +327,47 @@ async def test_on_a_real_clock_no_call_begins_after_it() -> None:
         (_, first, _) = together[0]
         for (_, _, ended), _ in pairwise(together):
             assert ended - first < SLICE
+
+
+@pytest.mark.asyncio(loop_factories=["virtual"])
+@pytest.mark.parametrize("heals", ["flush", "shutdown"])
+async def test_who_stands_in_line_comes_on_after_a_strike_at_the_turn(
+    heals: str, asyncio_errors: list[LogRecord]
+) -> None:
+    """A signal handler raises as the turn begins: nobody else would ask for one."""
+    struck = False
+
+    def strike(frame: FrameType, event: str, _: object) -> None:
+        nonlocal struck
+        is_there = frame.f_code.co_qualname == "LoopTurn._begin"
+        if event == "call" and is_there and not struck:
+            struck = True
+            raise TimeoutError
+
+    handled: list[int] = []
+    config = BatchQueueConfig[int](
+        consumer=handled.extend,
+        drain_tasks=DrainTaskPolicy.fixed(2),
+        partitions=PartitionPolicy.fixed(2),
+        selector=round_robin,
+    )
+    queue = BatchQueue("q", config)
+    await queue.start()
+    turn = LoopTurn.of(asyncio.get_running_loop())
+    await asyncio.sleep(1.0)
+    with (
+        patch.object(turn, "_began", math.inf),
+        patch.object(LoopTurn, "is_over", lambda _: True),
+    ):
+        sys.setprofile(strike)
+        await queue.produce_many(range(4))
+        await asyncio.sleep(0.01)
+        sys.setprofile(None)
+    asyncio_errors.clear()
+    assert struck
+    assert handled == []
+    await asyncio.sleep(1.0)
+    if heals == "flush":
+        await queue.flush(1.0)
+    assert await queue.shutdown(1.0) == []
+    assert sorted(handled) == [0, 1, 2, 3]

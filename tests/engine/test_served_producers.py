@@ -5,10 +5,13 @@ cancelled before it runs leaves nothing behind (C2), also where others stand beh
 """
 
 import asyncio
+import logging
+import sys
 import threading
 from contextvars import copy_context
 from functools import partial
 from itertools import count
+from types import FrameType
 from unittest.mock import Mock, patch
 
 import pytest
@@ -351,3 +354,35 @@ async def test_nobody_waits_for_room_in_what_is_closed_as_he_joins_the_line(
         assert not await producer
     producer.cancel()
     assert at > 5
+
+
+@pytest.mark.asyncio(loop_factories=["virtual"])
+@pytest.mark.parametrize("heals", ["flush", "shutdown"])
+async def test_who_was_to_run_on_runs_after_a_strike_at_the_callback(
+    heals: str, asyncio_errors: list[logging.LogRecord]
+) -> None:
+    """A signal handler raises as `_run_on` begins: nobody else would run them on."""
+    struck = False
+
+    def strike(frame: FrameType, event: str, _: object) -> None:
+        nonlocal struck
+        if event == "call" and frame.f_code.co_name == "_run_on" and not struck:
+            struck = True
+            raise TimeoutError
+
+    handled: list[int] = []
+    config = BatchQueueConfig[int](consumer=handled.extend, buffer_size=2)
+    queue = BatchQueue("q", config)
+    await queue.start()
+    sys.setprofile(strike)
+    producing = [asyncio.create_task(queue.produce(number)) for number in range(4)]
+    await asyncio.sleep(1.0)
+    sys.setprofile(None)
+    assert struck
+    asyncio_errors.clear()
+    assert not all(each.done() for each in producing)
+    if heals == "flush":
+        await queue.flush(1.0)
+    assert await queue.shutdown(1.0) == []
+    assert [await each for each in producing] == [True] * 4
+    assert handled == [0, 1, 2, 3]

@@ -21,6 +21,7 @@ from batchqueue_async._engine.runtime.loop_end import (
     expect_no_end,
     is_ending,
 )
+from batchqueue_async._engine.runtime.loop_time import LoopTurn
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
@@ -71,11 +72,18 @@ class QueueTasks:
         """Items come to many partitions: let no drain task sleep through them."""
         for drain_task in self.drain_tasks:
             drain_task.nap.expect(is_due=is_due)
+        if is_due:
+            self._bring_line_on()
 
     def wake(self) -> None:
         """Let every drain task look at its partitions again."""
         for drain_task in self.drain_tasks:
             drain_task.nap.wake()
+        self._bring_line_on()
+
+    def _bring_line_on(self) -> None:
+        if (loop := self._parts.loop) is not None:
+            LoopTurn.of(loop).ask_again()
 
     def drain(self) -> None:
         """Let the drain tasks end when all is drained."""

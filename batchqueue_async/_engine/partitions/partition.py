@@ -25,7 +25,7 @@ from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import WORTH_A_LOOK, have_type
 from batchqueue_async._engine.partitions.pausing import Pause
 from batchqueue_async._engine.partitions.producers_queue import ProducersQueue
-from batchqueue_async._engine.partitions.wait_for_room import place_singles
+from batchqueue_async._engine.partitions.wait_for_room import place_singles, run_again
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.errors import with_accepted
 
@@ -275,6 +275,8 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             self.is_closed = True
             self._set_limits()
+            if self.line.unaware:
+                run_again(self)
             if self.line.head:
                 self.line.wake_all()
 
@@ -299,6 +301,8 @@ class Partition(ProducersQueue[T]):
     def watch(self, watcher: Watcher) -> bool:
         """Tell `watcher` once when all is settled that is in; False if it is so now."""
         with self.guard:
+            if self.line.unaware:
+                run_again(self)
             is_watched = self.accounts.watch(self.accepted, watcher)
             self.has_fast_path &= not is_watched
             return is_watched

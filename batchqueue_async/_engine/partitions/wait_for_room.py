@@ -292,6 +292,12 @@ def _run_on(unaware: dict[ServedWaiter, int]) -> None:
         raise
 
 
+def run_again(partition: Partition[Any]) -> None:
+    """Have those run who are unaware: a strike may have hit what was to do it."""
+    if unaware := partition.line.unaware:
+        next(iter(unaware)).call_soon(_run_on, unaware)
+
+
 def withdraw_all(partition: Partition[Any]) -> None:
     """Take back what unaware producers have placed: the deadline has come."""
     for waiter in list(partition.line.unaware or ()):

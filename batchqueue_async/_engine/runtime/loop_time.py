@@ -37,6 +37,9 @@ K = TypeVar("K")
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
 
+_STALE: Final = 0.05
+"""Seconds without a turn after which it may be that nobody has asked for one."""
+
 _TURN = "_batchqueue_async_turn"
 _USE = "_batchqueue_async_thread_use"
 _OFTEN: Final = 0.03
@@ -216,6 +219,11 @@ class LoopTurn:
         if not self._is_asked:
             self._loop.call_soon(self._begin)
             self._is_asked = True
+
+    def ask_again(self) -> None:
+        """Bring the line on if nothing does: what was to do it may have been struck."""
+        if self._line and self._clock() - self._began > _STALE:
+            self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
         self._is_asked = False
