@@ -127,7 +127,8 @@ class Heartbeat:
         if self._is_excused:
             return
         worked = min(took, self._worked())
-        others = self._process - before - worked
+        # Where the loop's own share is not known, it may be all of it.
+        others = 0.0 if self._used is None else self._process - before - worked
         if not is_running:
             share = min(took, self._short)
         elif took > _LATE * self._short + _LATE_BY or others > _OTHERS * took:

@@ -79,6 +79,21 @@ def test_on_a_free_machine_a_handler_that_blocks_the_loop_is_noticed_in_time(
     assert PATIENCE <= seconds_until_dead(machine, monkeypatch) < 2 * PATIENCE
 
 
+def test_so_is_one_that_computes_before_the_loop_has_ever_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(late=0.0, share=1.0)
+    monkeypatch.setattr(dead_loop_watchdog, "time", machine)
+    waiting = dead_loop_watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
+
+    def wait() -> None:
+        while machine.monotonic() < 2 * PATIENCE:
+            waiting.wait(machine.nap, None)
+
+    with pytest.raises(BatchQueueError):
+        wait()
+
+
 @pytest.mark.parametrize(
     "late, share, others",
     [(0.3, 0.0, 0.0), (0.3, 0.05, 0.0), (0.0, 0.1, 0.0), (0.05, 0.0, 1.0)],
