@@ -86,7 +86,7 @@ AT_EXIT = """
 from batchqueue_async.logging import BatchingHandler
 handled = []
 # What was asked for first comes last.
-atexit.register(lambda: print(sorted(handled), flush=True))
+atexit.register(lambda: sys.stdout.write(f"{sorted(handled)}\\n"))
 
 def rows(loop_thread):
     return loop_thread.open("rows", BatchQueueConfig(consumer=handled.extend))
@@ -110,9 +110,13 @@ def by_loop_thread():
     with LoopThread() as loop_thread:
         rows(loop_thread).produce("item")
 
+def say(batch):
+    # One write: the main thread prints at that time, too.
+    sys.stdout.write(f"{batch}\\n")
+
 def forgotten():
-    config = BatchQueueConfig(consumer=in_thread(print))
-    assert LoopThread().start().open("print", config).produce("left") is True
+    config = BatchQueueConfig(consumer=in_thread(say))
+    assert LoopThread().start().open("say", config).produce("left") is True
 
 def wait():
     time.sleep(0.2)
