@@ -66,6 +66,15 @@ def require_instance(
         refuse(field, rule, value, TypeError)
 
 
+def require_text(field: str, value: object, rule: str) -> None:
+    """Refuse anything but a str that can be written, as metrics and logs do."""
+    require_instance(field, value, str, rule)
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        refuse(field, "text that UTF-8 can write, without surrogates", value)
+
+
 def require_callable(field: str, value: object) -> None:
     """Refuse what cannot be called."""
     if not callable(value):

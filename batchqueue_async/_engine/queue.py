@@ -6,6 +6,7 @@ from asyncio import _get_running_loop
 from collections.abc import Iterable
 from typing import Any, Generic, Literal, Self, TypeVar
 
+from batchqueue_async import _validation
 from batchqueue_async._chunks import LENGTH, chunks
 from batchqueue_async._engine.handlers.registration import concurrency_of
 from batchqueue_async._engine.intake import intake_of
@@ -17,6 +18,7 @@ from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.queue_parts import Parts
 from batchqueue_async._engine.stats import BatchQueueStats, now_of, snapshot
 from batchqueue_async._one_process import OfOneProcess
+from batchqueue_async._policies import no_effect
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Offer, Timeout
 from batchqueue_async._policies.config import (
     DEFAULTS,
@@ -26,13 +28,7 @@ from batchqueue_async._policies.config import (
 from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T, require_item_type
-from batchqueue_async._policies.no_effect import (
-    warn_of_concurrency,
-    warn_of_config,
-    warn_of_timeout,
-)
 from batchqueue_async._policies.retry import Retry
-from batchqueue_async._validation import refuse, require_instance, require_timeout
 
 S = TypeVar("S")
 
@@ -55,16 +51,19 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
     Raises:
         TypeError: One of them is something else.
+        ValueError: The name has half of a surrogate pair: UTF-8 cannot write it.
     """
 
     def __init__(self, name: str, config: BatchQueueConfig[T] | None = None) -> None:
-        require_instance("name", name, str, 'a str, as in BatchQueue("name", config)')
+        _validation.require_text(
+            "name", name, 'a str, as in BatchQueue("name", config)'
+        )
         config = DEFAULTS if config is None else config
         rule = "a BatchQueueConfig, as in BatchQueueConfig(consumer=handler), or None"
-        require_instance("config", config, BatchQueueConfig, rule)
+        _validation.require_instance("config", config, BatchQueueConfig, rule)
         self._parts = parts = Parts(name, config)
-        warn_of_config(config)
-        warn_of_concurrency(*concurrency_of(config.consumer), config)
+        no_effect.warn_of_config(config)
+        no_effect.warn_of_concurrency(*concurrency_of(config.consumer), config)
         self._intake = intake_of(parts)
         self._log = parts.failures.new_log()
         # The registry keeps that, and so the queue that its user lost sight of.
@@ -153,10 +152,10 @@ class BatchQueue(OfOneProcess, Generic[T]):
         require_options(**options)
         if max_batch_bytes is not None and self._parts.byte_budget is None:
             rule = "None where the queue's config has none of size_of and the like"
-            refuse("max_batch_bytes", rule, max_batch_bytes)
+            _validation.refuse("max_batch_bytes", rule, max_batch_bytes)
         if handler_timeout is not None:
-            warn_of_timeout(handler, on_error)
-        warn_of_concurrency(*concurrency_of(handler), self._parts.config)
+            no_effect.warn_of_timeout(handler, on_error)
+        no_effect.warn_of_concurrency(*concurrency_of(handler), self._parts.config)
         settings = self._parts.handlers.settings.but(**options)
         self._parts.layout.register(item_type, handler, weight, settings)
         self._handlers_changed(item_type)
@@ -325,7 +324,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             WouldDeadlock: Another queue's handler would wait for itself.
             TypeError, ValueError: The timeout is none.
         """
-        require_timeout("timeout", timeout)
+        _validation.require_timeout("timeout", timeout)
         await Flush(self._parts, self._log).run(timeout)
 
     async def shutdown(self, timeout: float | None = 30.0) -> list[T]:

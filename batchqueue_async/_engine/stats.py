@@ -48,6 +48,7 @@ class Totals(Value, kw_only=True):
     """Producers that wait for room now, on the loop and on threads."""
     oldest_age: float
     """For how many seconds the oldest waiting item has waited; 0.0 where none waits.
+    One whose batch waits for its next attempt has waited since the first one failed.
     Exact where it found its partition empty; an item that a take left behind, or newer
     ones have brought to the front, may count as older by the time between two takes."""
 
@@ -251,7 +252,7 @@ def _queue(
 def now_of(stats: BatchQueueStats) -> str:
     """Return what a queue's repr says: what is under way, in the words of `stats`."""
     told = [f"waiting={stats.waiting}", f"in_flight={stats.in_flight}"]
-    if stats.waiting:
+    if stats.oldest_age:
         told.append(f"oldest_age={stats.oldest_age:.3g}")
     if stats.waiting_producers:
         told.append(f"waiting_producers={stats.waiting_producers}")

@@ -7,6 +7,7 @@ from enum import Enum
 from operator import index
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
+from batchqueue_async import _validation
 from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
@@ -108,6 +109,8 @@ class RingBuffer(Generic[E]):
 
     Raises:
         InvalidArgument: The capacity is no power of two.
+        TypeError: `factory`, `producer` or `wait` is something else, such as a class of
+            wait strategies in place of one of its objects.
     """
 
     def __init__(
@@ -117,6 +120,9 @@ class RingBuffer(Generic[E]):
         producer: ProducerType = ProducerType.MULTI,
         wait: WaitStrategy | None = None,
     ) -> None:
+        _validation.require_callable("factory", factory)
+        rule = "ProducerType.SINGLE or ProducerType.MULTI"
+        _validation.require_instance("producer", producer, ProducerType, rule)
         self.sequencer: MultiProducerSequencer = (
             SingleProducerSequencer(capacity, wait)
             if producer is ProducerType.SINGLE

@@ -233,6 +233,12 @@ CONFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
+def test_a_name_that_no_exporter_could_write_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^name must be text that UTF-8 can write"):
+        BatchQueue("caf\ud8e9")
+    BatchQueue("café \N{TEST TUBE}\n")
+
+
 @pytest.mark.parametrize("call, message", CONFUSED)
 def test_what_is_easily_confused_is_refused_in_one_sentence(
     call: Callable[[], object], message: str

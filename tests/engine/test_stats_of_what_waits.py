@@ -11,8 +11,11 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     PartitionPolicy,
+    Retry,
     SyncBatchQueue,
     WhenFull,
+    by_type,
+    fair_by,
 )
 from batchqueue_async._engine.partitions.ages import MOST_SAMPLES
 from batchqueue_async._engine.queue import parts_of
@@ -91,6 +94,34 @@ async def test_the_oldest_counts_however_it_came(
         await put(queue)
         await asyncio.sleep(SECONDS)
         assert queue.stats().oldest_age == pytest.approx(2 * SECONDS)
+
+
+@pytest.mark.parametrize("selector", [by_type, fair_by(lambda _: 1)])
+async def test_what_waits_for_its_next_attempt_waits(
+    selector: Callable[..., Any],
+) -> None:
+    """The sink is down and nothing more comes: the alarm is to ring all the same."""
+    is_down = True
+
+    def write(batch: list[int]) -> None:
+        if is_down:
+            raise OSError
+
+    config = BatchQueueConfig[int](
+        consumer=write,
+        retry=Retry(attempts=100),
+        selector=selector,
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many([1, 2])
+        await asyncio.sleep(100.0)
+        (stats,) = queue.stats().partitions
+        assert (stats.waiting, stats.in_flight) == (0, 2)
+        assert stats.oldest_age == pytest.approx(100.0, abs=1.0)
+        assert " in_flight=2 oldest_age=" in repr(queue)
+        is_down = False
+        await asyncio.sleep(20.0)
+        assert queue.stats().oldest_age == 0.0
 
 
 async def test_each_partition_has_its_own() -> None:

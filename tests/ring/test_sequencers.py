@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from batchqueue_async.ring import (
+    BlockingWait,
+    Disruptor,
     InsufficientCapacity,
     MultiProducerSequencer,
     RingError,
@@ -39,6 +42,28 @@ def test_the_capacity_is_a_power_of_two(
         kind(capacity)
     with pytest.raises(ValueError, match=message):
         kind(capacity)
+
+
+@pytest.mark.parametrize(
+    "argument, message",
+    [
+        (
+            {"wait": BlockingWait},
+            r"wait must be a wait strategy, as in BlockingWait\(\)",
+        ),
+        ({"wait": "blocking"}, r"wait must be a wait strategy, as in BlockingWait\(\)"),
+        (
+            {"producer": "MULTI"},
+            "producer must be ProducerType.SINGLE or ProducerType.",
+        ),
+        ({"factory": 1}, "factory must be callable"),
+    ],
+)
+def test_another_kind_of_argument_is_refused(
+    argument: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        Disruptor(**{"factory": list, "size": 8, **argument})
 
 
 @pytest.mark.parametrize("n", [0, -1, 17])

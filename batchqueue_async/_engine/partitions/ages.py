@@ -6,7 +6,8 @@ none, so an item may count as a little older than it is, never as younger.
 
 For `stats()` the time is noted of an item that finds its partition empty: it is exact
 while that is the oldest. What a take, or `DROP_OLDEST`, leaves goes by the moments of
-earlier ones, so it counts as older by the time between two of them at most.
+earlier ones, so it counts as older by the time between two of them at most. A batch
+that waits for another attempt keeps its partition paused, so it counts from then on.
 """
 
 from __future__ import annotations
@@ -92,11 +93,16 @@ class Ages:
         self._samples = samples
 
     def age(self, partition: Partition[Any]) -> float:
-        """Return for how many seconds its oldest item has waited; 0.0 without any."""
-        if not partition.items:
-            return 0.0
-        oldest, came_at = partition.accounts.taken_out, partition.filled_at
-        for position, time in self._samples or ():
-            if position <= oldest:
-                came_at = max(came_at, time)
-        return max(0.0, partition.clock() - came_at)
+        """Return for how many seconds its oldest item has waited; 0.0 without any.
+
+        Also one that waits for its batch's next attempt, since the first one failed.
+        """
+        now = since = partition.clock()
+        if partition.items:
+            oldest, since = partition.accounts.taken_out, partition.filled_at
+            for position, time in self._samples or ():
+                if position <= oldest:
+                    since = max(since, time)
+        if partition.accounts.in_flight and (pausing := partition.pausing) is not None:
+            since = since if pausing.since is None else min(since, pausing.since)
+        return max(0.0, now - since)

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Pause:
     """On while anybody keeps it on; there is none where nobody does."""
 
-    __slots__ = ("holders", "waiting")
+    __slots__ = ("holders", "since", "waiting")
 
     def __init__(self) -> None:
         # Who keeps it on.
         self.holders: dict[object, None] = {}
         # Who waits for its end.
         self.waiting: tuple[asyncio.Future[None], ...] = ()
+        # When a batch began to keep it on, if one did.
+        self.since: float | None = None
 
     def tell(self) -> None:
         """Nobody keeps it on any more: who waits for that goes on."""
@@ -44,6 +46,8 @@ class Pause:
 def pause(partition: Partition[Any], holder: object) -> None:
     """Keep its items back until `resume` for the same holder; again has no effect."""
     pausing = partition.pausing or Pause()
+    if pausing.since is None:
+        pausing.since = partition.clock()
     pausing.holders[holder] = None
     partition.pausing = pausing
 
