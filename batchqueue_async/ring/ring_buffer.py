@@ -12,7 +12,7 @@ from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
 from .sequence import Sequence
-from .sequence_barrier import SequenceBarrier, WaitStrategy
+from .sequence_barrier import SequenceBarrier, WaitStrategy, require_wait_strategy
 from .sequencer import MultiProducerSequencer
 from .single_producer_sequencer import SingleProducerSequencer
 
@@ -123,6 +123,7 @@ class RingBuffer(Generic[E]):
         _validation.require_callable("factory", factory)
         rule = "ProducerType.SINGLE or ProducerType.MULTI"
         _validation.require_instance("producer", producer, ProducerType, rule)
+        require_wait_strategy("wait", wait)
         self.sequencer: MultiProducerSequencer = (
             SingleProducerSequencer(capacity, wait)
             if producer is ProducerType.SINGLE

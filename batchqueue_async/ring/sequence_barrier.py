@@ -159,6 +159,13 @@ class WaitStrategy(Protocol):
         """
 
 
+def require_wait_strategy(field: str, value: object) -> None:
+    """Refuse anything but None or a strategy; its class in its place is none, too."""
+    if value is None or (hasattr(value, "wait_for") and not isinstance(value, type)):
+        return
+    refuse(field, "a wait strategy, as in BlockingWait()", value, TypeError)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockingWait:
     """Sleeps until an event is published: the default.

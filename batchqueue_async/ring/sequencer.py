@@ -57,7 +57,6 @@ class MultiProducerSequencer(Notifier):
 
     Raises:
         InvalidArgument: The capacity is no power of two.
-        TypeError: `wait` is no wait strategy.
     """
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
@@ -65,8 +64,6 @@ class MultiProducerSequencer(Notifier):
         if not _is_power_of_two(capacity):
             msg = f"capacity must be a power of two, got {shown(capacity)}"
             raise InvalidArgument(msg)
-        if isinstance(wait, type) or not (wait is None or hasattr(wait, "wait_for")):
-            refuse("wait", "a wait strategy, as in BlockingWait()", wait, TypeError)
         self.capacity: int = capacity
         self.claimed: int = INITIAL
         self.published: int = INITIAL
