@@ -30,6 +30,8 @@ from batchqueue_async.simulation._simulate import HandlerCost, Simulation, simul
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SEED: Final = 20
 _QUANTILES: Final = 100_000
+# Of one trial, of which there are dozens; a million take some seconds.
+_MOST_ITEMS: Final = 20_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,9 +84,22 @@ def run(chosen: argparse.Namespace) -> int:
     times = _recorded(chosen.load) if chosen.load else None
     if times is not None:
         chosen.seconds = times[-1]
-    elif chosen.seconds is None:
-        chosen.seconds = max(60.0, 3 * chosen.outage)
+    else:
+        if chosen.seconds is None:
+            chosen.seconds = max(60.0, 3 * chosen.outage)
+        _require_feasible(chosen)
     return _plan(chosen, level, times)
+
+
+def _require_feasible(chosen: argparse.Namespace) -> None:
+    """Refuse a load that would take hours to simulate: a slip of the pen."""
+    items = chosen.rate * chosen.seconds + chosen.burst
+    if items > _MOST_ITEMS:
+        msg = (
+            f"--rate times --seconds, and --burst, must be {_MOST_ITEMS:,} items at "
+            f"most, got {items:.3g} in {chosen.seconds:g} s; --seconds may be less"
+        )
+        raise BatchQueueError(msg)
 
 
 def _room(chosen: argparse.Namespace) -> int | None:

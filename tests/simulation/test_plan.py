@@ -232,6 +232,16 @@ def test_bytes_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert "must be a number of bytes above 0" in capsys.readouterr().err
 
 
+def test_a_load_that_would_take_hours_is_told_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--call", "1", "--rate", "1e9"]) == 1
+    assert capsys.readouterr().err == (
+        "--rate times --seconds, and --burst, must be 20,000,000 items at most, "
+        "got 6e+10 in 60 s; --seconds may be less\n"
+    )
+
+
 def test_memory_without_room_for_one_item_is_told_in_a_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
