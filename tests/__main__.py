@@ -37,7 +37,8 @@ def main() -> int:
     """Return 0 if all tests passed."""
     if sys.argv[1:]:
         return subprocess.call([*PYTEST, *sys.argv[1:]])
-    options = [] if IS_THOROUGH else ["-m", "not slow"]
+    # Sweeps over all points take their time on a busy machine.
+    options = ["--timeout=180"] if IS_THOROUGH else ["-m", "not slow"]
     return run_all(HERE.parent, parts(), AT_ONCE, *options)
 
 

@@ -281,9 +281,9 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
         Not atomic: cancelled or raising midway, what was placed stays accepted, and
         what it raises says how many in its attribute `accepted` (a `TimeoutError` of
-        `asyncio.timeout`: in that of its `__cause__`). With one partition, under
-        `WAIT`, those are the first ones. Under `WAIT` it accepts all, unless shutdown
-        begins.
+        `asyncio.timeout`: in that of its `__cause__`, before Python 3.11.3 of its
+        `__context__`). With one partition, under `WAIT`, those are the first ones.
+        Under `WAIT` it accepts all, unless shutdown begins.
 
         Raises:
             BatchQueueError: Not started, or called from another loop or thread.

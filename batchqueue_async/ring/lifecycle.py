@@ -189,12 +189,16 @@ class ConsumerTasks:
 
     async def tell_left(self, consumer: Consumer, reason: str) -> None:
         """Log what a consumer leaves, and tell its exception handler, while it can."""
+        limit = asyncio.timeout(GRACE)
         try:
-            async with asyncio.timeout(GRACE):
+            async with limit:
                 for result in _tell_left(consumer, reason):
                     if isawaitable(result):
                         await result
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            # Before Python 3.11.3 it ends so in a task that was cancelled before.
+            if isinstance(error, asyncio.CancelledError) and not limit.expired():
+                raise
             logger.exception("%s: the exception handler failed", reason)
 
     def _lose(self, consumer: Consumer, reason: str) -> None:

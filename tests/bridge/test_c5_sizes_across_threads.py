@@ -56,7 +56,7 @@ class Producers:
                     many = self.queue.produce_many(range(item, item + 5))
                     self.answers.append(await many)
             except TimeoutError as error:
-                self.answers.append(error.__cause__.accepted)  # type: ignore[union-attr]
+                self.answers.append(error.__context__.accepted)  # type: ignore[union-attr]
 
     async def all(self) -> None:
         loop = asyncio.get_running_loop()
