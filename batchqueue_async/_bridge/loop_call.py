@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
 from batchqueue_async._policies.errors import BatchQueueError
@@ -19,16 +20,17 @@ def call_on_loop(
     start: Callable[[], Coroutine[Any, Any, R]],
     watchdog: LoopWatchdog,
     give_back: Callable[[R], object] | None = None,
+    context: Context | None = None,
 ) -> R:
     """Run what `start` returns on the watchdog's loop, and wait for it here.
 
-    Where the wait ends early, and the call returns something all the same, `give_back`
-    gets that, on the loop.
+    It runs in this context unless it is given another one. Where the wait ends early,
+    and the call returns something all the same, `give_back` gets that, on the loop.
 
     Raises:
         BatchQueueError: The loop is dead, or ended meanwhile.
     """
-    call = _Call(watchdog.loop, start, give_back)
+    call = _Call(watchdog.loop, start, give_back, context)
     try:
         while not call.ended.is_set:
             watchdog.wait(call.ended.wait, None)
@@ -56,6 +58,7 @@ class _Call(Generic[R]):
         loop: asyncio.AbstractEventLoop,
         start: Callable[[], Coroutine[Any, Any, R]],
         give_back: Callable[[R], object] | None,
+        context: Context | None,
     ) -> None:
         self.ended = ThreadEvent()
         self._loop = loop
@@ -68,7 +71,7 @@ class _Call(Generic[R]):
         self._body: Coroutine[Any, Any, R] | None = None
         # On a closed loop there is no result; the caller's watchdog says so.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._run)
+            loop.call_soon_threadsafe(self._run, context=context)
 
     def give_up(self) -> None:
         """The thread waits no longer; after the end, as it saw it, nothing is to do."""

@@ -76,6 +76,8 @@ class LoopRun:
         self.turn = 0
         # Whether that waits for other threads first; what opened it closes it then.
         self.is_late = False
+        # Whether queues are opened by whoever comes first, who is not to be seen there.
+        self.is_of_all = False
         self._name = name
         self._shutdown_timeout = shutdown_timeout
         self._patience = patience
@@ -153,8 +155,12 @@ class LoopRun:
             while not (rest.reached.is_set or self._over.is_set):
                 watchdog.wait(rest.reached.wait, None)
 
-    def call(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        return call_on_loop(start, self._watchdog())
+    def call(
+        self,
+        start: Callable[[], Coroutine[Any, Any, R]],
+        context: Context | None = None,
+    ) -> R:
+        return call_on_loop(start, self._watchdog(), context=context)
 
     def wait(self) -> bool:
         """Wait until `draining` is done and the thread has ended; whether it is done.

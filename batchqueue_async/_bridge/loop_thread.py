@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -220,7 +221,8 @@ class LoopThread(OfOneProcess):
         if run.draining.has_begun:
             msg = f"LoopThread {self._name!r} is being stopped"
             raise BatchQueueError(msg)
-        return run.call(partial(self._open, run, name, config, handlers or {}))
+        context = Context() if run.is_of_all else None
+        return run.call(partial(self._open, run, name, config, handlers or {}), context)
 
     def flush(self, timeout: float | None = None) -> None:
         """Flush all queues that were opened here, the last opened first.
@@ -333,6 +335,17 @@ def refuse_on_loop(loop_thread: LoopThread, verb: str) -> None:
     run = loop_thread._run  # noqa: SLF001
     if run is not None:
         run.refuse_on_loop(verb)
+
+
+def open_for_all(loop_thread: LoopThread) -> None:
+    """Have its queues run in no context of who opens them; not meant for users.
+
+    Of one of `process_queue` that is whoever comes first. His context, a request's with
+    its span, would be that of all handlers, and live as long as the process.
+    """
+    run = loop_thread._run  # noqa: SLF001
+    if run is not None:
+        run.is_of_all = True
 
 
 def outlast_threads(loop_thread: LoopThread) -> None:

@@ -10,7 +10,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from batchqueue_async._bridge.at_exit import is_exiting
-from batchqueue_async._bridge.loop_thread import LoopThread, refuse_on_loop
+from batchqueue_async._bridge.loop_thread import (
+    LoopThread,
+    open_for_all,
+    refuse_on_loop,
+)
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._validation import require_callable
@@ -114,6 +118,7 @@ def process_queue(
     waits in it is the parent's. A queue that was shut down is opened anew. While
     `close_process_queues` goes on only handlers have it opened anew, all others get the
     closed one, which accepts nothing; so do daemon threads once the interpreter exits.
+    Handlers run in no context (`contextvars`) of the caller that happened to open it.
 
     It is drained when the interpreter exits, as each `LoopThread` is. A process that
     ends by `os._exit` must call `close_process_queues` before.
@@ -205,6 +210,7 @@ def _open(
     open_queue: OpenQueue[Any], make_loop_thread: Callable[[], LoopThread]
 ) -> _Opened:
     loop_thread = make_loop_thread().start()
+    open_for_all(loop_thread)
     try:
         return _Opened(loop_thread, _require_queue(open_queue(loop_thread)))
     except BaseException:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar, cast
 
 from opentelemetry.trace import (
+    INVALID_SPAN,
     Link,
     SpanContext,
     SpanKind,
@@ -15,6 +16,7 @@ from opentelemetry.trace import (
     TracerProvider,
     get_current_span,
     get_tracer,
+    set_span_in_context,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -97,7 +99,9 @@ class _LinkedHandler(Generic[T]):
 
         def span(batch: list[T]) -> AbstractContextManager[object]:
             count = {"messaging.batch.message_count": len(batch)}
-            return start(links=self._links(batch), attributes=count)
+            # Else a child of the span in which the queue happened to be opened.
+            root = set_span_in_context(INVALID_SPAN)
+            return start(root, links=self._links(batch), attributes=count)
 
         self.consume = inside(span, consume)
 

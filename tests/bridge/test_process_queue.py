@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from batchqueue_async import (
 from batchqueue_async._bridge.process_queue import OpenQueue
 from tests.bridge.background import PATIENCE, answers, in_background
 from tests.bridge.programs import PREFACE, Program, each_python
+
+request = ContextVar("request", default="")
 
 # Not SQLite: it minds forks while a connection is open, in any thread.
 POSTGRES = """
@@ -238,6 +241,30 @@ def test_all_threads_get_one_queue_that_is_opened_once() -> None:
     queues = answers([in_background(process_queue, open_numbers) for _ in range(8)])
     assert len({id(each) for each in queues}) == 1
     assert process_queue(open_numbers) is queues[0]
+
+
+def test_handlers_run_in_no_context_of_the_caller_that_came_first() -> None:
+    opened_in, handled_in = [], []
+
+    async def store(batch: list[int]) -> None:
+        handled_in.append(request.get())
+
+    def open_store(loop_thread: LoopThread) -> SyncBatchQueue[int]:
+        opened_in.append(request.get())
+        return loop_thread.open("store", BatchQueueConfig(consumer=store))
+
+    for name in ("first", "second"):
+        copy_context().run(_produce_as, name, open_store)
+    # What it opens may be what the caller's context says: a framework's settings.
+    assert opened_in == ["first"]
+    assert handled_in == ["", ""]
+
+
+def _produce_as(name: str, open_queue: OpenQueue[int]) -> None:
+    request.set(name)
+    queue = process_queue(open_queue)
+    assert queue.produce(1)
+    queue.flush(timeout=PATIENCE)
 
 
 def test_closing_drains_and_the_next_call_opens_anew() -> None:

@@ -73,6 +73,28 @@ async def test_a_batch_is_linked_to_its_producers(tracing: Tracing) -> None:
     assert span.parent is None
 
 
+async def test_a_batch_is_no_child_of_the_span_that_opened_its_queue(
+    tracing: Tracing,
+) -> None:
+    current: list[int] = []
+
+    async def store(_: list[Event]) -> None:
+        current.append(trace.get_current_span().get_span_context().span_id)
+
+    handler = with_links(store, tracer_provider=tracing.provider)
+    queue = BatchQueue("q", BatchQueueConfig[Event](consumer=handler))
+    with tracing.tracer.start_as_current_span("startup"):
+        await queue.start()
+    with tracing.tracer.start_as_current_span("request") as request:
+        await queue.produce(Event(1))
+    await queue.close()
+    (span,) = tracing.batches()
+    assert span.parent is None
+    assert linked(span) == {span_id(request)}
+    assert span.context is not None
+    assert current == [span.context.span_id]
+
+
 async def test_sync_handlers_and_contexts_as_origins(tracing: Tracing) -> None:
     def store(_: list[int]) -> None:
         pass

@@ -35,9 +35,6 @@ from batchqueue_async._loop_close import call_at_close
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 
-_REGISTRY = "_batchqueue_async_registry"
-_CANARY = "_batchqueue_async_canary"
-
 GRACE = 0.1
 """Seconds that a cancelled handler may take to clean up before it is left behind."""
 
@@ -46,6 +43,11 @@ RESTART_AFTER = 0.05
 
 
 _cancelled_for_good: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+# Names of their own: another copy of the library may have used the loop, the one from
+# before a notebook imported it anew, and what that has left there is of other classes.
+_REGISTRY = f"_batchqueue_async_registry_{id(_cancelled_for_good)}"
+_CANARY = f"_batchqueue_async_canary_{id(_cancelled_for_good)}"
 
 
 def cancel_for_good(task: asyncio.Task[Any]) -> None:
