@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -36,6 +38,8 @@ _MOST_TRIES = 100
 # Of 10,000 rows with values out of 50,000 nine in ten are different.
 _SAMPLE = 10_000
 _MOST_DISTINCT = 0.9
+# Names that are one file's on every file system.
+_PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
 
 class Part(NamedTuple):
@@ -98,7 +102,7 @@ class ParquetDirectory:
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
-        path = self._run_folder(epoch, run) / f"{name}.parquet"
+        path = self._run_folder(epoch, run) / f"{_file_name(name)}.parquet"
         return StagedFile(path, self._row_group, self._compression)
 
     def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
@@ -171,7 +175,7 @@ class ParquetDirectory:
                 yield each.name
 
     def _run_folder(self, epoch: Epoch, run: str) -> Path:
-        return self._staging / prefix(epoch) / quote(run, safe="")
+        return self._staging / prefix(epoch) / _file_name(run)
 
     def _gathered(self, epoch: Epoch, parts: Sequence[Part]) -> Path:
         folder = self._run_folder(epoch, f"publish {uuid4().hex}")
@@ -191,6 +195,13 @@ class ParquetDirectory:
         except FileNotFoundError:
             return
         shutil.rmtree(over, ignore_errors=True)
+
+
+def _file_name(name: str) -> str:
+    """Return a run's or an attempt's name, or a digest of one that may be no file's."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _key_of(name: str) -> str:

@@ -149,9 +149,10 @@ class ParquetStagedSink(FromOptions):
         return self._directory.folder(epoch)
 
     def _part(self, token: Token) -> Part:
-        attempt = token.attempt
-        name = f"part-{attempt.partition:06d}-{attempt.name[:8]}.parquet"
-        return Part(name, self._directory.path / token.place, token.rows)
+        path = self._directory.path / token.place
+        # Several may be of one partition: the names of attempts are what differs.
+        name = f"part-{token.attempt.partition:06d}-{path.name}"
+        return Part(name, path, token.rows)
 
     async def _leave_if_published(self, attempt: Attempt) -> bool:
         is_over = await self.is_published(attempt.epoch)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import asyncpg
 from anyio import to_thread
@@ -15,7 +14,7 @@ from anyio import to_thread
 from ._postgres.connections import PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences
-from ._postgres.staged_tables import StagedTables
+from ._postgres.staged_tables import StagedTables, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
@@ -133,7 +132,7 @@ class PostgresStagedSink(FromOptions):
                 for batch in items
             ]
             # Off the loop: a wide batch takes a while.
-            mark = UUID(attempt.name)
+            mark = mark_of(attempt.name)
             copies = await to_thread.run_sync(current.copier.copies, batches, mark)
             for copied in copies:
                 async with self._connections.copying():
@@ -236,7 +235,7 @@ class PostgresStagedSink(FromOptions):
         self, connection: Connection, epoch: Epoch, tokens: list[Token]
     ) -> None:
         staging, rows = self._tables.staging, rows_of(epoch, tokens)
-        marks = [UUID(token.attempt.name) for token in tokens]
+        marks = [mark_of(token.attempt.name) for token in tokens]
         columns = tokens[0].place.split("\0")
         found = await staging.publish(
             connection, marks, columns, self._on_conflict, rows

@@ -22,7 +22,8 @@ class Attempt:
         epoch: What the rows belong to.
         run: Which run of the epoch this is part of: a restarted driver is another one.
         partition: The partition's number in this run; says nothing about its rows.
-        name: Unique among all attempts there ever are, those of killed runs included.
+        name: Any text, unique among all attempts there ever are, those of killed runs
+            included.
         is_announced: The run was announced to the sink, if it has `announce`.
         is_case_sensitive: Names of columns that differ in the case of their letters are
             different, as with `spark.sql.caseSensitive`.
