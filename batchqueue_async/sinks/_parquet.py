@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -270,6 +271,9 @@ class StagedFile:
         """
         with self._lock:
             if not self._is_made:
+                if self.path.exists():
+                    told = "an attempt of this name was sealed before"
+                    raise FileExistsError(errno.EEXIST, told, str(self.path))
                 self._unsealed.touch(exist_ok=False)
                 self._is_made = True
             for batch in batches:
@@ -296,6 +300,8 @@ class StagedFile:
 
     def remove(self) -> None:
         with self._lock:
+            if not self._is_made:  # what is there under this name is another's
+                return
             if self._writer is not None:
                 self._writer.close()
             self._unsealed.unlink(missing_ok=True)

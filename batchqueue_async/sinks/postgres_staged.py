@@ -19,8 +19,8 @@ from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
 from .names import matched
-from .rows import selected
-from .staged import Attempt, StagedRowsMissing, Token, rows_of
+from .rows import require_batches, selected
+from .staged import Attempt, StagedRowsMissing, Token, columns_of, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,10 +118,14 @@ class PostgresStagedSink(FromOptions):
 
         Raises:
             BatchQueueError: The run was announced, and is over.
-            TypeError: A column is of a type that can't be copied.
+            TypeError: An item is no record batch, or a column of a type that can't be
+                copied.
             ValueError: The table has no such column, or the attempt's record batches
                 have other ones.
         """
+        require_batches(items)
+        if not items:
+            return
         with self._connections.errors():
             current = self._open.get(attempt.name)
             if current is None:
@@ -236,7 +240,7 @@ class PostgresStagedSink(FromOptions):
     ) -> None:
         staging, rows = self._tables.staging, rows_of(epoch, tokens)
         marks = [mark_of(token.attempt.name) for token in tokens]
-        columns = tokens[0].place.split("\0")
+        columns = columns_of(tokens)
         found = await staging.publish(
             connection, marks, columns, self._on_conflict, rows
         )
