@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from batchqueue_async._validation import refuse
+
 from .epoch_attempts import prefix
 from .epochs import Epoch
 from .staged import StagedRowsMissing
@@ -39,6 +41,8 @@ _MOST_TRIES = 100
 # Of 10,000 rows with values out of 50,000 nine in ten are different.
 _SAMPLE = 10_000
 _MOST_DISTINCT = 0.9
+# Bytes of a file's name.
+_LONGEST = 255
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
@@ -71,8 +75,11 @@ class ParquetDirectory:
         self._compression = compression
 
     def folder(self, epoch: Epoch) -> Path:
-        query = quote(epoch.query, safe="")
-        return self.path / f"{self._key()}={query}-{epoch.batch:08d}"
+        name = f"{self._key()}={quote(epoch.query, safe='')}-{epoch.batch:08d}"
+        if len(name) > _LONGEST:
+            rule = f"so short that its folder's name has {_LONGEST} letters at most"
+            refuse("query", rule, epoch.query)
+        return self.path / name
 
     def require_names(self, columns: Sequence[str]) -> None:
         """Refuse a column of the folders' key: readers would take it for its values."""
@@ -100,6 +107,7 @@ class ParquetDirectory:
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
         self._require_own()
+        self.folder(epoch)  # refused before its rows are written, not after
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
