@@ -127,7 +127,10 @@ class SqliteStagedSink(FromOptions):
                 if is_first and fences.has(database, table, attempt.epoch):
                     return None
                 number = staged.number_of(attempt, is_new=known is None)
-                staged.add(number, columns, rows)
+                try:
+                    staged.add(number, columns, rows)
+                except OverflowError:
+                    raise values.refused(rows) from None
             before = known.rows if known else 0
             return _Open(names, columns, before + len(rows))
 
