@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -17,6 +20,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from batchqueue_async._validation import refuse
 
 from .epoch_attempts import prefix
 from .epochs import Epoch
@@ -36,6 +41,10 @@ _MOST_TRIES = 100
 # Of 10,000 rows with values out of 50,000 nine in ten are different.
 _SAMPLE = 10_000
 _MOST_DISTINCT = 0.9
+# Bytes of a file's name.
+_LONGEST = 255
+# Names that are one file's on every file system.
+_PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
 
 class Part(NamedTuple):
@@ -66,8 +75,11 @@ class ParquetDirectory:
         self._compression = compression
 
     def folder(self, epoch: Epoch) -> Path:
-        query = quote(epoch.query, safe="")
-        return self.path / f"{self._key()}={query}-{epoch.batch:08d}"
+        name = f"{self._key()}={quote(epoch.query, safe='')}-{epoch.batch:08d}"
+        if len(name) > _LONGEST:
+            rule = f"so short that its folder's name has {_LONGEST} letters at most"
+            refuse("query", rule, epoch.query)
+        return self.path / name
 
     def require_names(self, columns: Sequence[str]) -> None:
         """Refuse a column of the folders' key: readers would take it for its values."""
@@ -95,10 +107,11 @@ class ParquetDirectory:
     def begin_run(self, epoch: Epoch, run: str) -> None:
         """Make the run's folder: once it is gone, so is the run."""
         self._require_own()
+        self.folder(epoch)  # refused before its rows are written, not after
         _make_folder(self._run_folder(epoch, run))
 
     def new_file(self, epoch: Epoch, run: str, name: str) -> StagedFile:
-        path = self._run_folder(epoch, run) / f"{name}.parquet"
+        path = self._run_folder(epoch, run) / f"{_file_name(name)}.parquet"
         return StagedFile(path, self._row_group, self._compression)
 
     def publish(self, epoch: Epoch, parts: Sequence[Part]) -> bool:
@@ -171,7 +184,7 @@ class ParquetDirectory:
                 yield each.name
 
     def _run_folder(self, epoch: Epoch, run: str) -> Path:
-        return self._staging / prefix(epoch) / quote(run, safe="")
+        return self._staging / prefix(epoch) / _file_name(run)
 
     def _gathered(self, epoch: Epoch, parts: Sequence[Part]) -> Path:
         folder = self._run_folder(epoch, f"publish {uuid4().hex}")
@@ -191,6 +204,13 @@ class ParquetDirectory:
         except FileNotFoundError:
             return
         shutil.rmtree(over, ignore_errors=True)
+
+
+def _file_name(name: str) -> str:
+    """Return a run's or an attempt's name, or a digest of one that may be no file's."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _key_of(name: str) -> str:
@@ -259,6 +279,9 @@ class StagedFile:
         """
         with self._lock:
             if not self._is_made:
+                if self.path.exists():
+                    told = "an attempt of this name was sealed before"
+                    raise FileExistsError(errno.EEXIST, told, str(self.path))
                 self._unsealed.touch(exist_ok=False)
                 self._is_made = True
             for batch in batches:
@@ -285,6 +308,8 @@ class StagedFile:
 
     def remove(self) -> None:
         with self._lock:
+            if not self._is_made:  # what is there under this name is another's
+                return
             if self._writer is not None:
                 self._writer.close()
             self._unsealed.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from decimal import Decimal
 from inspect import Parameter, signature
 from typing import Any, Final, NoReturn, ParamSpec, Self, TypeVar
 
-from batchqueue_async._validation import refuse
+from batchqueue_async._validation import refuse, require_text
 from batchqueue_async._wording import kind_of, shown
 
 P = ParamSpec("P")
@@ -53,10 +53,9 @@ def require_url(field: str, value: object) -> None:
 
 
 def require_name(field: str, value: object) -> None:
-    """Refuse anything but a text that is not empty."""
-    if not isinstance(value, str):
-        refuse(field, "a str", value, TypeError)
-    if not value or "\0" in value:
+    """Refuse anything but a text that is not empty, and that stores can write."""
+    require_text(field, value, "a str")
+    if not value or "\0" in str(value):
         refuse(field, "a name", value)
 
 

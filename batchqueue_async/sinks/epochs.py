@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse, require_int
@@ -12,6 +12,9 @@ from batchqueue_async._validation import refuse, require_int
 from .checks import require_name
 
 T = TypeVar("T")
+
+# Spark counts as far, and so do databases.
+_MOST: Final = 2**63 - 1
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
 
@@ -29,7 +32,7 @@ class Epoch:
 
     Raises:
         TypeError: If one of them is of the wrong kind.
-        ValueError: If the query is empty or the batch negative.
+        ValueError: If the query is empty, or the batch negative or beyond 64 bits.
     """
 
     query: str
@@ -37,7 +40,7 @@ class Epoch:
 
     def __post_init__(self) -> None:
         require_name("query", self.query)
-        require_int("batch", self.batch, at_least=0)
+        require_int("batch", self.batch, at_least=0, at_most=_MOST)
 
     def __str__(self) -> str:
         return f"batch {self.batch} of query {self.query}"

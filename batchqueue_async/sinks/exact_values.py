@@ -1,13 +1,15 @@
 """Values that Arrow would take for a type's, and lose something of them.
 
-It cuts fractions off, and times of a day, and takes a text's letters for an array's
-elements; and the fields of a Row inside of a column by their places, not their names.
+It cuts fractions off, and times of a day, and zones of times, and takes a text's
+letters for an array's elements; and the fields of a Row inside of a column by their
+places, not their names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
+from functools import partial
 from math import isfinite
 from numbers import Integral, Number
 from typing import Any, Final, TypeAlias
@@ -33,7 +35,11 @@ def exact_for(kind: pa.DataType) -> Exact | None:
         return _maps(exact_for(kind.key_type), exact_for(kind.item_type))
     if pa.types.is_struct(kind):
         return _structs([*kind])
-    for is_it, plain, is_lost in _RULES:
+    rules = _RULES
+    if (step := _STEPS.get(getattr(kind, "unit", ""))) is not None:
+        is_between = partial(_is_between, step=step)
+        rules = [(lambda _: True, {int, _NONE}, is_between)]
+    for is_it, plain, is_lost in rules:
         if is_it(kind):
             return _each(plain, is_lost)
     return None
@@ -55,6 +61,18 @@ def _is_between_microseconds(value: object) -> bool:
     return bool(getattr(value, "nanosecond", 0))  # of pandas
 
 
+def _is_between(value: object, step: int) -> bool:
+    """Whether it is between two steps of so many microseconds."""
+    micros = getattr(value, "microsecond", 0)
+    if isinstance(value, timedelta):
+        micros = value.microseconds
+    return micros % step != 0 or _is_between_microseconds(value) or _has_zone(value)
+
+
+def _has_zone(value: object) -> bool:
+    return isinstance(value, time) and value.tzinfo is not None
+
+
 def _is_no_day(value: object) -> bool:
     """Whether it has a time, or is the NaT of pandas: to Arrow the first day of all."""
     is_nat = isinstance(value, datetime) and value != value  # noqa: PLR0124
@@ -69,12 +87,15 @@ def _is_too_large(value: object) -> bool:
 # Half a step beyond the largest float of 32 bits.
 _TOO_LARGE: Final = 2.0**128 - 2.0**103
 _NONE = type(None)
+# Of the units that are longer, in microseconds.
+_STEPS: Final = {"s": 1_000_000, "ms": 1_000}
 # For the types of a kind: those of values that need no look, and what is looked for.
 _RULES: Final[
     Sequence[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]]]
 ] = (
     (pa.types.is_integer, {int, _NONE}, has_fraction),
     (pa.types.is_float32, {int, _NONE}, _is_too_large),
+    (pa.types.is_time, {int, _NONE}, _has_zone),
     (pa.types.is_date, {date, _NONE}, _is_no_day),
     (pa.types.is_timestamp, {datetime, int, _NONE}, _is_between_microseconds),
     (pa.types.is_duration, {timedelta, int, _NONE}, _is_between_microseconds),

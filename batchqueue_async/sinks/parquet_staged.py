@@ -13,6 +13,7 @@ from batchqueue_async._validation import require_int
 from ._parquet import ParquetDirectory, Part, StagedFile, force_to_disk
 from .checks import FromOptions
 from .epochs import Epoch
+from .rows import require_batches
 from .staged import Attempt, Token, rows_of
 
 if TYPE_CHECKING:
@@ -80,10 +81,14 @@ class ParquetStagedSink(FromOptions):
         Raises:
             OSError: The directory can't be written; for one, the run was announced,
                 and is over.
+            TypeError: An item is no record batch.
             ValueError: The record batches' columns differ, or one has the name of the
                 folders' key, or that of another in another case of letters, which
                 Spark reads only if the session is case-sensitive.
         """
+        require_batches(items)
+        if not items:
+            return
         file = self._open.get(attempt.name)
         if file is not None:
             await to_thread.run_sync(file.write, items)
@@ -149,9 +154,10 @@ class ParquetStagedSink(FromOptions):
         return self._directory.folder(epoch)
 
     def _part(self, token: Token) -> Part:
-        attempt = token.attempt
-        name = f"part-{attempt.partition:06d}-{attempt.name[:8]}.parquet"
-        return Part(name, self._directory.path / token.place, token.rows)
+        path = self._directory.path / token.place
+        # Several may be of one partition: the names of attempts are what differs.
+        name = f"part-{token.attempt.partition:06d}-{path.name}"
+        return Part(name, path, token.rows)
 
     async def _leave_if_published(self, attempt: Attempt) -> bool:
         is_over = await self.is_published(attempt.epoch)

@@ -128,7 +128,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         require_name("table", table)
         require_columns(columns)
         require_name("fences", fences)
-        if len(fences.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
+        if len(fences.encode()) > LONGEST_NAME:
             refuse("fences", f"of {LONGEST_NAME} bytes at most", fences)
         super().__init__()
         self._table = table

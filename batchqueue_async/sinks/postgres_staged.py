@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import asyncpg
 from anyio import to_thread
@@ -15,13 +14,13 @@ from anyio import to_thread
 from ._postgres.connections import PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences
-from ._postgres.staged_tables import StagedTables
+from ._postgres.staged_tables import StagedTables, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
 from .names import matched
-from .rows import selected
-from .staged import Attempt, StagedRowsMissing, Token, rows_of
+from .rows import require_batches, selected
+from .staged import Attempt, StagedRowsMissing, Token, columns_of, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,10 +118,14 @@ class PostgresStagedSink(FromOptions):
 
         Raises:
             BatchQueueError: The run was announced, and is over.
-            TypeError: A column is of a type that can't be copied.
+            TypeError: An item is no record batch, or a column of a type that can't be
+                copied.
             ValueError: The table has no such column, or the attempt's record batches
                 have other ones.
         """
+        require_batches(items)
+        if not items:
+            return
         with self._connections.errors():
             current = self._open.get(attempt.name)
             if current is None:
@@ -133,7 +136,7 @@ class PostgresStagedSink(FromOptions):
                 for batch in items
             ]
             # Off the loop: a wide batch takes a while.
-            mark = UUID(attempt.name)
+            mark = mark_of(attempt.name)
             copies = await to_thread.run_sync(current.copier.copies, batches, mark)
             for copied in copies:
                 async with self._connections.copying():
@@ -236,8 +239,8 @@ class PostgresStagedSink(FromOptions):
         self, connection: Connection, epoch: Epoch, tokens: list[Token]
     ) -> None:
         staging, rows = self._tables.staging, rows_of(epoch, tokens)
-        marks = [UUID(token.attempt.name) for token in tokens]
-        columns = tokens[0].place.split("\0")
+        marks = [mark_of(token.attempt.name) for token in tokens]
+        columns = columns_of(tokens)
         found = await staging.publish(
             connection, marks, columns, self._on_conflict, rows
         )

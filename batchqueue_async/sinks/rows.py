@@ -105,6 +105,18 @@ def is_record_batch(item: object) -> bool:
     return pyarrow is not None and isinstance(item, pyarrow.RecordBatch)
 
 
+def require_batches(items: object) -> None:
+    """Refuse what is no list of record batches; one without any is fine."""
+    rule = "items must be a list of record batches of pyarrow"
+    if not isinstance(items, list | tuple):
+        msg = f"{rule}, got {kind_of(items)}"
+        raise TypeError(msg)
+    for item in items:
+        if not is_record_batch(item):
+            msg = f"{rule}, got {kind_of(item)} in it"
+            raise TypeError(msg)
+
+
 def python_values(column: pa.Array, name: str) -> list[Any]:
     """Return a column's values as objects of Python's."""
     with suppress(OverflowError, ValueError):  # which may quote the value

@@ -139,11 +139,12 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
             rows = values.plain(number, self._reader.rows(items))
             database.execute("BEGIN")
             # Undone by the file if a value is not what SQLite takes.
-            with suppress(UnicodeEncodeError):  # which has the whole text
+            # Of which the first has the whole text.
+            with suppress(UnicodeEncodeError, OverflowError):
                 database.executemany(statement, rows)
                 database.execute("COMMIT")
                 return len(rows)
-            raise values.broken_text(rows)
+            raise values.refused(rows)
 
         attempt.acknowledged[number] = await self._file.run(insert)
 

@@ -18,8 +18,8 @@ from ._sqlite.values import SqliteValues
 from .checks import FromOptions, require_name
 from .epochs import Epoch
 from .names import matched
-from .rows import plain_rows
-from .staged import Attempt, StagedRowsMissing, Token, rows_of
+from .rows import plain_rows, require_batches, selected
+from .staged import Attempt, StagedRowsMissing, Token, columns_of, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,21 +99,26 @@ class SqliteStagedSink(FromOptions):
 
         Raises:
             BatchQueueError: The attempt comes too late: its run is over.
+            TypeError: An item is no record batch.
             ValueError: A value is a NaN, the record batches' columns differ, or the
                 table has no such column.
             sqlite3.Error: SQLite refuses them, or is locked for `timeout` seconds.
         """
+        require_batches(items)
+        if not items:
+            return
         known = self._open.get(attempt.name)
         names = known.names if known else list(items[0].schema.names)
 
         def stage(database: sqlite3.Connection) -> _Open | None:
             types = declared_types(database, find_table(database, self._table))
+            columns = matched(names, types, self.target)
             values = SqliteValues(names, types, nan_as_null=self._nan_as_null)
             # Before the file is locked: making the values takes the longest.
             rows = [
                 row
                 for batch in items
-                for row in values.plain(0, plain_rows(batch.select(names)))
+                for row in values.plain(0, plain_rows(selected(batch, names)))
             ]
             with StagedRows.written(database, self._table) as staged:
                 # Of an announced run that is over its number tells, below.
@@ -122,8 +127,10 @@ class SqliteStagedSink(FromOptions):
                 if is_first and fences.has(database, table, attempt.epoch):
                     return None
                 number = staged.number_of(attempt, is_new=known is None)
-                columns = matched(names, staged.columns, self.target)
-                staged.add(number, columns, rows)
+                try:
+                    staged.add(number, columns, rows)
+                except OverflowError:
+                    raise values.refused(rows) from None
             before = known.rows if known else 0
             return _Open(names, columns, before + len(rows))
 
@@ -166,7 +173,7 @@ class SqliteStagedSink(FromOptions):
                     found = staged.count(names)
                     if found != sum(token.rows for token in full):
                         raise StagedRowsMissing(epoch, rows, found)
-                    columns = full[0].place.split("\0")
+                    columns = columns_of(full)
                     staged.copy(names, columns, self._on_conflict)
                 staged.clear(epoch)
             return is_new

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from batchqueue_async._validation import require_int
+from batchqueue_async._wording import shown
 
 from .checks import require_name
 from .epochs import Epoch
@@ -22,7 +23,8 @@ class Attempt:
         epoch: What the rows belong to.
         run: Which run of the epoch this is part of: a restarted driver is another one.
         partition: The partition's number in this run; says nothing about its rows.
-        name: Unique among all attempts there ever are, those of killed runs included.
+        name: Any text, unique among all attempts there ever are, those of killed runs
+            included.
         is_announced: The run was announced to the sink, if it has `announce`.
         is_case_sensitive: Names of columns that differ in the case of their letters are
             different, as with `spark.sql.caseSensitive`.
@@ -98,7 +100,10 @@ class StagedSink(Protocol[T]):
     """
 
     async def stage(self, attempt: Attempt, items: list[T], /) -> None:
-        """Add items to the attempt. If it raises, the attempt can only be abandoned."""
+        """Add items to the attempt, or none.
+
+        If it raises, the attempt can only be abandoned.
+        """
 
     async def seal(self, attempt: Attempt, /) -> Token:
         """Make what was staged durable, and invisible still; returns the receipt.
@@ -154,6 +159,20 @@ class StagedRowsMissing(Exception):
             f"{self.epoch}: {self.expected} rows were sealed, but {self.found} are "
             "staged; nothing was published"
         )
+
+
+def columns_of(tokens: Sequence[Token]) -> list[str]:
+    """Return the columns that sinks of tables note in `place`; refuse different ones.
+
+    The others' would be left out, or become null, without a word.
+    """
+    first, *others = (token.place.split("\0") for token in tokens)
+    for columns in others:
+        if {*columns} != {*first}:
+            told = f"{shown(tuple(first))} and {shown(tuple(columns))}"
+            msg = f"tokens must be of rows with the same columns, got {told}"
+            raise ValueError(msg)
+    return first
 
 
 def rows_of(epoch: Epoch, tokens: Sequence[Token]) -> int:

@@ -37,7 +37,7 @@ _COUNTS = (
     *("accepted", "rejected", "handled", "failed", "dropped"),
     *("unhandled", "returned", "retried"),
 )
-_NOW = ("waiting", "in_flight", "capacity", "unaccounted")
+_NOW = ("waiting", "oldest_age", "in_flight", "capacity", "unaccounted")
 _BAD = ("rejected", "failed", "dropped", "unhandled", "returned", "retried")
 
 # That it runs is no news.

@@ -95,7 +95,8 @@ def _detailed(sample: Sample, before: Picture | None = None) -> int | None:
 def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
     table = Table(expand=True, box=None, header_style="bold")
     table.add_column("queue", ratio=3, min_width=10, no_wrap=True)
-    for name in ("in/s", "out/s", "waiting"):
+    has_oldest = wide or any(map(_oldest, queues))
+    for name in ("in/s", "out/s", "waiting", *(("oldest",) if has_oldest else ())):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("fullest", ratio=1, min_width=7)
     keys = [(name, _KEY_OF.get(name, name)) for name in _LOSSES]
@@ -110,6 +111,7 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
             _rate(queue["rates"]["accepted"]),
             _rate(queue["rates"]["handled"]),
             f"{queue['waiting']:,}",
+            *((_oldest(queue),) if has_oldest else ()),
             _bar(part),
             *(
                 Text(f"{queue[key]:,}", style="red" if queue["rates"][key] else "")
@@ -121,6 +123,11 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
     if count > len(queues):
         table.caption = f"and {count - len(queues)} more with less waiting"
     return Panel(table, title="queues", title_align="left")
+
+
+def _oldest(queue: Any) -> str:  # noqa: ANN401 - JSON
+    """Return how long the oldest item waits; what an earlier version shows has none."""
+    return _seconds(queue.get("oldest_age") or None)
 
 
 def _name(queue: Any) -> Text:  # noqa: ANN401 - JSON

@@ -122,7 +122,7 @@ async def test_nor_does_one_of_a_row(postgres: Postgres) -> None:
 
     await postgres.run("DROP TABLE t")
     await postgres.run("CREATE TABLE t (v TIME, n INTEGER)")
-    with pytest.raises(ValueError, match="v must be a time without a day, got a datet"):
+    with pytest.raises(ValueError, match="v must be a time without a day or a zone"):
         await commit(postgres, (NOON, 1))
 
 

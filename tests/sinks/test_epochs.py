@@ -51,7 +51,9 @@ def test_an_epoch_is_a_value() -> None:
     [
         ("", 0, ValueError, "query must be a name, got ''"),
         (None, 0, TypeError, "query must be a str, got None"),
+        ("q\ud800", 0, ValueError, "query must be text that UTF-8 can write"),
         ("query", -1, ValueError, "batch must be >= 0, got -1"),
+        ("query", 2**63, ValueError, f"batch must be <= {2**63 - 1}, got {2**63}"),
         ("query", 1.0, TypeError, "batch must be an int, got 1.0"),
         ("query", True, TypeError, "batch must be an int, got True"),
     ],

@@ -1,6 +1,6 @@
 """What asyncpg would cut off is refused, in domains and arrays of PostgreSQL's, too."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -52,6 +52,7 @@ async def test_a_domain_of_whole_numbers_takes_whole_numbers(
         ("BIGINT[]", [[1, 2], [3, Decimal("4.5")]], [[1, 2], [3, Decimal(4)]]),
         ("DATE[]", [NOON], [MIDNIGHT]),
         ("TIME[]", [NOON], [NOON.time()]),
+        ("TIME[]", [NOON.time().replace(tzinfo=UTC)], [NOON.time()]),
         ("TIMESTAMP[]", [NANOSECONDS], [NOON]),
     ],
     ids=repr,
@@ -65,6 +66,17 @@ async def test_an_array_s_elements_are_looked_at(
     await commit(postgres, (kept,))
 
     assert await postgres.run("SELECT count(v) FROM t") == [(1,)]
+
+
+async def test_a_time_s_zone_is_kept_or_refused(postgres: Postgres) -> None:
+    noon = NOON.time().replace(tzinfo=UTC)
+    await postgres.run("CREATE TABLE t (v TIME)")
+    with pytest.raises(ValueError, match="column v must be a time without a day or a"):
+        await commit(postgres, (noon,))
+    await postgres.run("ALTER TABLE t ALTER COLUMN v TYPE TIMETZ")
+    await commit(postgres, (noon,))
+
+    assert await postgres.run("SELECT v FROM t") == [(noon,)]
 
 
 async def test_what_pandas_has_for_moments_is_kept_or_refused(

@@ -151,3 +151,20 @@ async def test_what_is_not_committed_any_more_is_not_lost(
 
         assert await sink.is_committed(FIRST)
         assert pq.read_table(directory)["id"].to_pylist() == [100]
+
+
+async def test_a_query_that_no_folder_can_be_named_after_is_refused(
+    tmp_path: Path,
+) -> None:
+    """At once, and not when its rows were written."""
+    long = Epoch("\u00fc" * 50, 0)
+    epochs: ParquetEpochSink[Any] = ParquetEpochSink(tmp_path, schema=SCHEMA)
+    staged = ParquetStagedSink(tmp_path)
+    for refused in (
+        epochs.begin(long),
+        epochs.is_committed(long),
+        staged.stage(attempt(epoch=long), [batch(1)]),
+    ):
+        with pytest.raises(ValueError, match="query must be so short that its folder"):
+            await refused
+    assert files(tmp_path, "**/*.parquet") == []

@@ -240,6 +240,7 @@ async def test_what_sqlite_would_make_something_else_of_is_refused_by_its_column
         (nanoseconds, "a number, a text or bytes, got a datetime64"),
         (uuid.UUID(int=1), "a number, a text or bytes, got an UUID"),
         ({1}, "a number, a text or bytes, got a set"),
+        (2**63, "an int of 64 bits, got a larger one"),
     ):
         sink = SqliteEpochSink[Any](path, "items", ("id", "v"))
         errors = (ValueError, sqlite3.ProgrammingError)

@@ -105,6 +105,15 @@ async def test_a_nan_is_refused_unless_it_may_be_null(file: Path) -> None:
         await sink.close()
 
 
+async def test_a_number_that_sqlite_lacks_is_refused_by_its_column(file: Path) -> None:
+    sink, mine = SqliteStagedSink(file, "items"), attempt()
+    large = pa.record_batch({"id": pa.array([2**63], pa.uint64())})
+
+    with pytest.raises(ValueError, match="column id must be an int of 64 bits"):
+        await sink.stage(mine, [large])
+    await sink.close()
+
+
 async def test_a_table_that_was_made_again_gets_a_staging_table_like_it(
     file: Path,
 ) -> None:

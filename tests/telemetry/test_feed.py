@@ -46,6 +46,22 @@ async def test_rates_are_what_has_come_since_the_sample_before(clock: Clock) -> 
         assert [len(each["queues"]) for each in feed.history()] == [1, 1]
 
 
+async def test_how_long_the_oldest_item_has_waited_is_told() -> None:
+    go_on = asyncio.Event()
+
+    async def wait(_: list[int]) -> None:
+        await go_on.wait()
+
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=wait)) as queue:
+        feed = Feed(queue)
+        assert feed.sample()["queues"][0]["oldest_age"] == 0
+        for number in range(2):  # one in the handler, one behind it
+            await queue.produce(number)
+            await asyncio.sleep(0.05)
+        assert 0 < feed.sample(now=True)["queues"][0]["oldest_age"] < 5
+        go_on.set()
+
+
 async def test_many_viewers_share_a_sample(clock: Clock) -> None:
     async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
         feed = Feed(queue, interval=1.0)

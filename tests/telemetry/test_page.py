@@ -199,6 +199,32 @@ async def test_two_queues_of_one_name_have_a_curve_each() -> None:
             assert await page.locator("tr[aria-current=true]").count() == 1
 
 
+async def test_how_long_the_oldest_item_waits_is_shown() -> None:
+    feed = AgedFeed(BatchQueue("q", consumed()))
+    async with at_a_port(_app(feed, None)) as url, browsed(url) as page:
+        cell = page.locator("#queues tbody td").nth(4)
+        heading = page.locator("#queues th").nth(4)
+        assert await heading.inner_text() == "oldest"
+        assert not await cell.inner_text()
+        feed.age = 90.5
+        await page.locator("#queues td", has_text="90.5 s").wait_for()
+        assert await cell.inner_text() == "90.5 s"
+
+
+class AgedFeed(Feed):
+    """Of a queue whose oldest item has waited as long as it is told."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target, interval=0.1)
+        self.age = 0.0
+
+    def sample(self, *, now: bool = False) -> Sample:
+        sample = super().sample(now=now)
+        for queue in sample["queues"]:
+            queue["oldest_age"] = self.age
+        return sample
+
+
 async def test_why_limits_are_what_they_are_is_told() -> None:
     config = BatchQueueConfig[int](
         consumer=lambda _: None,

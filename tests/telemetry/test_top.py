@@ -111,6 +111,25 @@ async def test_details_stay_with_a_queue_that_is_nearly_the_fullest() -> None:
 
 
 @pytest.mark.parametrize(
+    "age, says", [(0.0004, "400 us"), (0.25, "250 ms"), (90.5, "90.5 s")]
+)
+async def test_how_long_the_oldest_item_waits_is_shown(age: float, says: str) -> None:
+    sample = await busy_sample()
+    for queue in sample["queues"]:
+        queue["oldest_age"] = 0.0
+    assert "oldest" not in "".join(drawn(sample))
+    assert "oldest" in "".join(drawn(sample, width=120))
+    sample["queues"][0]["oldest_age"] = age
+    text = "\n".join(drawn(sample))
+    assert [name for name in LONG if name not in text] == []
+    row, *others = [line for line in text.splitlines() if "12,345" in line][:3]
+    assert says in row
+    assert all(unit not in "".join(others) for unit in (" us ", " ms ", " s "))
+    del sample["queues"][0]["oldest_age"]  # as an earlier version's process
+    assert "oldest" not in "".join(drawn(sample))
+
+
+@pytest.mark.parametrize(
     "rate, says", [(0.0, "0"), (0.4, "0.4"), (9.96, "10.0"), (1234.5, "1,234")]
 )
 async def test_a_slow_queue_does_not_look_as_if_it_stood(

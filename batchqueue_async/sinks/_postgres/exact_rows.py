@@ -1,7 +1,7 @@
 """Rows of which asyncpg would lose something: what is nearly of a column's type.
 
 It cuts fractions off for whole numbers, and of a datetime the time of the day for a
-DATE, the date for a TIME, and nanoseconds of pandas.
+DATE, the date and the zone for a TIME, and nanoseconds of pandas.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from ..rows import Row
 
 def _has_date(value: object) -> bool:
     return isinstance(value, date)
+
+
+def _has_date_or_zone(value: object) -> bool:
+    return _has_date(value) or getattr(value, "tzinfo", None) is not None
 
 
 def _has_nanoseconds(value: object) -> bool:
@@ -39,7 +43,8 @@ class _Rule(NamedTuple):
 _NONE = type(None)
 _WHOLE = _Rule(frozenset((int, _NONE)), has_fraction, "a whole number")
 _DAY = _Rule(frozenset((date, _NONE)), has_time, "a day without a time")
-_TIME = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day")
+_TIME = _Rule(frozenset((_NONE,)), _has_date_or_zone, "a time without a day or a zone")
+_TIME_IN_ZONE = _Rule(frozenset((time, _NONE)), _has_date, "a time without a day")
 _MOMENT = _Rule(
     frozenset((datetime, int, _NONE)), _has_nanoseconds, "a moment in microseconds"
 )
@@ -47,14 +52,15 @@ _MOMENT = _Rule(
 _RULES: Final[Mapping[int, _Rule]] = {
     **dict.fromkeys((20, 21, 23), _WHOLE),  # BIGINT, SMALLINT and INTEGER
     1082: _DAY,
-    # Without a zone, and with one.
-    **dict.fromkeys((1083, 1266), _TIME),
+    1083: _TIME,
+    1266: _TIME_IN_ZONE,
     **dict.fromkeys((1114, 1184), _MOMENT),
 }
 _OF_ARRAYS: Final[Mapping[int, _Rule]] = {
     **dict.fromkeys((1016, 1005, 1007), _WHOLE),
     1182: _DAY,
-    **dict.fromkeys((1183, 1270), _TIME),
+    1183: _TIME,
+    1270: _TIME_IN_ZONE,
     **dict.fromkeys((1115, 1185), _MOMENT),
 }
 

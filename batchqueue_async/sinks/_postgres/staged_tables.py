@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -102,7 +103,7 @@ class StagedTables:
     async def register(self, connection: Connection, attempt: Attempt) -> None:
         """Register an attempt, in a transaction of its own."""
         await self._bring_up(connection)
-        epoch, run, name = attempt.epoch, attempt.run, UUID(attempt.name)
+        epoch, run, name = attempt.epoch, attempt.run, mark_of(attempt.name)
         if not attempt.is_announced:
             await self._add(connection, epoch, run, name)
             return
@@ -115,11 +116,11 @@ class StagedTables:
             await self._add(connection, epoch, run, name)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
-        return await self._has(connection, UUID(attempt.name))
+        return await self._has(connection, mark_of(attempt.name))
 
     async def strike_off(self, connection: Connection, attempt: Attempt) -> None:
         await connection.execute(
-            f"DELETE FROM {self._register} WHERE name = $1", UUID(attempt.name)
+            f"DELETE FROM {self._register} WHERE name = $1", mark_of(attempt.name)
         )
 
     async def clear(
@@ -229,6 +230,18 @@ class StagedTables:
             # Waits for attempts that are writing.
             await self.staging.drop(connection)
             await self.staging.create(connection, "NULL::UUID", "*")
+
+
+def mark_of(name: str) -> UUID:
+    """Return what stands for an attempt: of 16 bytes, since each row carries it.
+
+    Spark's attempts have a UUID's digits for names. Others may have any, which differ
+    from the names of runs, because those have a NUL in them.
+    """
+    with suppress(ValueError):
+        if (mark := UUID(name)).hex == name:
+            return mark
+    return uuid5(NAMESPACE_OID, name)
 
 
 def _name_of_run(epoch: Epoch, run: str) -> UUID:

@@ -87,10 +87,6 @@ class StagedRows:
             " name TEXT UNIQUE, started_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
         )
 
-    @property
-    def columns(self) -> list[str]:
-        return [*self._columns(self.table)]
-
     def announce(self, epoch: Epoch, run: str) -> None:
         """Register a run: a line without an attempt's name."""
         self._register(epoch, run, None)

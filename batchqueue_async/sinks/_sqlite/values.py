@@ -49,14 +49,17 @@ class SqliteValues:
             raise error(told % self._refused_column(row)) from None
         return made
 
-    def broken_text(self, rows: Iterable[Row]) -> ValueError:
-        """Return what to raise for the first text that is none in UTF-8."""
+    def refused(self, rows: Iterable[Row]) -> ValueError:
+        """Return what to raise for the first value that the file has no form for."""
         for _, *row in rows:
             for column, value in zip(self._columns, row, strict=True):
                 if _is_broken(value):
                     msg = f"column {column} must be text in UTF-8, got half a surrogate"
                     return ValueError(msg)
-        return ValueError("an item must be of text in UTF-8, got half a surrogate")
+                if isinstance(value, int) and not -_MOST <= value < _MOST:
+                    msg = f"column {column} must be an int of 64 bits, got a larger one"
+                    return ValueError(msg)
+        return ValueError("an item must be of text in UTF-8 and ints of 64 bits")
 
     def _refused_column(self, row: Row) -> str:
         for column, make, value in zip(self._columns, self._makers, row, strict=True):
@@ -153,6 +156,7 @@ def _of_numpy(value: object) -> object:
     return value if is_time and isinstance(made, int) else made
 
 
+_MOST = 2**63
 _KEPT = frozenset((int, str, bytes, bool, type(None)))
 # Not all that has a buffer, such as an array of numpy's, is meant as its bytes.
 _TAKEN = (int, float, str, bytes, bytearray, memoryview, type(None))
