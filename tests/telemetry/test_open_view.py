@@ -48,7 +48,7 @@ def test_another_process_sees_the_queues(path: Path) -> None:
 
 def test_names_and_bars_that_the_terminal_has_no_characters_for(path: Path) -> None:
     with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
-        loop_thread.open("caf\u00e9 \udc80", BatchQueueConfig[int](consumer=len))
+        loop_thread.open("caf\u00e9 \u2713", BatchQueueConfig[int](consumer=len))
         done = subprocess.run(
             [sys.executable, "-m", "batchqueue_async", "top", path, "--once"],
             capture_output=True,
