@@ -288,9 +288,8 @@ def test_postgresql_holds_the_same(
     assert asyncio.run(fetch(postgres_dsn, f"{query}top_delays")) == top_delays
 
 
-@pytest.mark.parametrize(
-    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_the_pipeline_on_executors_leaves_the_same(
     request: pytest.FixtureRequest,
     demo: Demo,
