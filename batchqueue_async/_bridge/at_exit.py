@@ -146,9 +146,11 @@ def drain_before_processes_end() -> None:
 
 
 def _flush_late() -> None:
-    for running in [each for each in _running.values() if each.is_late]:
-        if not running.is_flushed_at_exit():
-            _drain_all(partial(is_, running))
+    # What targets open meanwhile is drained afterwards, not before they have used it.
+    with _draining[0]:
+        for running in [each for each in _running.values() if each.is_late]:
+            if not running.is_flushed_at_exit():
+                _drain_all(partial(is_, running))
 
 
 def _drain() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -451,6 +452,15 @@ def test_a_queue_that_the_target_feeds_is_drained_after_it(
 ) -> None:
     program = Program(PROGRAM + FEEDING, str(tmp_path / "log"), python=python)
     ended = program.end()
+    assert (ended.status, ended.log) == (0, "")
+    lines = (tmp_path / "log").read_text().split()
+    assert [each for each in lines if each.isdigit()] == [*map(str, range(100))]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it starts no thread then")
+def test_a_target_may_be_the_first_to_use_a_queue_at_the_exit(tmp_path: Path) -> None:
+    feeding = FEEDING.replace("\nprocess_queue(open_queue)\n", "\n")
+    ended = Program(PROGRAM + feeding, str(tmp_path / "log")).end()
     assert (ended.status, ended.log) == (0, "")
     lines = (tmp_path / "log").read_text().split()
     assert [each for each in lines if each.isdigit()] == [*map(str, range(100))]
