@@ -116,7 +116,7 @@ def prefix(epoch: Epoch, target: str = "") -> str:
     """
     of_target = f"\0{target}" if target else ""
     text = f"{epoch.query}\0{epoch.batch}{of_target}"
-    # A query's name may be half a surrogate: it needs no meaning, only to differ.
+    # A query's name may be no valid text, such as half a surrogate.
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"epoch_{digest[:16]}_"
 
