@@ -28,7 +28,7 @@ from batchqueue_async import (
 )
 from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
-from batchqueue_async._bridge.loop_thread import outlast_threads
+from batchqueue_async._bridge.loop_thread import run_of
 from batchqueue_async._functions import inside
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
@@ -254,7 +254,10 @@ class BatchingHandler(logging.Handler):
             retry=self._retry,
         )
         queue = loop_thread.open("logging", config)
-        outlast_threads(loop_thread)
+        if (run := run_of(loop_thread)) is not None:
+            # At the interpreter's exit other threads may log until they have ended: it
+            # is closed after them, by the end of `process_queue`.
+            run.is_late = True
         self._loop = queue.call(_running_loop)
         return queue
 

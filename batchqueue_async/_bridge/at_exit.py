@@ -30,26 +30,36 @@ if TYPE_CHECKING:
     from batchqueue_async._bridge.loop_run import LoopRun
 
 
-# They keep alive what their users have lost sight of.
+# Here they are kept alive, even if their users have dropped them.
 _running: dict[int, LoopRun] = {}
-# A forked child keeps its parent's, too: the end of a loop would touch its sockets.
+# A forked child keeps its parent's, too: to free a loop would touch its sockets.
 _inherited: list[LoopRun] = []
 _turns = count()
-_hooked: list[bool] = []
-_exiting: list[bool] = []
-_ended: list[bool] = []
-# Whether a thread waits for the others, to drain after them; it does not begin while
-# the main thread drains, which looks itself for what is started meanwhile.
-_last: list[bool] = []
-_draining = [threading.RLock()]
+
+
+class _Exit:
+    """How far this process is on its way to its end."""
+
+    def __init__(self, *, has_ended: bool = False) -> None:
+        self.is_hooked = False
+        self.has_begun = False
+        # Whether `atexit` has called what it calls last.
+        self.has_ended = has_ended
+        # Whether a thread waits for the others to end, and drains then. It does not do
+        # so while the main thread drains: that looks by itself for what was started.
+        self.has_last_thread = False
+        self.draining = threading.RLock()
+
+
+_exit = _Exit()
 
 
 def remember(running: LoopRun) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
     drain_before_others(running)
     _running[id(running)] = running
-    if not _hooked:
-        _hooked.append(True)
+    if not _exit.is_hooked:
+        _exit.is_hooked = True
         _hook(running)
     elif is_exiting():
         _drain_late(running)
@@ -66,19 +76,19 @@ def forget(running: LoopRun) -> None:
 
 def is_exiting() -> bool:
     """Whether the interpreter is about to end, so that nothing catches an exception."""
-    return bool(_exiting)
+    return _exit.has_begun
 
 
 def _hook(running: LoopRun) -> None:
-    # After all threads that are no daemons have ended; before what a program had asked
-    # for by then, which may use what the queues feed.
+    # `atexit` calls it after all threads that are no daemons have ended, and before
+    # what the program has registered by now, which may use what handlers have written.
     atexit.register(_drain)
     register = getattr(threading, "_register_atexit", None)
     if register is None:
         return
     try:
-        # What is hooked last runs first: before asyncio's own worker threads are ended,
-        # which handlers may work with. Their module is there: see above.
+        # What is hooked last runs first. So it comes before the end of asyncio's worker
+        # threads, which handlers may use: their module, imported above, hooks that.
         register(_drain_before_joining)
     except RuntimeError:
         # The threads are about to be joined, or are joined already.
@@ -86,8 +96,8 @@ def _hook(running: LoopRun) -> None:
 
 
 def _drain_late(running: LoopRun) -> None:
-    # The main thread runs Python here only if `atexit` calls it: `_drain` is to come.
-    if not running.is_of_main_thread or _has_no_atexit() or _ended:
+    # On the main thread this is a call of `atexit`, which `_drain_at_last` will follow.
+    if not running.is_of_main_thread or _has_no_atexit() or _exit.has_ended:
         _drain_after_threads()
 
 
@@ -103,12 +113,12 @@ def _drain_after_threads() -> bool:
         while others := _others():
             for each in others:
                 each.join()
-        _last.clear()
+        _exit.has_last_thread = False
         _drain()
 
-    if not _last:
-        _last.append(True)
-        # None is to be had? Then `atexit` is left, which runs where that is so.
+    if not _exit.has_last_thread:
+        _exit.has_last_thread = True
+        # If no thread can be started, `atexit` still calls `_drain`.
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=drain, name="batchqueue last", daemon=False).start()
             return True
@@ -125,11 +135,11 @@ def _others() -> list[threading.Thread]:
 
 def _drain_before_joining() -> None:
     """Drain all but those that a thread works with which the interpreter waits for."""
-    _exiting.append(True)
+    _exit.has_begun = True
     if _has_no_atexit() and not (_others() and _drain_after_threads()):
         _drain_all(lambda running: not _is_left_later(running))
         return
-    # First: what is drained next may be what it feeds. And what that logs by it.
+    # Before, since it may feed what is drained next; and after, since that may log.
     _flush_late()
     _drain_all(lambda running: not (running.is_late or _is_left_later(running)))
     _flush_late()
@@ -147,22 +157,22 @@ def drain_before_processes_end() -> None:
 
 def _flush_late() -> None:
     # What targets open meanwhile is drained afterwards, not before they have used it.
-    with _draining[0]:
+    with _exit.draining:
         for running in [each for each in _running.values() if each.is_late]:
             if not running.is_flushed_at_exit():
                 _drain_all(partial(is_, running))
 
 
 def _drain() -> None:
-    # What is late is left to who is called even later: `close_process_queues`.
+    # What is late is drained by `close_process_queues`, which `atexit` calls later.
     _drain_all(lambda running: not running.is_late or _has_no_atexit())
 
 
 @atexit.register
 def _drain_at_last() -> None:
-    # What was started by functions that `atexit` has called before.
+    # For what functions have started that `atexit` called before this one.
     _drain()
-    _ended.append(True)
+    _exit.has_ended = True
 
 
 def _has_no_atexit() -> bool:
@@ -180,28 +190,27 @@ def _is_left_later(running: LoopRun) -> bool:
 
 def _drain_all(is_meant: Callable[[LoopRun], bool]) -> None:
     begun: list[LoopRun] = []
-    with _draining[0]:
-        _exiting.append(True)
-        # The last first: it may feed the others. Or start one to feed.
+    with _exit.draining:
+        _exit.has_begun = True
+        # The last one first, since it may feed the others. It may start another one, so
+        # each round looks anew.
         while left := [
             each
             for each in [*_running.values()]
             if each not in begun and is_meant(each)
         ]:
             begun.append(max(left, key=attrgetter("turn")))
-            # Each logs for itself; a third Ctrl-C ends this one, and the next is begun.
+            # Each logs what fails. A third Ctrl-C gives it up, and the next one begins.
             with contextlib.suppress(BaseException):
                 begun[-1].drain_at_exit()
 
 
 def _leave_to_parent() -> None:
+    global _exit  # noqa: PLW0603 - one per process is the point
     _inherited.extend(_running.values())
     _running.clear()
-    # `multiprocessing` takes its children's `atexit` away.
-    _hooked.clear()
-    _exiting.clear()
-    _last.clear()
-    _draining[:] = [threading.RLock()]
+    # Not hooked either: `multiprocessing` takes its children's `atexit` away.
+    _exit = _Exit(has_ended=_exit.has_ended)
 
 
 if hasattr(os, "register_at_fork"):

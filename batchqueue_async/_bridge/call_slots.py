@@ -39,13 +39,13 @@ class CallSlots:
     def __init__(self, most: int) -> None:
         self.most = most
         self._free = most
-        # Reentrant: the garbage of a closed loop may be collected inside, with calls
-        # that give back what they have.
+        # Reentrant: whoever holds it may collect the garbage of a closed loop, in which
+        # calls give their slots back.
         self._guard = threading.RLock()
         # Locks for which somebody waits, in order of asking, and their loops.
         self._line: dict[SlottedLock, asyncio.AbstractEventLoop] = {}
         self._locks: WeakSet[SlottedLock] = WeakSet()
-        # Those that have slots: until these are back they must not be forgotten.
+        # Locks that have slots, kept alive until they have given them back.
         self._holding: set[SlottedLock] = set()
 
     def new_lock(self) -> SlottedLock:
@@ -65,7 +65,8 @@ class CallSlots:
             if lock.loop is None:
                 lock.loop = asyncio._get_running_loop()  # noqa: SLF001
             elif lock.is_lost:
-                # A call of a closed loop that is thrown away lets the next one in.
+                # A call that is thrown away with its closed loop tries to admit the
+                # next.
                 return False
             ahead = self._ahead_of(lock)
             if self._free <= ahead:
@@ -87,7 +88,7 @@ class CallSlots:
 
     def give_back(self, lock: SlottedLock) -> None:
         with self._guard:
-            # Else, of a loop that is closed, it was taken back, or will be.
+            # Otherwise the loop is closed, and the slot was taken back, or will be.
             if lock.held > (lock.on_threads if lock.is_lost else 0):
                 self._change(lock, -1)
         self.tell()
@@ -146,7 +147,7 @@ class CallSlots:
         for each, loop in self._line.items():
             if each is lock:
                 break
-            # One that has stopped may never go on.
+            # Those on a loop that has stopped don't count: it may never go on.
             ahead += loop.is_running()
         return ahead
 
@@ -181,10 +182,10 @@ class SlottedLock(HandlerLock):
     def __init__(self, slots: CallSlots) -> None:
         super().__init__()
         self.slots = slots
-        # That of the queue; None where a call is made by no queue.
+        # The queue's; None for a call that no queue makes.
         self.detector: DeadlockDetector | None = None
-        # These change under the guard of its slots: those that it has, how many calls
-        # are on threads, and its loop.
+        # How many slots it has, how many of its calls are on threads, and its loop.
+        # They change under the guard of `slots`.
         self.held = self.on_threads = 0
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -227,7 +228,7 @@ class SlottedLock(HandlerLock):
         while self._waiting and self._has_room(self._waiting[0][0]):
             mode, admitted = self._waiting[0]
             if admitted.cancelled():
-                # It is about to take itself out.
+                # Its task, when it runs, takes it out of the line.
                 return
             if not self.slots.take(self, joins_line=True):
                 return
@@ -250,7 +251,7 @@ class SlotWait(Wait):
 
     def targets(self) -> Collection[Node]:
         holders = self._slots.holders()
-        # Of one that is not known, or is free, nobody can say that it stays taken.
+        # A slot that is free, or whose call isn't known, may be had at any moment.
         if len(holders) < self._slots.most:
             return ()
         return [_HolderNode(each) for each in holders]

@@ -45,10 +45,11 @@ class Rest:
             self.over.wait(1.0)
 
 
-# What has a thread; `rest` returns what waits until it rests, if it does so soon.
+# Those whose threads have to rest, by id. Their `rest` asks for it, and returns a
+# function that waits for it, but not for long.
 _threads: dict[int, LoopRun | WorkerThread] = {}
-# By the thread that forks: two may do so at once, and in a signal handler one may do
-# so in the middle of its own.
+# Rests by the thread that forks, since two may fork at once. A list for each fork: a
+# signal handler may fork in the middle of another one.
 _forking: dict[int, list[list[Rest]]] = {}
 _endings: dict[int, BaseException] = {}
 _hooked: list[bool] = []
@@ -59,9 +60,9 @@ def remember(resting: LoopRun | WorkerThread) -> None:
     _threads[id(resting)] = resting
     if not _hooked and hasattr(os, "register_at_fork"):
         _hooked.append(True)
-        # What is hooked last comes first before a fork: its hook takes a lock that
-        # our threads may wait for on their way to rest. At the interpreter's exit it
-        # can't be imported any more, nor without a file that may be opened.
+        # Imported first, so that its hook comes after ours before a fork. That takes a
+        # lock which our threads may need before they rest. The import fails at the
+        # interpreter's exit, and where no more files may be opened.
         with suppress(RuntimeError, OSError, MemoryError):
             import concurrent.futures.thread  # noqa: F401, PLC0415
 
@@ -85,11 +86,11 @@ def _begin() -> None:
                 rest = Rest()
                 rests.append(rest)
                 waits.append(each.rest(rest))
-        # All are asked by now, and come to rest side by side.
+        # Only now, so that all of them come to rest side by side.
         for wait in waits:
             wait()
     except (SystemExit, KeyboardInterrupt) as ending:
-        # A signal handler's, and the parent's alone.
+        # A signal handler has raised it. It is raised in the parent alone, by `_end`.
         _endings[here] = ending
 
 
@@ -136,7 +137,7 @@ def _interrupt(hook: CodeType) -> None:
     assert main is not None
     while _is_in(hook, sys._current_frames().get(main)):  # noqa: SLF001
         time.sleep(0.0001)
-    # It may sleep by now, and only a real signal wakes it.
+    # The main thread may sleep by now, from which only a real signal wakes it.
     signal.pthread_kill(main, signal.SIGINT)
 
 

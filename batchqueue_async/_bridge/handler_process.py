@@ -48,7 +48,7 @@ class HandlerProcess:
     def __init__(self, label: str, pickled: bytes) -> None:
         self._label = label
         self._pipe, theirs = _SPAWN.Pipe()
-        # A daemon, so that whatever else fails the interpreter's exit ends it.
+        # A daemon: if all else fails the interpreter's exit ends it.
         self._process = _Process(
             target=_serve, args=(theirs, pickled), name=label, daemon=True
         )
@@ -80,7 +80,8 @@ class HandlerProcess:
             raise TypeError(msg) from error
         try:
             self._pipe.send_bytes(message)
-            # Also the process itself: what was forked meanwhile may hold the pipe open.
+            # Waits for the process, too: if it dies, a process that was forked from
+            # this one may still hold the pipe open.
             wait([self._pipe, self._process.sentinel])
             if not self._pipe.poll():
                 raise EOFError  # noqa: TRY301
@@ -100,7 +101,7 @@ class HandlerProcess:
     def kill(self) -> None:
         """Stop what it does now; any thread may ask for it."""
         with contextlib.suppress(ValueError):
-            # Unless it has been ended meanwhile.
+            # Raised if the process was ended and closed meanwhile.
             self._process.kill()
 
     def end(self) -> None:
@@ -121,13 +122,13 @@ class HandlerProcess:
 def _end(pipe: Connection, process: SpawnProcess, owner: int) -> None:
     pipe.close()
     if owner != os.getpid():
-        # A forked child's copy: the process is its parent's.
+        # This is a forked child; the process belongs to its parent.
         return
     process.join(_PATIENCE)
     if process.exitcode is None:
         process.kill()
         process.join(_PATIENCE)
-    # At the interpreter's exit another thread may be first to learn that it has ended.
+    # Raised if another thread, at the interpreter's exit, has learnt of its end first.
     with contextlib.suppress(ValueError):
         process.close()
 
@@ -139,7 +140,7 @@ class _Process(SpawnProcess):
     def _Popen(process_obj: BaseProcess) -> Popen:  # noqa: N802 - multiprocessing's
         with _blocked(_PARENTS):
             popen = SpawnProcess._Popen(process_obj)  # noqa: SLF001 - as it says itself
-        # By this the interpreter's exit ends daemons; SIGTERM would do nothing.
+        # The interpreter's exit calls it for daemons. SIGTERM would do nothing here.
         popen.terminate = popen.kill  # type: ignore[method-assign]
         return popen
 
@@ -150,7 +151,8 @@ def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # Started on the way to the process it would let through what is blocked.
+    # The resource tracker is started here, before signals are blocked: starting the
+    # process would start it otherwise, and that unblocks them.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -160,8 +162,8 @@ def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
 
 
 def _hook_exit() -> None:
-    # A process of `multiprocessing` ends its own before it waits for its threads; and
-    # before that what else of it handlers may work with.
+    # A process of `multiprocessing` ends its children, and other things that handlers
+    # may use, before it waits for its threads. So it drains before all that.
     if os.getpid() not in _hooked:
         _hooked.add(os.getpid())
         util.Finalize(None, drain_before_processes_end, exitpriority=100)
@@ -190,8 +192,8 @@ def _serve(pipe: Connection, pickled: bytes) -> None:
 
 
 def _leave_signals_to_parent() -> None:
-    # The others aren't ignored: what the handler runs would inherit that, and nobody
-    # could end it by them.
+    # SIGINT is ignored. The others aren't: programs that the handler runs would inherit
+    # that, and could not be ended by these signals.
     for each in _PARENTS:
         signal.signal(each, _end_with_parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -208,7 +210,7 @@ def _end_with_parent(number: int, _: object) -> None:
             parent.join()
         os._exit(128 + number)
 
-    # At this process's own end there is none to be had, and no need of it.
+    # Raised while this process ends, where no thread can be started, nor is needed.
     with contextlib.suppress(RuntimeError):
         threading.Thread(target=end, daemon=True).start()
 
@@ -252,7 +254,7 @@ def _told(error: BaseException) -> bytes:
     try:
         error.add_note(f"in the process:\n{trace}")
         told = pickle.dumps(error)
-        # What can't be made again of it must not break the parent's end.
+        # Tried here: what can't be unpickled would raise in the parent.
         pickle.loads(told)
     except Exception:  # noqa: BLE001 - a user's class may do anything
         other = BatchQueueError(f"the handler raised {reason(error)}")

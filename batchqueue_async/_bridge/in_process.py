@@ -59,14 +59,14 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     wrapped = _InProcess(
         processes, processes.consume, label, concurrency, processes.stop
     )
-    # Where `on_close` was not called, the last thread sees to them.
+    # If `on_close` was not called, the handler's last thread ends the processes.
     wrapped.last = processes.end
     return wrapped
 
 
 class _InProcess(InThread):
     def new_lock(self) -> HandlerLock:
-        # When it is declared for a queue: else each of that one's batches would fail.
+        # Refused when a queue gets the handler; otherwise each batch would fail.
         running = sys.modules.get("multiprocessing.process")
         if running is not None and running.current_process().daemon:
             msg = (
@@ -92,8 +92,8 @@ def _is_main_imported() -> bool:
     """Whether `multiprocessing` has a process import what is `__main__` here."""
     spec = sys.modules["__main__"].__spec__
     if spec is not None:
-        # By `-m`: a module, or the __main__.py of a package, a folder or an archive,
-        # which it leaves alone.
+        # Run by `-m`. `multiprocessing` imports a module, but not the __main__.py of a
+        # package, a folder or an archive.
         return spec.name.rpartition(".")[2] != "__main__"
     return _main_file() not in (None, "<stdin>")
 
@@ -103,7 +103,7 @@ def _main_file() -> str | None:
 
 
 def _pickled(handler: object) -> bytes:
-    # It takes 10 ms to import, and is not needed by who computes nothing.
+    # Late, since its import takes 10 ms, for programs that have no `in_process`.
     import pickle  # noqa: PLC0415
 
     try:
@@ -135,9 +135,9 @@ class _Processes:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[HandlerProcess] = []
-        # By the thread that waits for it; None while it is being started.
+        # By the thread that waits for the process; None while that is being started.
         self._busy: dict[int, HandlerProcess | None] = {}
-        # Threads that were to be stopped meanwhile.
+        # Threads that were to be stopped while their process was being started.
         self._stopped: set[int] = set()
 
     def _forget_parent(self) -> None:
@@ -200,7 +200,7 @@ class _Processes:
         )
 
         if self._main_file is not None and _main_file() is None:
-            # The interpreter's exit begins with forgetting it, and this one imports it.
+            # The interpreter's exit has removed it; the new process needs it to import.
             sys.modules["__main__"].__file__ = self._main_file
         return HandlerProcess(self._label, self._pickled)
 

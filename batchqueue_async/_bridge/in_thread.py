@@ -92,7 +92,7 @@ class InThread(Attached):
         concurrency: int,
         stop: Callable[[int], object] | None = None,
     ) -> None:
-        # A fifth of the time that importing the package would take.
+        # Late: it would add a fifth to the time that importing the package takes.
         from anyio import CapacityLimiter, to_thread  # noqa: PLC0415
 
         self._run_sync = to_thread.run_sync
@@ -127,7 +127,7 @@ class InThread(Attached):
         with self._lock:
             self._queues.add(queue)
             if self._workers is None:
-                # Without it each call asks for a thread, and fails if it gets none.
+                # Without these threads `_call` uses anyio's, and fails if it gets none.
                 with contextlib.suppress(RuntimeError):
                     workers = Workers(self.__qualname__, self.concurrency)
                     end = weakref.finalize(self, workers.end)
@@ -164,7 +164,7 @@ class InThread(Attached):
         if held is not None:
             await self._run_on_thread(held, call, *arguments)
             return
-        # Called by a handler of somebody's own, so no queue has seen to it.
+        # A user's own handler has called it, so no queue has got a slot for the call.
         lock = self._slots.new_lock()
         place = lock.request(SHARED)
         try:
@@ -185,7 +185,7 @@ class InThread(Attached):
                 thread_call.cancel(self._stop)
             await _outlast(job)
             if job.cancelled():
-                # Its task was cancelled away from its thread, which still takes a slot.
+                # The task was cancelled, but the thread goes on, and needs a slot.
                 thread_call.outlives_its_task()
             raise
         if error is not None:
@@ -205,7 +205,7 @@ class InThread(Attached):
         if workers is not None:
             return await workers.run(function)
         if self._limiter is None:
-            # Not the one of which everybody in the program gets his.
+            # Not anyio's default one, which the whole program shares.
             self._limiter = self._new_limiter()
         return await self._run_sync(function, limiter=self._limiter)
 
@@ -222,12 +222,13 @@ class _ThreadCall:
         self._is_on = False
         self._is_cancelled = False
         self._thread = 0
-        # Whether the thread is to give the slot back: popped by who sees to that.
+        # Not empty if a slot is to be given back; whoever pops from it does that.
         self._owes: list[bool] = []
 
     def cancel(self, stop: Callable[[int], object]) -> None:
         """Let it not begin any more; if it has, have it stopped."""
-        # Before the look: of this and the thread's own, the later one sees the other.
+        # Set before the look at `_is_on`; the thread sets that before it looks at this.
+        # So one of the two sees what the other has set.
         self._is_cancelled = True
         if self._is_on:
             stop(self._thread)
@@ -235,10 +236,10 @@ class _ThreadCall:
     def run(self) -> tuple[object, BaseException | None]:
         self._thread = threading.get_ident()
         self._is_on = True
-        # Before the look at the loop: one that is closed later leaves it its slot.
+        # Before it looks whether the loop is closed: if it is later, the slot stays.
         self._lock.slots.enter_thread(self._lock)
-        # What is to end the program would end the thread, and then the loop, before the
-        # drain task gets to know of it; and no future takes a StopIteration.
+        # Returned, not raised: a SystemExit would end the thread and the loop before
+        # the drain task knows of it, and a StopIteration can't be set on a future.
         try:
             if self._is_cancelled or self._lock.is_lost:
                 return None, asyncio.CancelledError()

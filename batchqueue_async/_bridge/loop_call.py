@@ -65,11 +65,11 @@ class _Call(Generic[R]):
         self._start = start
         self._give_back = give_back
         self._is_given_up = False
-        # Whether the thread has seen its end.
+        # Whether the thread has seen that it has ended.
         self.is_taken = False
         self.task: asyncio.Task[R] | None = None
         self._body: Coroutine[Any, Any, R] | None = None
-        # On a closed loop there is no result; the caller's watchdog says so.
+        # On a closed loop nothing comes of it, and the caller's watchdog raises.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._run, context=context)
 
@@ -90,7 +90,7 @@ class _Call(Generic[R]):
 
     def _cancel(self) -> None:
         if self.ended.is_set:
-            # While the thread gave up.
+            # It ended while the thread was giving up.
             self._hand_back()
         elif self.task is not None:
             self.task.cancel()
@@ -102,15 +102,15 @@ class _Call(Generic[R]):
             give_back(task.result())
 
     def _discard(self) -> None:
-        # A loop that ends runs what threads ask for until it is closed, but may not get
-        # to the task's first step: no fault of the program, so nobody is to be warned.
+        # A loop that is about to be closed still makes the task, but may not get to its
+        # first step. That is no fault of the program, so asyncio is not to warn of it.
         task, body = self.task, self._body
         if task and body and inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
             body.close()
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
     def _end(self, task: asyncio.Task[R]) -> None:
-        # Looked at: where the thread is gone, nobody else will.
+        # Its error is looked at: asyncio logs it otherwise, if the thread has given up.
         if not task.cancelled():
             task.exception()
         if self._is_given_up:

@@ -40,13 +40,14 @@ R = TypeVar("R")
 # How long a fork waits for a loop that has just been started.
 _START_WITHIN = 5.0
 
-# What the thread gets to end after the draining, though the deadline may be over.
+# Seconds that the thread gets to end after the draining, even past the deadline.
 _LAST_SECONDS = 1.0
 
-# How much of a wait for the end is enough: a Ctrl-C counts two.
+# Urgency at which a wait for the end is hurried, and given up. A Ctrl-C adds two, any
+# other attempt to end the program one.
 _HURRIED, _GIVEN_UP = 2, 4
 
-# Who replaces what `threading` starts, and how its own module tells whether it has.
+# Libraries that make greenlets of threads, and how to ask each whether it does so.
 _REPLACING = {
     "gevent": ("gevent.monkey", "is_module_patched", "threading"),
     "eventlet": ("eventlet.patcher", "is_monkey_patched", "thread"),
@@ -64,17 +65,18 @@ class LoopRun:
     ) -> None:
         self.manager = BatchQueueManager()
         self.portal: Portal | None = None
-        # What was to end the program, raised by handlers and other code on the loop.
+        # SystemExits and KeyboardInterrupts that code on the loop has raised.
         self.endings: list[BaseException] = []
         # The thread that is in its `with` block, and will leave that by itself.
         self.entered_by: threading.Thread | None = None
-        # Whoever starts one while the interpreter ends has just begun to use it.
+        # A thread that started this one at the interpreter's exit is still using it.
         starter = threading.current_thread()
         self.started_late_by = starter if at_exit.is_exiting() else None
         self.is_of_main_thread = starter is threading.main_thread()
         # The higher, the earlier it is drained at the interpreter's exit.
         self.turn = 0
-        # Whether that waits for other threads first; what opened it closes it then.
+        # Whether the interpreter's exit leaves it open until other threads have ended;
+        # then whatever opened it closes it.
         self.is_late = False
         # Whether queues are opened by whoever comes first, who is not to be seen there.
         self.is_of_all = False
@@ -114,14 +116,11 @@ class LoopRun:
             fork_rest.forget(self)
             self._failure = error
         else:
-            self.wait_until_ready()
+            while not self._ready.is_set:
+                self._ready.wait(1.0)
         if self._failure is not None:
             msg = f"LoopThread {self._name!r} cannot start: {self._failure}"
             raise BatchQueueError(msg) from self._failure
-
-    def wait_until_ready(self) -> None:
-        while not self._ready.is_set:
-            self._ready.wait(1.0)
 
     @property
     def ident(self) -> int | None:
@@ -144,7 +143,7 @@ class LoopRun:
         return partial(self._wait_for_rest, rest)
 
     def _rest_once_started(self, rest: Rest) -> None:
-        # It imports what it needs, and so holds locks that a child needs, too.
+        # Starting, it imports modules: so it holds locks that a child needs, too.
         self._ready.wait(_START_WITHIN)
         if self._ready.is_set:
             self.rest(rest)()
@@ -178,7 +177,7 @@ class LoopRun:
                 ending = ending or error
                 urgency += 1 if isinstance(error, SystemExit) else 2
                 if urgency >= _HURRIED:
-                    # Who would take what is left is about to be interrupted.
+                    # Told: the caller will be interrupted, and can't take what is left.
                     self.draining.begin(0.0, tells=True)
         if not self.draining.done.is_set:
             self.draining.log_left(self._why_undone())
@@ -190,7 +189,7 @@ class LoopRun:
     def drain_at_exit(self) -> None:
         """Drain at the interpreter's exit; there is nobody to raise anything to."""
         if self._is_waited_for:
-            # In vain, and what it left is logged.
+            # That wait ended without success, and what was left is logged.
             return
         self.draining.begin(self._shutdown_timeout, tells=True)
         try:
@@ -215,7 +214,7 @@ class LoopRun:
         try:
             self.call(partial(self.manager.flush, timeout))
         except DeliveryError:
-            # Told already.
+            # Items that failed were told of when they did.
             return True
         except BaseException:  # noqa: BLE001 - a Ctrl-C hurries, and ends the program
             self.draining.begin(0.0, tells=True)
@@ -232,8 +231,8 @@ class LoopRun:
             return f"the thread of its loop has ended: {self._failure!r}"
         if self._silence is None:
             return "its loop answers, but nobody waits for it any longer"
-        # What it waits for, in C perhaps, may be a lock that the process was forked
-        # with; or just slow.
+        # It may wait for a lock that was held when this process was forked, perhaps in
+        # C, or be slow. Its stack tells.
         return f"{self._silence}; it is here:\n{_stack_of(self.ident)}"
 
     def _wait(self) -> None:
@@ -242,10 +241,10 @@ class LoopRun:
         while not (done.is_set or self._over.is_set):
             left = self.draining.seconds_left()
             if left is None or left > 0:
-                # A thread that ends without having drained does not wake who waits.
+                # A thread that fails before it has drained never sets `done`.
                 done.wait(1.0 if left is None else min(1.0, left))
                 continue
-            # What is left is being told now, if the loop runs.
+            # After the deadline a loop that runs tells `on_error` what is left.
             if self.draining.is_overdue:
                 return
             try:
@@ -268,7 +267,8 @@ class LoopRun:
                 at_exit.remember(self)
                 self._serve()
         except BaseException as error:  # noqa: BLE001 - `start` raises it
-            # Or nobody: to end the loop's executor, if it has one, takes a new thread.
+            # Once the loop has started, nobody does: for one, where its executor can't
+            # be ended for want of a new thread.
             self._failure = error
             if self._ready.is_set and not self.draining.done.is_set:
                 name = self._name
@@ -295,7 +295,7 @@ class LoopRun:
                     raise
 
     async def _main(self) -> None:
-        # A fifth of the time that importing the package would take.
+        # Late: it would add a fifth to the time that importing the package takes.
         from batchqueue_async._bridge.portal import Portal  # noqa: PLC0415
 
         while not self.draining.done.is_set:
@@ -308,7 +308,8 @@ class LoopRun:
                 # Somebody cancelled all tasks of a loop that goes on.
                 uncancel()
             except BaseExceptionGroup:
-                # A task of the portal was to end the program, and so it ended all.
+                # A task of the portal raised SystemExit or KeyboardInterrupt, which has
+                # ended all of the portal's tasks.
                 name = self._name
                 says = "LoopThread %r: its portal is renewed"
                 logger.warning(says, name, loop_thread=name)
@@ -340,7 +341,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
         new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     except (ImportError, AttributeError) as error:
-        # Of a module that another thread was importing a forked child has a half.
+        # A forked child has only half of a module that another thread was importing.
         msg = (
             f"uvloop is installed and can't be imported ({error}); if this process was "
             "forked while a thread was importing it, import uvloop before you fork"

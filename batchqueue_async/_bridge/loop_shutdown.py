@@ -15,7 +15,7 @@ from batchqueue_async._threads.event import ThreadEvent
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 
-# What a queue may take beyond the deadline: to cancel its handlers, and for `on_error`.
+# Seconds past the deadline that a queue may take to cancel handlers and tell.
 _GRACE = 2.0
 
 
@@ -27,7 +27,7 @@ class LoopShutdown:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.has_begun = False
-        # The same for threads, and for the loop.
+        # Both are set when all queues are shut down: one for threads, one for the loop.
         self.done = ThreadEvent()
         self.ended = asyncio.Event()
         self._loop = loop
@@ -54,8 +54,8 @@ class LoopShutdown:
             deadline = time.monotonic() + timeout
             if self._deadline is None or deadline < self._deadline:
                 self._deadline = deadline
-        # In a context of its own: the caller may be part of a handler's call. On a loop
-        # that is closed nothing is left to be done.
+        # In a new context, since the caller may be part of a handler's call. It raises
+        # if the loop is closed, where nothing is left to be done.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin_or_shorten, context=Context())
 
@@ -114,7 +114,7 @@ class LoopShutdown:
             if left is not None:
                 self._current.shorten_deadline(left)
             if self._tells and self._telling is None:
-                # Not to be returned any more.
+                # What is left is told to `on_error` now, no longer returned.
                 self._telling = self._loop.create_task(self._current.close(left))
 
     async def _drain(self) -> None:

@@ -17,11 +17,7 @@ from batchqueue_async._bridge import at_exit
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.drain_on_signals import ECHO
-from batchqueue_async._engine.manager import (
-    BatchQueueManager,
-    reporting,
-    settle_all,
-)
+from batchqueue_async._engine.manager import reporting, settle_all
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
@@ -177,11 +173,11 @@ class LoopThread(OfOneProcess):
         self._end = self._end or "left"
         run.draining.begin(self._shutdown_timeout, tells=True)
         if run.is_called_by_handler():
-            # As in `stop`: waiting would be waiting for itself.
+            # As in `stop`: the handler's thread would wait for its own handler.
             return
         if run.wait():
             self._run = None
-        # What ends the program by itself is not replaced.
+        # A SystemExit or KeyboardInterrupt that leaves the block is not replaced.
         if run.endings and (error is None or isinstance(error, Exception)):
             raise run.endings[0]
 
@@ -273,7 +269,7 @@ class LoopThread(OfOneProcess):
             # In a forked child there is nothing to drain.
             with suppress(BatchQueueError):
                 self._begin_draining(timeout if is_first else 0.0)
-            # While the interpreter exits nobody would catch it, and its status stands.
+            # At the interpreter's exit nobody would catch it: the exit code is settled.
             if is_first and not at_exit.is_exiting():
                 raise SystemExit(128 + received)
 
@@ -299,7 +295,7 @@ class LoopThread(OfOneProcess):
 
     def _lock(self) -> threading.Lock:
         if self._process != os.getpid():
-            # In a forked child the parent's may be held, by a thread that is not there.
+            # In a forked child: a thread that isn't here may have held the parent's.
             self._process = os.getpid()
             self._starting = threading.Lock()
         return self._starting
@@ -324,35 +320,6 @@ class LoopThread(OfOneProcess):
         return sync_queue
 
 
-def manager_of(loop_thread: LoopThread) -> BatchQueueManager | None:
-    """Return what keeps its queues, while it runs; not meant for users."""
-    run = loop_thread._run  # noqa: SLF001
-    return None if run is None else run.manager
-
-
-def refuse_on_loop(loop_thread: LoopThread, verb: str) -> None:
-    """Refuse what would wait on its own loop's thread; not meant for users."""
-    run = loop_thread._run  # noqa: SLF001
-    if run is not None:
-        run.refuse_on_loop(verb)
-
-
-def open_for_all(loop_thread: LoopThread) -> None:
-    """Have its queues run in no context of who opens them; not meant for users.
-
-    Of one of `process_queue` that is whoever comes first. His context, a request's with
-    its span, would be that of all handlers, and live as long as the process.
-    """
-    run = loop_thread._run  # noqa: SLF001
-    if run is not None:
-        run.is_of_all = True
-
-
-def outlast_threads(loop_thread: LoopThread) -> None:
-    """Keep it open at the interpreter's exit until other threads have ended.
-
-    For one of `process_queue`, whose end closes it then; not meant for users.
-    """
-    run = loop_thread._run  # noqa: SLF001
-    if run is not None:
-        run.is_late = True
+def run_of(loop_thread: LoopThread) -> LoopRun | None:
+    """Return its thread and loop while it runs; not meant for users."""
+    return loop_thread._run  # noqa: SLF001

@@ -10,11 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from batchqueue_async._bridge.at_exit import is_exiting
-from batchqueue_async._bridge.loop_thread import (
-    LoopThread,
-    open_for_all,
-    refuse_on_loop,
-)
+from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._validation import require_callable
@@ -30,22 +26,30 @@ class _Opened(NamedTuple):
     loop_thread: LoopThread
     queue: SyncBatchQueue[Any]
 
+    def refuse_on_its_loop(self) -> None:
+        """Refuse to close it on its own loop's thread, which would wait for itself."""
+        if (run := run_of(self.loop_thread)) is not None:
+            run.refuse_on_loop("leaving")
+
+    def close(self) -> None:
+        self.loop_thread.__exit__(None, None, None)
+
 
 class _Registry:
     """What this process has opened; a forked child starts with an empty one."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        # For what is in here; nobody waits for anything else while he has it. These
-        # locks are reentrant: `open_queue` may ask for another process's queue.
+        # For the registry's fields; whoever holds it waits for nothing else. All locks
+        # here are reentrant: `open_queue` may call `process_queue` for another queue.
         self.lock = threading.RLock()
         self.opened: dict[OpenQueue[Any], _Opened] = {}
-        # Of those that are being opened. Not one for all: the first log line of a loop
-        # that starts may open another queue on that loop's thread.
+        # A lock for each queue that is being opened, not one for all: the first log
+        # line of a loop that starts may open another queue, on that loop's thread.
         self._own_locks: WeakValueDictionary[OpenQueue[Any], Any]
         self._own_locks = WeakValueDictionary()
-        # What `close_process_queues` has taken from above, while calls of it go on; at
-        # the interpreter's exit it stays.
+        # What `close_process_queues` has closed, until its last call returns, or for
+        # good at the interpreter's exit.
         self.closed: dict[OpenQueue[Any], SyncBatchQueue[Any]] = {}
         self._closings = 0
 
@@ -71,7 +75,7 @@ class _Registry:
             return None
         if not is_exiting():
             return self.closed.get(open_queue)
-        # What `atexit` calls, and threads that the exit waits for, may open theirs.
+        # Threads that the exit waits for, and what `atexit` calls, get a new one.
         if not threading.current_thread().daemon:
             return None
         known = self.opened.get(open_queue)
@@ -97,8 +101,9 @@ class _Registry:
             left = [each for each in self.opened if wanted is None or each in wanted]
             if not left:
                 return None
-            refuse_on_loop(self.opened[left[-1]].loop_thread, "leaving")
-            opened = self.opened.pop(left[-1])
+            opened = self.opened[left[-1]]
+            opened.refuse_on_its_loop()
+            del self.opened[left[-1]]
             self.closed[left[-1]] = opened.queue
             return opened
 
@@ -154,10 +159,10 @@ def process_queue(
             if known is not None and known.queue.is_running:
                 return known.queue
             if known is not None:
-                refuse_on_loop(known.loop_thread, "leaving")
+                known.refuse_on_its_loop()
                 del registry.opened[open_queue]
         if known is not None:
-            _close(known)
+            known.close()
         opened = _open(open_queue, make_loop_thread)
         with registry.lock:
             registry.opened[open_queue] = opened
@@ -183,25 +188,25 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
     wanted = None if open_queues is None else set(open_queues)
     registry.begin_closing()
     try:
-        # Closed without the lock, which its handlers may need; and what they open
-        # anew by that is closed, too.
+        # The lock is free meanwhile, since handlers may need it. What they open is
+        # closed by a later round.
         while (opened := registry.take_last(wanted)) is not None:
-            _close(opened)
+            opened.close()
     finally:
         registry.end_closing()
 
 
 def _current() -> _Registry:
-    # The hook below does this after each fork of Python's; a fork in C has no hooks.
+    # After a fork in Python the hook below has done it; a fork in C calls no hooks.
     if _registry.pid != os.getpid():
         _start_anew()
     return _registry
 
 
 def _start_anew() -> None:
-    # The lock, too: another thread may have held it during the fork.
+    # With a new lock: another thread may have held the old one during the fork.
     global _registry  # noqa: PLW0603  # one per process is the point
-    # Kept: the end of a LoopThread would wait for a thread that the child hasn't got.
+    # Kept alive: to end its LoopThreads would wait for threads that the child lacks.
     _inherited.append(_registry)
     _registry = _Registry()
 
@@ -210,7 +215,10 @@ def _open(
     open_queue: OpenQueue[Any], make_loop_thread: Callable[[], LoopThread]
 ) -> _Opened:
     loop_thread = make_loop_thread().start()
-    open_for_all(loop_thread)
+    if (run := run_of(loop_thread)) is not None:
+        # In no context of who comes first: a request's, with its span, would be that of
+        # all handlers, and live as long as the process.
+        run.is_of_all = True
     try:
         return _Opened(loop_thread, _require_queue(open_queue(loop_thread)))
     except BaseException:
@@ -225,11 +233,7 @@ def _require_queue(queue: object) -> SyncBatchQueue[Any]:
     return queue
 
 
-def _close(opened: _Opened) -> None:
-    opened.loop_thread.__exit__(None, None, None)
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
-# What `multiprocessing` starts by fork ends without `atexit`; its threads' end drains.
+# A process that `multiprocessing` forks has no `atexit`; there `at_exit` drains.
 atexit.register(close_process_queues)

@@ -46,7 +46,8 @@ class SizedIngress(ThreadIngress[T]):
         accepted = 0
         for partition, run in measured_runs(known, self.parts.placement):
             accepted += self._put_run(partition, run, until, patience, tally)
-        # Where some were refused or late, it is not said that it came to this one.
+        # If earlier items were refused, or late, the one that can't be measured may
+        # never have had its turn: then its error isn't raised.
         is_reached = accepted == len(known) or not self._waits_when_full
         if error is not None and is_reached:
             raise error
@@ -61,10 +62,10 @@ class SizedIngress(ThreadIngress[T]):
         tally: ThreadTally | None,
     ) -> int:
         if isinstance(run, tuple):
-            # One item, as it was given.
+            # `put_one` passes its item on unmeasured, in a tuple.
             run = one_measured(run[0], self._budget.measure)
         placed = super()._put_run(partition, run, until, patience, tally)
         if placed < len(run):
-            # What lingers keeps others out.
+            # Wake the drain task: items that linger take the room that was missing.
             self.post(partition)
         return placed

@@ -61,7 +61,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         require_instance("queue", queue, BatchQueue, "a BatchQueue that runs")
         require_positive("patience", patience)
         self._queue = queue
-        # The `LoopThread` that opened it: it lives as long as who produces.
+        # The `LoopThread` that opened it, which lives as long as this object.
         self.loop_thread: object = None
         self._patience = patience
         self._ingress = ingress_of(queue)
@@ -71,7 +71,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         self._loop = self._ingress.loop
         # How many items of a long iterable are placed together.
         self._length = self._ingress.chunk_length
-        # For the hot path.
+        # Copies for the hot path, where each look-up counts.
         self._sole = parts.placement.sole
         self._choose = parts.placement.choose
         self._routes = parts.placement.routes
@@ -94,7 +94,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         return self._queue.is_running
 
     def __repr__(self) -> str:
-        # On any thread, at once: counts would be the loop's to tell.
+        # It may be called on any thread and must not wait, so it has no counts: the
+        # loop would have to tell them.
         return f"<SyncBatchQueue {self.name!r} {self._parts.state.value}>"
 
     def produce(self, item: T, timeout: float | None = None) -> bool:
@@ -176,8 +177,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             try:
                 partition = choose(item)
             except BaseException:
-                # Here, where taking it needed no more of the stack than this: after a
-                # RecursionError there may be no room for a call of `recover_guard`.
+                # Here, where it needs no more of the stack than `acquire` did: after a
+                # RecursionError there may be no room to call `recover_guard`.
                 lock.release()
                 raise
             items = partition.items
@@ -238,7 +239,8 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         require_timeout("timeout", timeout)
         flush = Flush(self._parts, self._log)
         self._on_loop(partial(flush.settle, timeout))
-        # On this thread: had it given up meanwhile, nobody would have been told.
+        # Failures count as reported only here: on the loop they would, too, if this
+        # thread had given up before it got to know them.
         if (error := flush.report()) is not None:
             raise error
 
@@ -324,7 +326,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         self._refuse_own_thread()
         refuse_fork(self._parts)
         state, lifecycle = self._parts.state, self._parts.lifecycle
-        # A list that nobody has got so far is on the loop.
+        # Leftovers that nobody has taken yet have to be fetched from the loop.
         is_over = state is State.CLOSED and not lifecycle.leftovers
         if is_over or (self._loop.is_closed() and state.has_begun_to_close):
             return []
@@ -336,7 +338,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         return self._on_loop(partial(self._queue.shutdown, timeout), give_back)
 
     def _refuse_own_thread(self) -> None:
-        # The running loop, not a thread's number: numbers are used again.
+        # By the running loop, since the numbers of threads are used again.
         if _get_running_loop() is self._loop:
             msg = (
                 f"queue {self.name!r}: a blocking call on the loop's own thread would "

@@ -131,7 +131,7 @@ class ThreadIngress(LoopWaker[T]):
         try:
             return self._put_run(partition, (item,), until, patience, tally) == 1
         except BaseException as error:
-            # A Ctrl-C may strike who waits after the loop has accepted his item.
+            # The loop may have accepted the item before a Ctrl-C struck this thread.
             with_accepted(error, tally.accepted)
             raise
 
@@ -179,8 +179,8 @@ class ThreadIngress(LoopWaker[T]):
     def _may_wait(self, until: float | None) -> bool:
         if not self._waits_when_full:
             return False
-        # In a `__del__`, a signal handler or a selector, under this thread's own lock,
-        # without which the loop can't take.
+        # True in a `__del__`, a signal handler or a selector that runs while this
+        # thread holds the lock. Until that is free the loop can make no room.
         is_nested = self.guard.is_mine
         if is_nested and until is None:
             msg = (
@@ -204,11 +204,12 @@ class ThreadIngress(LoopWaker[T]):
         except BatchQueueError as error:
             failure = error
         finally:
-            # Late or refused, it may still have been served in the meantime.
+            # It may have been served at the same moment, although it is late or
+            # refused.
             try:
                 partition.leave_line(waiter)
             except BaseException:
-                # Ctrl-C again: who stays in line would hold up all behind it.
+                # After a Ctrl-C, once more: in line it would hold up all behind it.
                 partition.leave_line(waiter)
                 raise
             finally:
@@ -217,7 +218,7 @@ class ThreadIngress(LoopWaker[T]):
                 self.post(partition)
         if wait is not None:
             self._wait_for_permit(wait, waiter, until, watchdog)
-        # Who was served in the last moment was accepted, so nothing is wrong.
+        # If all was accepted in the last moment, there is nothing to raise.
         if waiter.wants:
             if failure is not None:
                 raise failure
@@ -259,7 +260,7 @@ class ThreadIngress(LoopWaker[T]):
             waiter.wake()
 
         wait.when_over(tell)
-        # A dead loop has no drain task that could mind.
+        # If the loop is dead there is no drain task to wait for.
         with contextlib.suppress(BatchQueueError):
             while not news and waiter.wait(watchdog, until):
                 pass

@@ -26,8 +26,8 @@ from batchqueue_async._bridge.fork_rest import Rest
 
 R = TypeVar("R")
 
-# How long a fork waits for a call to end. Most calls do not: they wait for a server,
-# and hold no lock by that.
+# Seconds that a fork waits for a call to end. Most calls take longer, since they wait
+# for a server; while they do they hold no lock.
 _REST_WITHIN = 0.2
 
 
@@ -45,7 +45,7 @@ class Workers:
         self._name = name
         self._most = most
         self._calls: _Calls = SimpleQueue()
-        # Threads that have nothing to do and were not counted on.
+        # As many as there are idle threads for which no call is on its way.
         self._idle = threading.Semaphore(0)
         self._started = 0
         self._start()
@@ -53,10 +53,10 @@ class Workers:
     async def run(self, function: Callable[[], R]) -> R:
         """Run a function, which must not raise, on a thread, in this context."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        # First: a new thread that finds nothing would count as idle.
+        # Before a thread is started: one that found no call would count as idle.
         self._calls.put(partial(_answer, copy_context(), function, answer))
         if not self._idle.acquire(blocking=False) and self._started < self._most:
-            # Without another thread the call waits for one of those that there are.
+            # If none can be started, the call waits for one of the threads there are.
             with contextlib.suppress(RuntimeError):
                 self._start()
         return await answer
@@ -92,7 +92,7 @@ class WorkerThread:
         process = os.getpid()
         fork_rest.remember(self)
         try:
-            # In a child that a call has forked, and that returned, nobody calls again.
+            # A call that has forked returns in the child, too: nobody calls there.
             while os.getpid() == process and (call := self._next()) is not None:
                 call()
                 del call
@@ -114,7 +114,7 @@ class WorkerThread:
 def _put_aside(
     calls: _Calls, idle: threading.Semaphore, errand: Callable[[], object]
 ) -> None:
-    # Whoever takes it is not idle; afterwards he says so again.
+    # An idle thread that takes it is no longer counted; afterwards it counts itself.
     idle.acquire(blocking=False)
     calls.put(errand)
 
@@ -126,12 +126,12 @@ def _answer(
     loop = answer.get_loop()
     tell = answer.set_result
     try:
-        # The first one imports it: there may be no file or memory left for that.
+        # The first call imports it, which fails where no file may be opened.
         with claim_worker_thread(get_async_backend("asyncio"), loop):
             result = context.run(function)
     except Exception as error:  # noqa: BLE001 - raised on the loop, where it is waited for
         tell, result = answer.set_exception, error
-    # Of a loop that is closed nobody waits any more.
+    # Raised if the loop is closed, where nobody waits for the answer any more.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_tell, answer, tell, result)
 

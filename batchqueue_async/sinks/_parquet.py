@@ -132,7 +132,7 @@ class ParquetDirectory:
         return is_new
 
     def clear(self, epoch: Epoch) -> None:
-        # The folders of earlier versions' attempts are of longer names.
+        # Earlier versions' folders have longer names with the same beginning.
         for folder in self._staging.glob(f"{prefix(epoch)}*"):
             self._delete(folder)
 
@@ -235,7 +235,7 @@ def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
 def _make_folder(path: Path) -> None:
     """Make a folder and those above it, while others may remove empty ones."""
     for _ in range(_MOST_TRIES):
-        # Not found: somebody was quicker between one folder and the next.
+        # It raises if another process removes a folder before the next one is made.
         with suppress(FileNotFoundError):
             path.mkdir(parents=True, exist_ok=True)
             return
@@ -347,7 +347,7 @@ def _dictionary_columns(sample: pa.RecordBatch) -> bool | list[str]:
     what writing costs. The first rows tell.
     """
     if any(pa.types.is_nested(field.type) for field in sample.schema):
-        return True  # a column inside of another goes by a name of the writer's
+        return True  # only the writer knows its names for columns inside of others
     rows = sample.slice(0, _SAMPLE)
     most = rows.num_rows * _MOST_DISTINCT
     return [
@@ -361,5 +361,5 @@ def _distinct(column: pa.Array) -> int:
     try:
         found: int = pc.count_distinct(column).as_py()
     except pa.ArrowNotImplementedError:
-        return 0  # as by default
+        return 0  # so that it gets a dictionary, as by default
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
 from inspect import Parameter, signature
@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 RESERVED: Final = "batchqueue_write"
 """The column of a staging table that says which write a row came with."""
+_MOST_LISTED: Final = 20
 
 
 def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
@@ -26,11 +27,18 @@ def refuse_item(rule: str, item: object, *, but: str = "") -> NoReturn:
     raise ValueError(msg)
 
 
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as a message lists them: 20, and how many more there are."""
+    more = len(texts) - _MOST_LISTED
+    told = ", ".join(texts[:_MOST_LISTED])
+    return f"{told} and {more} more" if more > 0 else told
+
+
 def has_fraction(value: Any) -> bool:  # noqa: ANN401 - an item's value is anything
     """Tell a number that is no whole one."""
     if isinstance(value, Decimal):
         return value.is_finite() and value != value.to_integral_value()
-    # A float's, and those of numpy's, which are none of Python's but one.
+    # Floats have it, and numpy's numbers, most of which are no subclasses of float.
     is_integer = getattr(value, "is_integer", None)
     return is_integer is not None and not is_integer()
 
@@ -69,7 +77,7 @@ class FromOptions:
         Options that nobody would read are refused: most are misspelt. Spark keeps a
         `url` out of its logs and pages, so that the password in it is.
         """
-        # What a class that derives from a sink takes is its own affair.
+        # The sink's own arguments, also where a subclass has others.
         sink = next(each for each in cls.__mro__ if FromOptions in each.__bases__)
         known = signature(sink).parameters
         for name in options:
@@ -106,7 +114,7 @@ def require_columns(
     value: object, *, fold: Callable[[str], str] = lambda name: name
 ) -> None:
     """Refuse anything but names of columns, each once when they are folded."""
-    # A text is a sequence of names of one letter, too: surely a mistake.
+    # A text would pass as a sequence of names of one letter each.
     if isinstance(value, str) or not isinstance(value, list | tuple):
         refuse("columns", "a list or tuple of names", value, TypeError)
     for column in value:

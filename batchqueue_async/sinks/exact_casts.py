@@ -54,6 +54,6 @@ def _is_kept(column: pa.Array, made: pa.Array) -> bool:
 
 
 def _keys_and_items(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    # Those of a part of a column are all of the whole one's, until they are cut.
+    # Of a slice of a column Arrow returns the keys and items of the whole column.
     part = slice(column.offsets[0].as_py(), column.offsets[-1].as_py())
     return column.keys[part], column.items[part]

@@ -56,7 +56,7 @@ def _each(plain: set[type], is_lost: Callable[[Any], bool]) -> Exact:
 
 def _is_between_microseconds(value: object) -> bool:
     if isinstance(value, Number):
-        # As a float they are mostly seconds.
+        # Whole numbers are microseconds; a float most likely stands for seconds.
         return not isinstance(value, Integral)
     return bool(getattr(value, "nanosecond", 0))  # of pandas
 
@@ -138,7 +138,7 @@ def _maps(of_key: Exact | None, of_value: Exact | None) -> Exact | None:
 def _structs(fields: Sequence[pa.Field]) -> Exact | None:
     names = [each.name for each in fields]
     if len({*names}) < len(names):
-        return None  # a dict has no place for them
+        return None  # a dict can't have two values of one name
     found = [(each.name, exact_for(each.type)) for each in fields]
     inners = [(name, inner) for name, inner in found if inner is not None]
 
@@ -146,7 +146,7 @@ def _structs(fields: Sequence[pa.Field]) -> Exact | None:
         if isinstance(value, tuple):
             value = _by_name(value, names)
         if not isinstance(value, dict):
-            return value  # Arrow says what it thinks of it
+            return value  # no struct: Arrow itself refuses it
         changed = {}
         for name, inner in inners:
             before = [value.get(name)]
@@ -165,7 +165,7 @@ def _structs(fields: Sequence[pa.Field]) -> Exact | None:
 
 
 def _by_name(value: tuple[Any, ...], names: Sequence[str]) -> object:
-    # Of a Row, or of a NamedTuple.
+    # The names of a Row's fields, or of a NamedTuple's.
     own = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
     if own is not None and {*names} <= {*own}:
         return {name: value[own.index(name)] for name in names}
@@ -180,7 +180,7 @@ def _all(values: Values, of_one: Callable[[Any], Any]) -> Values | None:
     for value in values:
         try:
             one = None if value is None else of_one(value)
-        except (TypeError, ValueError):  # it has no parts at all
+        except (TypeError, ValueError):  # it can't be taken apart
             return None
         if one is None and value is not None:
             return None

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from batchqueue_async._wording import shown
 
+from .checks import listed
 from .epochs import Epoch, fields_of
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
@@ -15,8 +16,6 @@ logger: logging.Logger = logging.getLogger("batchqueue_async")
 # In fences of the old layout, which don't know their table: they count for all.
 ANY_TABLE = ""
 
-# Columns of a table.
-_MOST_TOLD = 20
 _PART = r'("(?:[^"]|"")+"|[^".]+)'
 _SPELLED = re.compile(rf"(?:{_PART}\.)?{_PART}")
 
@@ -93,9 +92,8 @@ def _column(name: str, known: Collection[str], table: str, *, exact: bool) -> st
     alike = [each for each in known if each.lower() == name.lower()]
     if len(alike) == 1 and not exact:
         return alike[0]
-    told = ", ".join(map(shown, [*known][:_MOST_TOLD]))
-    more = f" and {len(known) - _MOST_TOLD} more" if len(known) > _MOST_TOLD else ""
-    msg = f"column {shown(name)} must be one of {table}: {told}{more}"
+    told = listed([shown(column) for column in known])
+    msg = f"column {shown(name)} must be one of {table}: {told}"
     if alike:
         why = "spark.sql.caseSensitive is set" if exact else "several are alike"
         msg += f" (names in another case of letters don't count: {why})"

@@ -110,7 +110,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
 
     async def _start(self, epoch: Epoch) -> _Attempt:
         def start() -> _Attempt:
-            # Who lives on finds its folder gone.
+            # An earlier attempt that is still at work finds its folder gone.
             self._directory.clear(epoch)
             run = uuid4().hex
             self._directory.begin_run(epoch, run)
@@ -225,6 +225,6 @@ def _made(field: pa.Field, make: Callable[[], pa.Array]) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         refused = TypeError if isinstance(error, TypeError) else ValueError
         why = type(error).__name__
-    # Not in the `except`, where the error would be this one's context.
+    # Not in the `except`: the error would be this one's context, and quote the value.
     msg = f"column {field.name} must be of {field.type}, got a value that isn't ({why})"
     raise refused(msg)

@@ -53,7 +53,7 @@ class ParquetStagedSink(FromOptions):
         TypeError, ValueError: An argument is of the wrong kind, or has a wrong value.
     """
 
-    # A directory of empty epochs can be read, too.
+    # So that a directory whose epochs are all empty can be read, too.
     wants_columns = True
 
     def __init__(
@@ -103,7 +103,7 @@ class ParquetStagedSink(FromOptions):
         file = self._directory.new_file(epoch, run, attempt.name)
         self._open[attempt.name] = file
         await to_thread.run_sync(file.write, items)
-        # A `publish` that did not see the file has added the fence before.
+        # If a `publish` missed the file, its fence was there before the file was.
         await self._leave_if_published(attempt)
 
     async def seal(self, attempt: Attempt, /) -> Token:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -20,7 +20,7 @@ from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
-from .checks import RESERVED, renamed, require_columns, require_name
+from .checks import RESERVED, listed, renamed, require_columns, require_name
 from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
@@ -38,7 +38,6 @@ _COPIED_AT_ONCE = 5_000
 # Record batches of one COPY, of 10,000 rows if they are Spark's: while the server reads
 # one, another is made for the next connection.
 _BATCHES_AT_ONCE = 8
-_MOST_TOLD = 20
 _STAGING_TABLES = """
     SELECT relname::text FROM pg_class
     JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -167,7 +166,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     async def _start(self, epoch: Epoch) -> _Writes:
         async with self._connections.transaction() as connection:
             attempt = _Writes(new_name(epoch, self._scope))
-            # Without the table: what earlier versions called them.
+            # The second is of earlier versions, whose names had no table.
             prefixes = (prefix(epoch, self._scope), prefix(epoch))
             schema = self._target.schema
             for (name,) in await connection.fetch(_STAGING_TABLES, schema, *prefixes):
@@ -195,7 +194,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 for _ in range(min(len(pieces), self._copies)):
                     group.create_task(copy_what_is_left())
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the others came of it
+            raise errors.exceptions[0] from None  # it has caused the others
         attempt.acknowledged[number] = rows
 
     def _pieces(self, items: list[T]) -> list[list[T]]:
@@ -208,7 +207,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
     async def _copy(
         self, connection: Connection, attempt: _Writes, number: int, items: list[T]
     ) -> int:
-        # Off the loop: of record batches that is work.
+        # On a thread, since record batches would hold the loop up.
         parts = await to_thread.run_sync(self._parts, items, number, attempt.types)
         staging = self._staging(attempt.table)
         for part in parts:
@@ -225,33 +224,34 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         self, items: list[T], number: int, types: dict[str, int]
     ) -> list[list[Row] | CopiedBatches]:
         """Return the items as what is copied: record batches as they are, and rows."""
-        copier = None
-        if not self._has_to_row and any(map(is_record_batch, items)):
-            from ._postgres.copied_batches import (  # noqa: PLC0415  # pyarrow is there
-                BatchCopier,
-            )
+        if self._has_to_row or not any(map(is_record_batch, items)):
+            return [self._exact_rows(items, types)]
+        from ._postgres.copied_batches import (  # noqa: PLC0415  # pyarrow is there
+            BatchCopier,
+        )
 
-            copier = BatchCopier(RESERVED, types)
+        copier = BatchCopier(RESERVED, types)
 
         def fitted(item: Any) -> Any:  # noqa: ANN401 - a user's item is anything
-            if copier is None or not is_record_batch(item):
+            if not is_record_batch(item):
                 return item
             return copier.fitted(selected(item, self._columns))
 
         def is_copied(item: Any) -> bool:  # noqa: ANN401 - as above
-            if copier is None or not is_record_batch(item):
-                return False
-            return copier.is_plain(item.schema)
+            return is_record_batch(item) and copier.is_plain(item.schema)
 
         parts: list[list[Row] | CopiedBatches] = []
         for goes_as_it_is, group in groupby(map(fitted, items), is_copied):
-            if copier is not None and goes_as_it_is:
+            if goes_as_it_is:
                 parts.extend(copier.copies(group, number))
             else:
-                rows = self._reader.rows(group)
-                require_exact(rows, self._columns, types)
-                parts.append([*with_decimals(rows, self._columns, types)])
+                parts.append(self._exact_rows(group, types))
         return parts
+
+    def _exact_rows(self, items: Iterable[T], types: dict[str, int]) -> list[Row]:
+        rows = self._reader.rows(items)
+        require_exact(rows, self._columns, types)
+        return [*with_decimals(rows, self._columns, types)]
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
         async with self._connections.transaction() as connection:
@@ -304,10 +304,9 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
                 )
                 raise ValueError(msg)
         told = [f"{c}: {kind_of(v)}" for c, v in zip(self._columns, row, strict=True)]
-        more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
         msg = (
             f"an item must be of what the table's columns take ({error.__name__}), got"
-            f" {', '.join(told[:_MOST_TOLD])}{more}"
+            f" {listed(told)}"
         )
         raise TypeError(msg) if issubclass(error, TypeError) else ValueError(msg)
 

@@ -135,7 +135,7 @@ class PostgresStagedSink(FromOptions):
                 selected(batch, current.names).rename_columns(current.columns)
                 for batch in items
             ]
-            # Off the loop: a wide batch takes a while.
+            # On a thread, since a wide batch would hold the loop up.
             mark = mark_of(attempt.name)
             copies = await to_thread.run_sync(current.copier.copies, batches, mark)
             for copied in copies:
@@ -167,7 +167,7 @@ class PostgresStagedSink(FromOptions):
             return
         leave = self._connections.end  # rolls back, too
         try:
-            # Else `publish` or `discard` strikes it off.
+            # If this fails, `publish` or `discard` will strike the attempt off.
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 async with asyncio.timeout(PARTING):
                     await current.transaction.rollback()
@@ -224,7 +224,7 @@ class PostgresStagedSink(FromOptions):
             transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
             staging = self._tables.staging
-            # From here on nobody makes it anew with other types.
+            # Until the transaction ends nobody can make it anew with other types.
             await staging.lock(connection)
             types = await column_types(connection, staging.place)
         except BaseException:

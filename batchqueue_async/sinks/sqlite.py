@@ -119,7 +119,7 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
             name = find_table(database, self._table)
             writes.types = declared_types(database, name)
             table = f"main.{quoted(name)}"
-            # Alone, an unknown name in quotes is a text: SQLite's oldest trap.
+            # Without its table SQLite takes an unknown name in quotes for a text.
             columns = ", ".join(f"{table}.{c} AS {c}" for c in self._columns)
             database.execute(
                 f"CREATE TEMP TABLE {writes.table} AS"
@@ -138,9 +138,8 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
         def insert(database: sqlite3.Connection) -> int:
             rows = values.plain(number, self._reader.rows(items))
             database.execute("BEGIN")
-            # Undone by the file if a value is not what SQLite takes.
-            # Of which the first has the whole text.
-            with suppress(UnicodeEncodeError, OverflowError):
+            # If SQLite refuses a value, `SqliteFile.run` undoes the transaction.
+            with suppress(UnicodeEncodeError, OverflowError):  # it has the whole text
                 database.executemany(statement, rows)
                 database.execute("COMMIT")
                 return len(rows)

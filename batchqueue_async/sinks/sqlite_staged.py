@@ -114,14 +114,14 @@ class SqliteStagedSink(FromOptions):
             types = declared_types(database, find_table(database, self._table))
             columns = matched(names, types, self.target)
             values = SqliteValues(names, types, nan_as_null=self._nan_as_null)
-            # Before the file is locked: making the values takes the longest.
+            # Made before the file is locked, since this takes the longest.
             rows = [
                 row
                 for batch in items
                 for row in values.plain(0, plain_rows(selected(batch, names)))
             ]
             with StagedRows.written(database, self._table) as staged:
-                # Of an announced run that is over its number tells, below.
+                # Of an announced run `number_of`, below, refuses what comes too late.
                 is_first = known is None and not attempt.is_announced
                 fences, table = self._file.fences, staged.table
                 if is_first and fences.has(database, table, attempt.epoch):
@@ -144,7 +144,7 @@ class SqliteStagedSink(FromOptions):
             return Token(attempt, 0)
 
         def is_known(database: sqlite3.Connection) -> bool:
-            return StagedRows.of(database, self._table).has(attempt)
+            return StagedRows(database, self._table).has(attempt)
 
         is_late = not await self._file.run(is_known)
         del self._open[attempt.name]

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Of a record batch: as many as Spark puts into one unless it is told otherwise.
+# Rows of a record batch, as many as Spark puts into one unless it is told otherwise;
+# with so many rows that wait for Spark the output is full.
 _MOST_ROWS = 10_000
 # Seconds. A handler that blocks the loop holds up nobody but its own task.
 _PATIENCE = 600.0
@@ -99,7 +100,7 @@ class QueueTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns = RowColumns(self.declared.columns)
-        loop_thread = _TaskThread("batchqueue-map-partitions")
+        loop_thread = _TaskThread()
         exchange = _Exchange(loop_thread)
         try:
             queue = loop_thread.opened(self.open_queue, exchange.emit)
@@ -115,8 +116,8 @@ class QueueTask:
 class _TaskThread(LoopThread):
     """The loop of one task; knows the queues that were opened on it."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, patience=_PATIENCE)
+    def __init__(self) -> None:
+        super().__init__("batchqueue-map-partitions", patience=_PATIENCE)
         self._queues: list[SyncBatchQueue[Any]] = []
 
     def open(self, *declared: Any, **named: Any) -> SyncBatchQueue[Any]:  # noqa: ANN401
@@ -166,7 +167,7 @@ class _Exchange:
 
     def __init__(self, loop_thread: _TaskThread) -> None:
         self._loop_thread = loop_thread.start()
-        self._output = loop_thread.portal.call(_Output, _MOST_ROWS)
+        self._output = loop_thread.portal.call(_Output)
         self.emit = Emit(self._output)
         self._work: asyncio.Task[None] | None = None
         self._is_done = False
@@ -251,13 +252,9 @@ class _Exchange:
 
 
 class _Output:
-    """Any thread adds rows; the loop, where it is made, alone waits and takes them.
+    """Any thread adds rows; the loop, where it is made, alone waits and takes them."""
 
-    With `most` rows it is full.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._rows: list[Any] = []
@@ -271,7 +268,7 @@ class _Output:
 
     @property
     def is_full(self) -> bool:
-        return len(self._rows) >= self._most
+        return len(self._rows) >= _MOST_ROWS
 
     def add(self, rows: Sequence[Any]) -> None:
         """Take up rows, also beyond what is full."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Report: TypeAlias = Mapping[str, BatchQueueStats]
 """What queues have done, by name."""
 
-_OUTCOMES = ("handled", "failed", "dropped", "unhandled", "returned")
-_GROWING = (*_OUTCOMES, "rejected", "rejected_closed", "retried")
+OUTCOMES = ("handled", "failed", "dropped", "unhandled", "returned")
+_GROWING = (*OUTCOMES, "rejected", "rejected_closed", "retried")
 _NOW = ("waiting", "in_flight", "capacity", "waiting_producers", "oldest_age")
 _ZEROS = dict.fromkeys((*_GROWING, *_NOW), 0)
 # The names that executors' queues have may be made of data. The first ones are told
@@ -68,7 +68,7 @@ def counted(
     known: dict[str, Any] = _ZEROS | counts
     return BatchQueueStats(
         name=name,
-        accepted=sum(known[outcome] for outcome in _OUTCOMES),
+        accepted=sum(known[outcome] for outcome in OUTCOMES),
         partitions=(),
         drain_tasks=(),
         last_round=None,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
-from batchqueue_async._validation import require_instance
+from batchqueue_async._validation import require_instance, require_timeout
 from batchqueue_async._wording import shown
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.epochs import fields_of, require_sink
@@ -104,7 +104,7 @@ class ForeachBatchSink(Generic[T]):
         if sink is not None:
             require_sink("sink", sink)
         require_arguments("fetch", fetch, 1, "one argument, a frame")
-        Deadline(timeout)
+        require_timeout("timeout", timeout)
         self._sync_queue = sync_queue
         self._to_items = chosen(to_items)
         self._sink = sink
@@ -127,8 +127,7 @@ class ForeachBatchSink(Generic[T]):
         """
         epoch = Epoch(_query_id(df), batch_id)
         with self._lock:
-            if not self._is_settled:
-                self._settle(epoch)
+            self._settle(epoch)
             if self._sink is None:
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):

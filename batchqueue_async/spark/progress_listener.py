@@ -13,6 +13,8 @@ from batchqueue_async import BatchQueueStats, SyncBatchQueue
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import require_instance
 
+from .executor_stats import OUTCOMES
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
@@ -128,10 +130,7 @@ def _of_progress(progress: StreamingQueryProgress) -> Attributes:
 
 
 def _of_queue(name: str, stats: BatchQueueStats) -> Attributes:
-    counts = (
-        *("accepted", "rejected", "waiting", "in_flight", "handled"),
-        *("failed", "dropped", "unhandled", "returned"),
-    )
+    counts = ("accepted", "rejected", "waiting", "in_flight", *OUTCOMES)
     return {
         "batchqueue.name": name,
         **{f"batchqueue.{count}": getattr(stats, count) for count in counts},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType
 
 from batchqueue_async import (
     BatchQueueError,
@@ -22,7 +23,7 @@ from batchqueue_async._wording import reason
 
 from .executor_queue import OpenQueue, executor_queue
 from .executor_stats import Report, counted, since, watching
-from .frames import map_in_arrow, require_batch_frame
+from .frames import arrow_schema, map_in_arrow, require_batch_frame
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -31,20 +32,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Spark's form and pyarrow's form of one thing.
-_COLUMNS = (
-    "partition INT, rows BIGINT, items BIGINT, failed BIGINT, failures ARRAY<STRING>,"
-    " queue STRING"
-)
-_SCHEMA = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("rows", pa.int64()),
-        ("items", pa.int64()),
-        ("failed", pa.int64()),
-        ("failures", pa.list_(pa.string())),
-        ("queue", pa.string()),
-    ]
+# The columns of a task's answer to the driver.
+_ANSWER = (
+    StructType()
+    .add("partition", IntegerType())
+    .add("rows", LongType())
+    .add("items", LongType())
+    .add("failed", LongType())
+    .add("failures", ArrayType(StringType()))
+    .add("queue", StringType())
 )
 # Per partition: the answers of thousands of them must fit into the driver.
 _MOST_FAILURES = 10
@@ -168,7 +164,7 @@ def write_partitions(
     ledger = watching(df)
     told = None if ledger is None else ledger.accumulator
     run = _task_function(open_queue, make, timeout, told)
-    answers = map_in_arrow(df, run, _COLUMNS).collect()
+    answers = map_in_arrow(df, run, _ANSWER).collect()
     answers.sort(key=attrgetter("partition"))
     result = WriteResult(
         tuple(
@@ -214,8 +210,8 @@ def _task_function(
         task = TaskContext.get()
         partition = task.partitionId() if task is not None else 0
         answer = (partition, rows, items, failed, failures, queue.name)
-        named = dict(zip(_SCHEMA.names, answer, strict=True))
-        yield pa.RecordBatch.from_pylist([named], _SCHEMA)
+        named = dict(zip(_ANSWER.names, answer, strict=True))
+        yield pa.RecordBatch.from_pylist([named], arrow_schema(_ANSWER))
 
     return run
 

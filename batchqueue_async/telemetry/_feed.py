@@ -19,6 +19,7 @@ from batchqueue_async._engine.stats import (
     RebalancingRound,
 )
 from batchqueue_async._validation import require_positive
+from batchqueue_async.telemetry._metric_table import OUTCOMES
 from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
 
 Sample = dict[str, Any]
@@ -33,10 +34,7 @@ MOST_FULL: Final = 12
 KEPT_SAMPLES: Final = 120
 KEPT_EVENTS: Final = 100
 
-_COUNTS = (
-    *("accepted", "rejected", "handled", "failed", "dropped"),
-    *("unhandled", "returned", "retried"),
-)
+_COUNTS = ("accepted", "rejected", *OUTCOMES, "retried")
 _NOW = ("waiting", "oldest_age", "in_flight", "capacity", "unaccounted")
 _BAD = ("rejected", "failed", "dropped", "unhandled", "returned", "retried")
 

@@ -17,7 +17,7 @@ from opentelemetry.metrics import (
     get_meter_provider,
 )
 
-from batchqueue_async._bridge.loop_thread import LoopThread, manager_of
+from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._engine.handler_stats import SECONDS, SIZES
 from batchqueue_async._engine.manager import BatchQueueManager, on_create
 from batchqueue_async._engine.queue import BatchQueue, parts_of
@@ -143,14 +143,16 @@ class Instrumentation:
 
     def _follow(self, watched: Watched) -> None:
         """Listen to each queue, those of the future, too."""
-        manager = manager_of(watched) if isinstance(watched, LoopThread) else watched
-        if manager is None:
-            msg = "target must be a LoopThread that runs, got one that does not"
-            raise BatchQueueError(msg)
-        if isinstance(manager, BatchQueueManager):
-            self._endings.append(on_create(manager, self._listen))
+        if isinstance(watched, LoopThread):
+            run = run_of(watched)
+            if run is None:
+                msg = "target must be a LoopThread that runs, got one that does not"
+                raise BatchQueueError(msg)
+            watched = run.manager
+        if isinstance(watched, BatchQueueManager):
+            self._endings.append(on_create(watched, self._listen))
             return
-        for queue in queues_of(manager):
+        for queue in queues_of(watched):
             self._listen(queue)
 
     def _listen(self, queue: BatchQueue[Any]) -> None:

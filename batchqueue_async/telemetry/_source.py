@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from batchqueue_async._bridge.loop_thread import LoopThread, manager_of
+from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.lifecycle.state import State
 from batchqueue_async._engine.manager import BatchQueueManager
@@ -152,8 +152,8 @@ def _watched(target: object) -> tuple[Watched, ...]:
 
 def queues_of(watched: Watched) -> Iterable[BatchQueue[Any]]:
     if isinstance(watched, LoopThread):
-        manager = manager_of(watched)
-        return () if manager is None else manager.queues
+        run = run_of(watched)
+        return () if run is None else run.manager.queues
     if isinstance(watched, BatchQueueManager):
         return watched.queues
     if isinstance(watched, SyncBatchQueue):

@@ -54,8 +54,8 @@ def _microseconds(column: pa.Array) -> Values:
 
 def _since_2000(column: pa.Array, since_1970: int) -> Values:
     values = _numbers(column)
-    # What would overflow, or become the number that means -infinity, stays what it is:
-    # too long ago for the server, which refuses it.
+    # A value that would overflow, or become the number that means -infinity, becomes
+    # the earliest other one, which the server refuses as too long ago.
     return np.maximum(values, np.iinfo(values.dtype).min + since_1970 + 1) - since_1970
 
 

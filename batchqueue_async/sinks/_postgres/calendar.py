@@ -37,7 +37,7 @@ async def use_whole_calendar(connection: Connection) -> None:
             name,
             schema="pg_catalog",
             encoder=encode,
-            # A sink reads none.
+            # asyncpg wants one, though a sink reads nothing.
             decoder=itemgetter(0),
             format="tuple",
         )
@@ -67,7 +67,7 @@ def _microseconds_utc(value: Any) -> tuple[int]:  # noqa: ANN401 - as above
         return _microseconds(value)
     if not isinstance(value, datetime):
         value = _moment(value)
-    # As asyncpg has it: without a zone it is this machine's time.
+    # Without a zone it is this machine's time, as it is for asyncpg.
     return _since(_SINCE_UTC, value if value.tzinfo else value.astimezone(UTC))
 
 

@@ -73,7 +73,7 @@ class Connections:
         self._most = connections
         self._bound: AbstractAsyncContextManager[None] = nullcontext()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # With the time since when each is idle.
+        # Each with the loop's time at which it was given back.
         self._idle: list[tuple[Connection, float]] = []
         self._taken: list[Connection] = []
 
@@ -108,14 +108,15 @@ class Connections:
             transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
             try:
-                # A client that stands still would hold its locks for ever.
+                # Without a timeout a client that stands still would hold its locks.
                 await connection.execute(
                     "SET LOCAL synchronous_commit = on; SET LOCAL"
                     f" idle_in_transaction_session_timeout = {self.milliseconds}"
                 )
                 yield connection
             except BaseException:
-                # The connection's end undoes it, too, but stops no statement at work.
+                # To end the connection would undo it, too, but not stop a statement
+                # that the server is still executing.
                 with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     async with asyncio.timeout(PARTING):
                         await transaction.rollback()
@@ -155,7 +156,8 @@ class Connections:
         self._taken.append(connection)
         try:
             with self.errors():
-                # Who needs the disk says so; staged rows are counted before their use.
+                # Only a commit of fences waits for the disk (see `transaction`): lost
+                # staged rows are noticed, since they are counted before their use.
                 await connection.execute(
                     "SET synchronous_commit = off;"
                     f" SET statement_timeout = {self.milliseconds}"
@@ -188,7 +190,7 @@ class Connections:
         Those at work are ended, too.
         """
         for connection in (*(each for each, _ in self._idle), *self._taken):
-            # Where its loop is closed the transport can't tell it so.
+            # Raised by the transport where its loop is closed.
             with suppress(RuntimeError):
                 connection.terminate()
         self._idle.clear()
@@ -244,7 +246,7 @@ def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with
     error.detail = None
     message = str(error.args[0]) if error.args else ""
     is_text = state == _ENCODING
-    # With a quotation mark or a colon comes a value, in whatever language.
+    # In every language a value comes after a colon or in quotation marks.
     if is_text or (state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message)):
         found = re.search(r", column ([^:]+)(?:: |$)", context or "")
         of_column = f" of column {found[1]}" if found else ""

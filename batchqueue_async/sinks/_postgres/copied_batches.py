@@ -101,7 +101,7 @@ class BatchCopier:
 
     def is_plain(self, schema: pa.Schema) -> bool:
         """Return whether the columns mean the same however they are copied."""
-        # Of decimals and floats the server reads the same text by each way.
+        # For a NUMERIC, decimals and floats are the same text in CSV and in rows.
         plain = [
             field
             for field in schema
@@ -113,7 +113,7 @@ class BatchCopier:
     def _has_binary_form(self, schema: pa.Schema) -> bool:
         try:
             from .binary_rows import has_binary_form  # noqa: PLC0415  # may be missing
-        except ImportError:  # there is pyarrow without numpy
+        except ImportError:  # pyarrow may be installed without numpy
             return False
         types = [self._types.get(name) for name in schema.names]
         return has_binary_form(schema, types)
@@ -164,7 +164,7 @@ def _require_bytes_for_bytes(schema: pa.Schema, types: Mapping[str, int]) -> Non
 def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
     kind = field.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        # In some zones' early years the texts would lack an offset's seconds.
+        # Offsets of early years may have seconds, which Arrow's texts would leave out.
         column = column.cast(pa.timestamp(kind.unit, "UTC"))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = (None if v is None else "\\x" + v.hex() for v in column.to_pylist())

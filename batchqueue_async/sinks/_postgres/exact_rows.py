@@ -120,7 +120,7 @@ def _elements(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _require(rule: _Rule, whose: str, values: Sequence[object]) -> None:
-    # Nearly always there is one kind of them.
+    # Nearly always all values are of a plain type, which this finds out quickly.
     if {*map(type, values)} <= rule.plain:
         return
     for value in values:

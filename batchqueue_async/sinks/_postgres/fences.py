@@ -41,8 +41,7 @@ class Fences:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Tables of fences, with what stands for the target in each. New ones go into
-        # the first.
+        # Tables of fences, and the target's keys in each. New fences go into the first.
         self._places: list[tuple[str, list[str]]] = []
 
     async def prepare(self, connection: Connection, target: Target) -> None:
@@ -51,8 +50,8 @@ class Fences:
         schema = await schema_on_path(connection, self._name)
         on_path = await schema_on_path(connection, target.name)
         if schema not in {None, target.schema} and on_path == target.schema:
-            # For a table without a schema, earlier versions looked and wrote there: the
-            # staged sink the table as it was spelled, the epoch sink none.
+            # Earlier versions kept fences there if the table was named without a
+            # schema: the staged sink under that name, the epoch sink under none.
             place = f"{quoted(str(schema))}.{quoted(self._name)}"
             key = target.name if self._name == PUBLISHED else ANY_TABLE
             places.append((place, [key]))
@@ -102,7 +101,7 @@ class Fences:
         """
         place = self._places[0][0]
         which = (self._target.key, *astuple(epoch), self._target.place, place)
-        # The row stays, for a table that has only another name by now.
+        # The other table's fence stays: that table may only have been renamed.
         moved = await connection.execute(
             f"UPDATE {place} SET target = target || ' (oid ' || target_oid || ')'"
             " WHERE target = $1 AND query = $2 AND batch = $3"
@@ -124,7 +123,7 @@ class Fences:
     async def _bring_up(self, connection: Connection, place: str) -> None:
         columns = await column_types(connection, place)
         if not columns:
-            # The default is for processes that know the old layout only.
+            # Processes of earlier versions add rows without a target.
             time = "published_at" if self._name == PUBLISHED else "committed_at"
             await connection.execute(f"""
                 CREATE TABLE {place} (

@@ -53,7 +53,7 @@ def _fitted(name: str, column: pa.Array, number: int) -> pa.Array:
         return exact_cast(column, wanted)
     except pa.ArrowInvalid:
         if number != _DATE:
-            return column  # beyond the calendar, and refused by the server
+            return column  # it is beyond the calendar: the server will refuse it
     msg = f"column {name} must be of days without a time, got {column.type} with some"
     raise ValueError(msg)
 

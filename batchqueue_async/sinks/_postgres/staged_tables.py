@@ -72,7 +72,7 @@ class StagedTables:
 
     async def prepare(self, connection: Connection) -> None:
         if await self._is_others(connection):
-            # A table of somebody else's, whose name ends like that.
+            # Somebody else's table has that name.
             self.staging = Staging(self._target, _other_name(self._target.name), _KEY)
             if await self._is_others(connection):
                 msg = f"table {self.staging.place} is no staging table"
@@ -108,7 +108,8 @@ class StagedTables:
             await self._add(connection, epoch, run, name)
             return
         async with connection.transaction(isolation="read_committed"):
-            # The lock comes first: what an end of the run has committed must be seen.
+            # The lock comes first, so that an end of the run that was committed is
+            # seen.
             await self.lock(connection, epoch, is_shared=True)
             if not await self._has(connection, _name_of_run(epoch, run)):
                 msg = f"{attempt} comes too late: its run was published or discarded"
@@ -159,8 +160,8 @@ class StagedTables:
                 await connection.execute(
                     f"LOCK TABLE {place} IN ACCESS EXCLUSIVE MODE NOWAIT"
                 )
-                # Whoever has written had registered before. Who registers from now on
-                # can't write before this transaction ends.
+                # Every attempt registers before it writes. So if none is registered no
+                # rows are needed, and a new one can't write before this commits.
                 if await self._has_others(connection):
                     return False
                 await connection.execute(f"TRUNCATE {place}")

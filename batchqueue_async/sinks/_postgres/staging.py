@@ -65,7 +65,8 @@ class Staging:
         )
         if done == f"INSERT 0 {rows}":
             return rows
-        # Some are left out by `on_conflict`, by a trigger, or because they are lost.
+        # Fewer were inserted: `on_conflict` or a trigger has left some out, or they are
+        # lost. A count tells which.
         found: int = await connection.fetchval(f"SELECT count(*) {self._marked}", marks)
         return found
 

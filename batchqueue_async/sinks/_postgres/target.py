@@ -80,9 +80,9 @@ async def find_target(connection: Connection, table: str) -> Target:
         found = await connection.fetchrow(_WHERE_IS, _place(*spelling))
         if found is not None:
             return Target(found["schema"], found["name"])
-    # Raises what the server calls it.
+    # Has the server itself raise its error for a table that isn't there.
     await connection.execute(f"SELECT FROM {_place(*spellings[-1])} LIMIT 0")
-    return await find_target(connection, table)  # it was made in this moment
+    return await find_target(connection, table)  # it has just been made
 
 
 async def schema_on_path(connection: Connection, name: str) -> str | None:

@@ -90,7 +90,7 @@ class SqliteFences:
         if identity is None:
             identity = _mark(database, table, self._last_identity(database, table))
         which = (table, epoch.query, epoch.batch)
-        # The row stays, for a table that has only another name by now.
+        # The other table's fence stays: that table may only have been renamed.
         moved = database.execute(
             f"UPDATE {self._place} SET target = target || ' (' || identity || ')'"
             " WHERE target = ? AND query = ? AND batch = ? AND identity IS NOT ?",
@@ -121,7 +121,7 @@ class SqliteFences:
             return [str(name) for (name,) in found]
 
     def _create(self, database: sqlite3.Connection) -> None:
-        # The default is for processes that know the old layout only.
+        # Processes of earlier versions add rows without a target.
         database.execute(
             f"CREATE TABLE {self._place} ("
             f"target TEXT COLLATE NOCASE NOT NULL DEFAULT '{ANY_TABLE}',"
@@ -157,7 +157,7 @@ def _mark(database: sqlite3.Connection, table: str, earlier: str | None) -> str 
     identity = earlier or uuid4().hex
     name = quoted(f"{_MARK}{identity}")
     try:
-        # Of updates: a trigger of inserts or deletes would make bulk ones slower.
+        # A trigger of inserts or deletes would make those of many rows slower.
         database.execute(
             f"CREATE TRIGGER main.{name} AFTER UPDATE ON {quoted(table)} WHEN 0"
             " BEGIN SELECT 1; END"

@@ -54,7 +54,7 @@ class SqliteFile:
     def _run_here(self, work: Callable[[sqlite3.Connection], R]) -> R:
         with self._lock:
             if self._connection is not None and self._which() != self._opened:
-                # Deleted, made again or restored: what is open is nobody's any more.
+                # The file was deleted, made again or restored: this is the old one.
                 self._connection.close()
                 self._connection = None
             if self._connection is None:
@@ -111,6 +111,6 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
     file = first_value(
         database, "SELECT file FROM pragma_database_list WHERE name = 'main'"
     )
-    # A file that wasn't there has been made by opening it.
+    # The path is told, since a wrong one is an empty file that was made by opening it.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)

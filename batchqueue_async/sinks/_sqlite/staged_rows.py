@@ -32,19 +32,18 @@ class StagedRows:
 
     An attempt registers with its first rows. Who ends an epoch or a run strikes off
     what is registered, so that an attempt that comes too late finds itself missing.
+
+    Args:
+        database: The file, in which neither of the two need be there.
+        table: The target, as its user spells it.
     """
 
     def __init__(self, database: sqlite3.Connection, table: str) -> None:
-        self.table = table
+        self.table = find_table(database, table)
         self._database = database
-        self._target = f"main.{quoted(table)}"
-        self._name = f"{table}_staged"
+        self._target = f"main.{quoted(self.table)}"
+        self._name = f"{self.table}_staged"
         self._staging = f"main.{quoted(self._name)}"
-
-    @classmethod
-    def of(cls, database: sqlite3.Connection, table: str) -> Self:
-        """Return them for a table as its user spells it; they need not be there."""
-        return cls(database, find_table(database, table))
 
     @classmethod
     @contextmanager
@@ -54,7 +53,7 @@ class StagedRows:
         What raises leaves it open, which undoes it at the end of the file's call.
         """
         database.execute("BEGIN IMMEDIATE")
-        staged = cls.of(database, table)
+        staged = cls(database, table)
         staged.prepare()
         yield staged
         database.execute("COMMIT")
@@ -180,8 +179,8 @@ class StagedRows:
         return first_value(self._database, query, *which) is not None
 
     def _create(self, theirs: Sequence[str]) -> None:
-        # Named, since `*` has generated columns, too. Alone, an unknown name in quotes
-        # would be a text.
+        # Not `*`, which has generated columns, too. With their table's name, since
+        # without it SQLite takes an unknown name in quotes for a text.
         names = (f"{self._target}.{name} AS {name}" for name in map(quoted, theirs))
         self._database.execute(f"DROP TABLE IF EXISTS {self._staging}")
         self._database.execute(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from operator import call
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from batchqueue_async._wording import kind_of
 
@@ -31,23 +31,16 @@ class SqliteValues:
         self, columns: Sequence[str], types: Mapping[str, str], *, nan_as_null: bool
     ) -> None:
         self._columns = columns
-        plain = _plain_or_null if nan_as_null else _plain
         declared = {name.lower(): it for name, it in types.items()}
         self._makers = [
-            _maker_for(declared.get(name.lower(), ""), plain) for name in columns
+            _maker_for(name, declared.get(name.lower(), ""), nan_as_null=nan_as_null)
+            for name in columns
         ]
 
     def plain(self, number: int, rows: Iterable[Row]) -> list[Row]:
         """Return the rows, `number` as the first value of each."""
-        makers, row = self._makers, cast("Row", ())
-        made: list[Row] = []
-        try:
-            for row in rows:
-                made.append((number, *map(call, makers, row)))
-        except _Refused as refused:
-            error, told = refused.args
-            raise error(told % self._refused_column(row)) from None
-        return made
+        makers = self._makers
+        return [(number, *map(call, makers, row)) for row in rows]
 
     def refused(self, rows: Iterable[Row]) -> ValueError:
         """Return what to raise for the first value that the file has no form for."""
@@ -61,36 +54,25 @@ class SqliteValues:
                     return ValueError(msg)
         return ValueError("an item must be of text in UTF-8 and ints of 64 bits")
 
-    def _refused_column(self, row: Row) -> str:
-        for column, make, value in zip(self._columns, self._makers, row, strict=True):
-            try:
-                make(value)
-            except _Refused:
-                return column
-        raise AssertionError
 
-
-class _Refused(Exception):
-    """A value of no kind that SQLite has: with what is raised, and `%s` its column."""
-
-
-def _maker_for(declared: str, plain: _Make) -> _Make:
+def _maker_for(column: str, declared: str, *, nan_as_null: bool) -> _Make:
     """Return what makes values for a column that is declared with a type."""
+    plain = _plain_for(column, nan_as_null=nan_as_null)
 
     def text(value: object) -> object:
         made = plain(value)
-        # Of 17 digits SQLite would keep 15.
+        # SQLite itself would keep 15 of its 17 digits.
         return repr(made) if type(made) is float else made
 
     def kept(value: object) -> object:
         made = plain(value)
         if isinstance(value, str) and becomes_another(value):
-            of_type = declared.replace("%", "%%")
             msg = (
-                "column %s must be no text that looks like a number, got one, of which"
-                f" SQLite makes another in a column of type {of_type}: declare it TEXT"
+                f"column {column} must be no text that looks like a number, got one, of"
+                f" which SQLite makes another in a column of type {declared}: declare"
+                " it TEXT"
             )
-            raise _Refused(ValueError, msg)
+            raise ValueError(msg)
         return made
 
     if affinity_of(declared) == "TEXT":
@@ -98,36 +80,38 @@ def _maker_for(declared: str, plain: _Make) -> _Make:
     return kept if takes_texts_for_numbers(declared) else plain
 
 
-def _plain(value: object) -> object:
-    if type(value) in _KEPT:
-        return value
-    value = _of_numpy(value)
-    if _is_nan(value):
-        msg = (
-            "column %s must be a number or None, got a NaN, of which SQLite makes NULL"
-            " (nan_as_null=True lets it)"
-        )
-        raise _Refused(ValueError, msg)
-    if isinstance(value, date | time):
-        return str(value)
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    # What Arrow makes of structs, lists, maps and durations; users may adapt them.
-    if not (isinstance(value, _TAKEN) or _is_adapted(value)):
-        msg = (
-            f"column %s must be a number, a text or bytes, got {kind_of(value)}, of"
-            " which SQLite has none (to_json, or a cast, makes a text of it)"
-        )
-        # What SQLite itself would raise, without the column.
-        raise _Refused(sqlite3.ProgrammingError, msg)
-    return value
+def _plain_for(column: str, *, nan_as_null: bool) -> _Make:
+    """Return what makes numbers, texts and bytes, or refuses a value by its column."""
 
-
-def _plain_or_null(value: object) -> object:
-    if type(value) in _KEPT:
+    def plain(value: object) -> object:
+        if type(value) in _KEPT:
+            return value
+        value = _of_numpy(value)
+        if _is_nan(value):
+            if nan_as_null:
+                return None
+            msg = (
+                f"column {column} must be a number or None, got a NaN, of which SQLite"
+                " makes NULL (nan_as_null=True lets it)"
+            )
+            raise ValueError(msg)
+        if isinstance(value, date | time):
+            return str(value)
+        if isinstance(value, Decimal):
+            return format(value, "f")
+        # Arrow's structs, lists, maps and durations are refused, unless the user has
+        # registered an adapter for them.
+        if not (isinstance(value, _TAKEN) or _is_adapted(value)):
+            msg = (
+                f"column {column} must be a number, a text or bytes, got"
+                f" {kind_of(value)}, of which SQLite has none (to_json, or a cast,"
+                " makes a text of it)"
+            )
+            # SQLite itself would raise the same error, without the column's name.
+            raise sqlite3.ProgrammingError(msg)
         return value
-    value = _of_numpy(value)
-    return None if _is_nan(value) else _plain(value)
+
+    return plain
 
 
 def _is_nan(value: object) -> bool:
@@ -146,12 +130,13 @@ def _is_broken(value: object) -> bool:
 
 
 def _of_numpy(value: object) -> object:
-    # SQLite takes numpy's numbers for bytes. Who has none needs no numpy.
+    # SQLite takes numpy's numbers for bytes. Where numpy isn't loaded there are none.
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.generic):
         return value
     made: object = value.item()
-    # Of a datetime64 in nanoseconds it is their number, which stands for another time.
+    # A datetime64 in nanoseconds would become their number. Taken for microseconds that
+    # is another time, so the value stays as it is, and is refused.
     is_time = isinstance(value, numpy.datetime64 | numpy.timedelta64)
     return value if is_time and isinstance(made, int) else made
 
