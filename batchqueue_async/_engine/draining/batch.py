@@ -231,7 +231,7 @@ class Grouping(Generic[T]):
         self._handlers = handlers
         self._placement = placement
         self._batches: dict[Registration | None, Batch[T]] = {}
-        # What there was no memory for to put it into the batch of its handler.
+        # Items for which there was no memory to add them to their handler's batch.
         self._apart: list[Batch[T]] | None = None
 
     def forget(self) -> None:
@@ -318,7 +318,7 @@ class Grouping(Generic[T]):
         return lists, first_indexes(items) if watched else _NO_INDEXES
 
     def _have_one_type(self, partition: Partition[T], items: list[T]) -> bool:
-        # The partition has, or it was seen when they came, or now.
+        # Known of the partition, or from when the items came, or looked up now.
         return (
             len(items) == 1
             or partition.took_one_type
@@ -335,12 +335,12 @@ class Grouping(Generic[T]):
     def _sort_by_identity(self, items: list[T]) -> dict[Registration | None, list[T]]:
         """Sort items of which some have a type that cannot be hashed, or compared."""
         if self._handlers.consumer is not None:
-            # It was no type's fault.
+            # A consumer takes every type, so no type can be to blame.
             return {self._handlers.consumer: items}
         try:
             return self._by_identical_type(items)
         except MemoryError as error:
-            # Taken they are, so they fail.
+            # The items are taken already: they fail, so as not to be lost.
             return {self._handlers.refusing(error): items}
 
     def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:

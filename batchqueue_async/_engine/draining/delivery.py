@@ -68,7 +68,7 @@ def _raised(
     left = error.left if isinstance(error, LeftBehind) else None
     assert call.registration is not None
     if call.coroutine is not None and call.registration.timeout is None:
-        # Where a signal handler has raised, nobody goes on with it.
+        # After a signal handler has raised nobody resumes the coroutine.
         call.coroutine.close()
     return error if isinstance(error, Exception) else user_error(error, call), left
 
@@ -108,14 +108,14 @@ class InFlight(Generic[T]):
         self._buffers_to_take = parts.placement.buffers_to_take
         # Whether anybody asks why batches are cut.
         self._is_measured = parts.config.measure_handlers
-        # Whether a take need not ask what few queues have.
+        # Whether there are no keys, measures or sizes for a take to ask for.
         self._is_plain = not (
             self._buffers_to_take or self._is_measured or parts.byte_budget
         )
         # To be delivered now: in a cycle, or first if one was cut short. The next one
         # last: a stack takes a tenth of a deque's memory.
         self.undelivered: list[Batch[T]] = []
-        # Of these the last take is not in batches yet, as far as there was one.
+        # Partitions of the last take whose items are not in batches yet.
         self.taking: Sequence[Partition[T]] = ()
         # What the handler of the batch in hands has raised.
         self._error: BaseException | None = None
@@ -151,7 +151,7 @@ class InFlight(Generic[T]):
             self.taking = partitions
             count = self._grouping.take_from(partition, most, self.undelivered)
             self.taking = ()
-            # Items may have been displaced on a thread, which must not tell.
+            # A thread may have displaced items, and must not call the watchers.
             if partition.accounts.watchers is not None:
                 partition.accounts.tell_watchers()
             return count
@@ -195,14 +195,14 @@ class InFlight(Generic[T]):
         self, partitions: Sequence[Partition[T]], batches: list[Batch[T]]
     ) -> None:
         """What was taken is in these batches from now on."""
-        # Whatever is there comes first.
+        # Batches that are there already are delivered first.
         self.undelivered[:0] = reversed(batches)
         # No call in between.
         self.taking = ()
         self._grouping.forget()
         for partition in partitions:
             partition.taken = None
-            # Items may have been displaced on a thread, which must not tell.
+            # A thread may have displaced items, and must not call the watchers.
             if partition.accounts.watchers is not None:
                 partition.accounts.tell_watchers()
 
@@ -271,7 +271,7 @@ class InFlight(Generic[T]):
                 if self.undelivered and self._turn.is_over():
                     yield from self._turn.next()
         finally:
-            # Not before its halves are through: a handoff would let items overtake.
+            # Not before the halves are delivered: a handoff would let items overtake.
             if self._to_resume:
                 self._resume_partitions()
 
@@ -284,7 +284,7 @@ class InFlight(Generic[T]):
             batch.give_up_at = asyncio.get_running_loop().time() + deadline
         lock, mode = registration.lock, registration.mode
         permit = (detector := self._parts.detector).permit
-        # A handler that was cancelled while it waited has come back without the permit.
+        # A handler that was cancelled while it waited has returned without its permit.
         if (permit and not permit.is_held) or not lock.try_acquire(mode):
             await detector.enter_handler(lock, mode, self._drain_task)
         # No call in between: it is inside from here on, whatever is raised.

@@ -175,7 +175,7 @@ class DrainTask(Generic[T]):
             try:
                 yield from self._turn.next()
             except BaseException:
-                # It may end here, and others need what it has not used.
+                # The drain task may end here, so it lends its permit to others.
                 if self._permit is not None:
                     self._permit.lend()
                 raise
@@ -341,7 +341,7 @@ class DrainTask(Generic[T]):
                     registration, self.index, handlers.is_in_use
                 )
         finally:
-            # Cut short, it is still owed to those who have not got it.
+            # If this was cut short, handlers that were not reached still need the call.
             handlers.put_back(retired)
 
     def _is_waited_for(self) -> bool:

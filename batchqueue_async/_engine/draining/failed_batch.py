@@ -45,9 +45,9 @@ class RetryQueue(Generic[T]):
         self._parts = parts
         self._drain_task = drain_task
         self.batches: list[Batch[T]] = []
-        # There may be thousands. So that not all are asked for each batch, and in each
-        # cycle, it is kept of those that were seen when the last one on a way is due,
-        # and the first of all. None where they have to be seen again.
+        # There may be thousands of batches. So the last due time of each order key, and
+        # the earliest of all, are kept of the first `_seen` batches; None has them all
+        # looked at again.
         self._dues: dict[OrderKey, float] | None = None
         self._seen, self._soonest = 0, math.inf
 
@@ -175,7 +175,7 @@ class RetryQueue(Generic[T]):
                 batch.stage = TOLD
             if batch.stage >= TOLD:
                 self.end_failed(batch, error)
-            # Else it is told when the drain task goes on.
+            # If it was not told yet, it is told when the drain task goes on.
             raise
         self.end_failed(batch, error)
 
@@ -291,10 +291,11 @@ def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[
     halves = batch.pieces((len(batch) + 1) // 2)
     for half in halves:
         if is_retried:
-            # The whole batch has had the other attempts.
+            # The whole batch has used all attempts but one.
             half.attempts = retry.attempts - 1
         else:
-            # What was no attempt for the whole batch is none for its halves.
+            # What did not count as an attempt of the batch does not count for its
+            # halves.
             half.attempts = batch.attempts - 1
             half.give_up_at = batch.give_up_at
     return halves
@@ -354,7 +355,7 @@ def _fields(parts: Parts, batch: Batch[T]) -> dict[str, Any]:
     return {
         "queue": parts.name,
         "handler": None if registration is None else registration.label,
-        # The others' shares of it failed as well: no single one is to be named.
+        # With shares of several partitions no single one can be named.
         "partition": batch.partition.index if batch.others is None else None,
         "items": len(batch),
     }

@@ -94,7 +94,7 @@ class Schedule(Generic[T]):
         due = waiting
         if self.terms.lingers:
             due = [each for each in waiting if self._due_at(each, now) <= now]
-            # One batch for all partitions: when one is due, all are.
+            # A consumer gets one batch of all partitions: when one is due, all are.
             if due and self._parts.config.consumer is not None:
                 due = waiting
         if self._is_mixed or len(due) <= PARTITIONS_AT_ONCE:
@@ -173,7 +173,7 @@ class Schedule(Generic[T]):
             later = now + self._idle.delay(empty_cycles)
             ends += [later for each in handlers if each.on_idle]
             ticks = [each.ticks for each in handlers if each.ticks and each.is_open]
-            # One that is late waits for others to leave the handler.
+            # A tick that is overdue waits for others to leave the handler.
             nexts = [each.next_due(now) for each in ticks]
             ends += [due if due > now else later for due in nexts]
         return min(ends) if ends else None
@@ -250,7 +250,7 @@ class Nap:
 
     def _end_for(self, partition: Partition[Any], coming: int) -> float:
         """Return when the nap must end for what came, or comes, to a partition."""
-        # Where nothing lets items come together, the first one ends it.
+        # If items neither gather nor linger, the first one ends the nap.
         may_gather = self._gathering.pays or self._schedule.terms.lingers
         if not may_gather or partition.is_due(coming):
             return -math.inf
@@ -280,7 +280,7 @@ class Nap:
             self.revive()
 
     def _gathering_since(self) -> float:
-        # Of a nap its first part is kept, where that makes batches.
+        # Where gathering makes batches, a nap lasts for its first part at least.
         return self._started if self._gathering.pays else -math.inf
 
     @coroutine
@@ -323,7 +323,7 @@ class Nap:
             timer = self._loop.call_at(when, self._timer_fired, when)
             self._cancel_timer()
             self._timer = timer
-        # Last: what is raised before has agreed on nothing; the next one asks again.
+        # Set last: if anything above raises, the next caller sets the timer again.
         self._until = when
 
     def wake(self) -> None:

@@ -72,7 +72,7 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     try:
         _book(batch, parts)
     except BaseException:
-        # As far as it has not come.
+        # Book what was not booked before the error.
         _book(batch, parts)
         raise
     finally:
@@ -106,7 +106,8 @@ def _parted(
         beyond = bisect_left(failed, end, known)
         rest = None
         if beyond > known:
-            # As many of the share's items are before it, so its position is no lower.
+            # At least so many of the share's items come before it: a lower bound of its
+            # position.
             first = share.first + failed[known] - start
             rest = Share(share.partition, beyond - known, first)
         parts.append((share, rest))

@@ -26,7 +26,7 @@ class PermitPool:
 
     def __init__(self, permits: int, on_unused: Callable[[PermitPool], None]) -> None:
         self.permits = permits
-        # Those of another loop it would wait for in vain, once that has ended.
+        # The loop of its drain tasks. Permits of a loop that has ended never come back.
         self.loop = asyncio.get_running_loop()
         self._free = permits
         # In order of asking.
@@ -178,7 +178,7 @@ class Permit:
 
 
 def _answer(answer: asyncio.Future[None]) -> None:
-    # A drain task of a closed loop gives back when it is thrown away.
+    # When a closed loop is collected, its drain tasks give their permits back.
     if not (answer.done() or answer.get_loop().is_closed()):
         answer.set_result(None)
 
@@ -213,6 +213,6 @@ class SharedPermits:
         return pool
 
     def _forget(self, name: str, unused: PermitPool) -> None:
-        # Another loop's may have its name.
+        # A pool of another loop may have the same name by now.
         if name in self._shared and self._shared[name][1] is unused:
             del self._shared[name]

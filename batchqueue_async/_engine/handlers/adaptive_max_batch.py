@@ -61,7 +61,7 @@ PAID_BACK: Final = 128
 """At most for calls of so many times the pause that was asked for, however few."""
 
 _STEADY: Final = 0.1
-# Where a ceiling is, by what failed; and how much higher the next one is.
+# A ceiling as a part of the size that failed; and the next ceiling as a part of that.
 _BELOW: Final = 0.9
 _ABOVE: Final = 1.25
 # What a batch costs the queue itself, in seconds: without it a handler that takes no
@@ -150,7 +150,8 @@ class AdaptiveLimit:
                 self._begin_round()
             return
         self._seconds.append(seconds)
-        # An odd number in a round: it meets a rhythm of calls elsewhere each time.
+        # An odd number of calls, so that a regular pattern does not always hit the same
+        # size.
         if len(self._seconds) >= CALLS + (self._trial == 0):
             self._end_trial()
 
@@ -219,7 +220,8 @@ class AdaptiveLimit:
         is_steady = abs(log(self._limit / before)) < _STEADY
         rest = max(2 * CALLS, 2 * self._rest_for)
         if step > 0 and self._ceiling < self._most:
-            # It would go on, and may not: there is nothing to try until it may.
+            # The ceiling forbids the next step up, so there is nothing to try until it
+            # rises.
             rest = LONGEST_REST
         self._settle(min(LONGEST_REST, rest) if is_steady else 0)
 

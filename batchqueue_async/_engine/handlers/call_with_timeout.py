@@ -81,7 +81,7 @@ def user_error(error: BaseException, here: object) -> BaseException:
             raise error
         uncancel()
     elif isinstance(error, KeyboardInterrupt | SystemExit):
-        # The program is to end, but not by way of a dead drain task.
+        # The program ends through its loop, not by a drain task that dies.
         _end_program(error)
     elif isinstance(error, GeneratorExit) and mark() is not here:
         # The coroutine is being closed from outside, and has to let it.
@@ -122,7 +122,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     if (call := current_call()) is not None:
         call.end_step()
         call.waits()
-    # Whatever cuts the waiting short, nobody may be left to look at it.
+    # If the wait is cut short nobody else looks at the task's error.
     task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):
         # Cancelled before its first step, it would be told as never awaited.
@@ -133,7 +133,8 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
         await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
         if _has_answered(task):
-            # In this very turn: what it did counts, then the cancellation does.
+            # It has ended in this very turn: first its result counts, then the
+            # cancellation.
             _cancel_current_task()
             return
         task.cancel()

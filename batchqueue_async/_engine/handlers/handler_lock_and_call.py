@@ -61,8 +61,8 @@ class HandlerLock:
     one partition.
     """
 
-    # Nearly always one at most is inside, and nobody waits: with many types, objects
-    # that are looked at once in a cycle are the price of a batch, so there are none.
+    # Nearly always one call at most is inside, and nobody waits. So the lock has no
+    # objects of its own: with many types each would cost every batch.
     __slots__ = ("_by_mode", "_sole", "_waiting", "next_idle", "stuck")
 
     def __init__(self) -> None:
@@ -331,7 +331,7 @@ class HandlerCall:
         if self in (inside := self.detector.calls.inside):
             del inside[self]
         if self.drain_task is None:
-            # Of a drain task the next nap sees to it.
+            # For a call of a drain task its next nap does this.
             self.detector.calls.rest()
         # By hand: `contextlib.suppress` costs more than all the rest here.
         try:  # noqa: SIM105

@@ -61,8 +61,8 @@ class RoomWait(Wait):
         return self._partition.is_in(partition) and self._lacks()
 
     def _lacks(self) -> bool:
-        # One that has been served and has only not run since blocks nobody: a chain of
-        # queues goes on then.
+        # A waiter that was served, but has not run yet, blocks nobody: the chain goes
+        # on.
         return (
             self._waiter.wants > self._waiter.granted
             and not self._partition.is_closed
@@ -77,7 +77,7 @@ class RoomWait(Wait):
 
     def _closes_cycle(self) -> bool:
         if self.call.detector is self._detector and self.call.drain_task == self._owner:
-            # `on_flush`, too: the owner will stand at its lock with the next batch.
+            # `on_flush` counts, too: the owner's next batch will wait for its lock.
             return bool(self.targets())
         key = self.call, self._partition
         known = self.call.detector.room_waits.get(key)
@@ -314,7 +314,8 @@ class DeadlockDetector:
                 finally:
                     self.at_lock.pop(drain_task, None)
             except BaseException:
-                # A signal handler's, too: else it would get in one day, and never out.
+                # Also for a signal handler's error: the request would be granted later,
+                # and the lock never be left.
                 lock.withdraw(mode, answer)
                 raise
         if permit is not None:

@@ -166,7 +166,8 @@ class Hooks:
         """
         loop, lock = asyncio.get_running_loop(), registration.lock
         ending: asyncio.Future[BaseException | None] = loop.create_future()
-        # Asked for at once: the drain task's next batch comes after it.
+        # The lock is asked for at once, so that the drain task's next batch comes after
+        # it.
         mode = Exclusive(ending)
         answer = lock.request(mode)
         call = self._flush(registration, drain_task, mode, answer)
@@ -175,7 +176,7 @@ class Hooks:
         self.flushing[task] = ending
 
         def ended(task: asyncio.Task[BaseException | None]) -> None:
-            # Cancelled before its first step, for instance, it has not left.
+            # A task that was cancelled before its first step has not left the lock.
             lock.forget(mode)
             self._flushed(task)
 

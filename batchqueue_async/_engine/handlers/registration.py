@@ -69,7 +69,7 @@ def concurrency_of(handler: object) -> tuple[str, int]:
     return name, known.concurrency if isinstance(known, Attached) else 1
 
 
-# Of an object that has any attribute there is no end.
+# An object that has every attribute would have wrappers without end.
 _MOST_WRAPPERS = 16
 
 
@@ -182,7 +182,8 @@ class Registration:
         # Registrations are numbered; a custom selector's handlers idle by number.
         self.order = order
         # Which other calls of `consume` may be inside of the handler with one.
-        # Who takes one call at a time is waited for before any timeout runs.
+        # A handler that takes one call at a time is waited for at its lock, before any
+        # timeout runs.
         own = attached(handler)
         self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
         self.lock = HandlerLock() if own is None else own.new_lock()
@@ -211,8 +212,8 @@ class Registration:
         self.meter: Meter | None = None
         if settings.is_measured:
             self.meter = Meter(self.label, settings.listeners)
-        # After `on_close` nothing of it is called any more. Whether its next call need
-        # not be run in steps, since the last one was quick.
+        # Whether `on_close` was called, after which nothing is; and whether the last
+        # call was quick, so that the next one need not be run in steps.
         self.is_closed = self.is_trusted = False
 
     @property

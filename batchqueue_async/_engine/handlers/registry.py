@@ -250,7 +250,8 @@ class HandlerRegistry:
         self.has_retired = bool(self._let_go or self.retired)
         if not self.retired:
             return []
-        # Whoever took one that is at work would wait for it, and nothing else.
+        # Handlers that are still at work are left: to close one would be to wait for
+        # it.
         at_work = [each for each in self.retired if is_at_work(each, in_flight)]
         done = [each for each in self.retired if each not in at_work]
         self.retired = tuple(at_work)

@@ -58,7 +58,8 @@ def in_steps(
         except StopIteration:
             return
         finally:
-            # What was thrown in has this frame in its traceback.
+            # An error that was thrown in keeps this frame by its traceback, and so what
+            # is here.
             argument = None
             if monotonic() - call.step_began > HELD_UP:
                 call.end_step()

@@ -101,7 +101,7 @@ class Accounts:
         """
         unsettled = self._unsettled
         if first not in unsettled:
-            # In a forked child, which has forgotten what is in flight in its parent.
+            # A forked child has forgotten what is in flight in its parent.
             return
         if unsettled[first] == count:
             del unsettled[first]
@@ -191,7 +191,8 @@ class Accounts:
             if position > settled:
                 break
             watcher.reached()
-            # No call in between: he has counted it, and is told once.
+            # No call in between: the watcher has counted it, and must be told only
+            # once.
             del watchers[watcher]
         if not watchers:
             self.watchers = None
@@ -254,5 +255,5 @@ def taken_again(partition: Partition[T]) -> list[T]:
         partition.serve_line()
     count = accounts.in_flight
     accounts.take_apart({partition.taken_from: count} if count else {})
-    # The list may be a batch already, with other partitions' items behind these.
+    # The list may already be a batch's, with other partitions' items behind these.
     return taken[:count]

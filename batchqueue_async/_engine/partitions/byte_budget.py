@@ -94,8 +94,8 @@ def one_measured(item: T, measure: Measure) -> Measured[T]:
     return Measured((item,), (measure(item),))
 
 
-# What handlers hold is not counted up to one batch. Where no batch is bounded by size,
-# that is the room divided by this.
+# Of what handlers hold, as much as one batch takes no room. Where batches are not
+# bounded by size, one batch is the room divided by this.
 _ROOM_PER_UNCOUNTED_BATCH = 8
 
 
@@ -234,7 +234,8 @@ class ByteBudget:
             if first.lacks_room == number:
                 break
         if self.lookers:
-            # Of a handler's calls that wait in one line the last is served last.
+            # Of a handler's calls that wait in one line only the last one need look: it
+            # is served last.
             lookers = {each.place: each for each in self.lookers}
             for each in lookers.values():
                 each.look_again()
@@ -311,7 +312,7 @@ class SizedLine(WaitingLine):
             try:
                 waiter.wake()
             except BaseException:
-                # Struck before it has: nobody else would.
+                # If `wake` was interrupted, nobody else would call it again.
                 waiter.wake()
                 raise
 

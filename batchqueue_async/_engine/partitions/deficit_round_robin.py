@@ -126,9 +126,10 @@ class DeficitRoundRobin(Generic[F]):
     def _fill(self, most: int, shares: dict[F, int]) -> None:
         fair = max(most, len(self._active)) * _ITEM // max(1, self._weight)
         gain = max(1, min(self._gain, fair))
-        # Where a larger batch began this round, the others need not wait for its end.
+        # If a larger batch has set the target, it is lowered: the others need not wait
+        # for the end of that round.
         self._target = min(self._target, self._floor + gain)
-        # Each gets a place, where there are as many: for these it is kept free.
+        # If there are places for all, one is kept for each flow that has had none.
         unseen = len(self._active) if most >= len(self._active) else 0
         in_vain = 0
         while most and self._active:
@@ -163,7 +164,8 @@ class DeficitRoundRobin(Generic[F]):
             shares[flow] = given + count
             flow.spent += count * _ITEM
         if count >= left:
-            # What it had no use for does not add up while it is away.
+            # A flow that is empty leaves, and its unused share does not add up
+            # meanwhile.
             self.discard(flow)
         elif count >= due:
             self._end_turn(flow)

@@ -160,7 +160,7 @@ class FairPartition(Partition[T]):
         """A buffer was paused, or is not any more."""
         is_over = buffer.pausing is None
         if is_over and buffer not in self._paused:
-            # It is being made.
+            # The buffer is only being made, so nothing has changed.
             return
         with self.guard:
             if not is_over:
@@ -185,7 +185,7 @@ class FairPartition(Partition[T]):
         """Return when the oldest of the items came that are not held back."""
         with self.guard:
             if self._oldest is None and self._ring:
-                # Once per take: what comes later is no older.
+                # Computed once per take, since later items are no older.
                 self._oldest = min(each.oldest(now) for each in self._ring.flows())
             return now if self._oldest is None else self._oldest
 

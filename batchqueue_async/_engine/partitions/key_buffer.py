@@ -130,7 +130,8 @@ _LONGEST_LIST = 64
 class KeyBuffer(Partition[T]):
     """One key's buffer, and its place among those who share a fair partition."""
 
-    # What would be taken back is counted elsewhere, too: producers place their own.
+    # Placed items cannot be taken back, since they are counted elsewhere, too. So
+    # producers place their own.
     serves_on_loop = False
 
     __slots__ = ("_pausing", "allotted", "home", "ready", "spent", "weight")
@@ -217,7 +218,8 @@ class KeyBuffer(Partition[T]):
         return taken
 
     def _set_limits(self) -> None:
-        # At the end of each change. The hot path stays out: it would tell nobody.
+        # Called at the end of each change. The limits stay 0: the hot path would not
+        # tell the home partition.
         self.limit = self.guarded_limit = 0
         self.home.note(self)
 
@@ -237,5 +239,5 @@ class RollingKeyBuffer(KeyBuffer[T], RollingPartition[T]):
             gone = own.dropped - before
             home.taken_out += gone
             home.dropped += gone
-            # Those of the chunk itself did not even get in.
+            # Items of the new chunk that were displaced at once never entered.
             self._count_entered(max(0, gone - waiting))

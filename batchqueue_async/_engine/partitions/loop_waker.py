@@ -82,7 +82,7 @@ class LoopWaker(Generic[T]):
             if calls:
                 self._wake_loop()
         except BaseException:
-            # After a Ctrl-C in between, whoever posts next calls.
+            # After a Ctrl-C in between, the next one to post wakes the loop.
             if calls:
                 self._is_posted = False
             raise
@@ -107,7 +107,8 @@ class LoopWaker(Generic[T]):
             with self.guard:
                 del self._news[: len(news)]
         except BaseException:
-            # A signal handler's: who was not told yet is told in the next turn.
+            # A signal handler has raised: owners that were not told are told in the
+            # next turn.
             self.loop.call_soon(self._deliver_news)
             raise
 

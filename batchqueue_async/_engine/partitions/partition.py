@@ -83,7 +83,7 @@ class Partition(ProducersQueue[T]):
         self.has_fast_path = False
         self.pausing: Pause | None = None
         self.ages = Ages()
-        # The loop's, on any thread; and when an item came that found it empty.
+        # The loop's time, on any thread; and when an item last found it empty.
         self.clock: Callable[[], float] = monotonic
         self.filled_at = 0.0
         # How many of its first items are known to have one type; -1 if nobody asks. To
@@ -120,7 +120,7 @@ class Partition(ProducersQueue[T]):
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         """Something comes, on the loop: its owner must not sleep through it."""
-        # Said before it is accepted: whatever strikes, to wake for nothing is harmless.
+        # Told before an item is accepted: to wake the owner for nothing is harmless.
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
         if (owner := self.owner) is not None:
@@ -236,7 +236,7 @@ class Partition(ProducersQueue[T]):
 
     def leave_line(self, waiter: Waiter) -> None:
         """A cancelled, late or refused waiter passes its slots on."""
-        # Who has got all has left already.
+        # A waiter that has got all has left the line already.
         if waiter.wants:
             with self.guard:
                 self.line.leave(waiter)

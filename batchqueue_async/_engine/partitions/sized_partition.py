@@ -48,7 +48,8 @@ class SizedPartition(Partition[T]):
     )
 
     line: SizedLine
-    # What would be taken back is counted elsewhere, too: producers place their own.
+    # Placed items cannot be taken back, since they are counted elsewhere, too. So
+    # producers place their own.
     serves_on_loop = False
 
     def __init__(self, budget: ByteBudget, *args: Any) -> None:  # noqa: ANN401 - the base's
@@ -112,7 +113,7 @@ class SizedPartition(Partition[T]):
         with self.guard:
             taken = super().take(self._in_one_take(most))
             self.budget.serve()
-        # Who waited for a slot may want bytes now, which linger elsewhere.
+        # Producers that got a slot may lack bytes now, which lingering items hold.
         self.budget.end_linger()
         return taken
 
@@ -157,7 +158,8 @@ class SizedPartition(Partition[T]):
         known = cast("Measured[T]", chunk)
         fit, _ = self.budget.fitting(known.sizes[:free])
         if fit < min(len(chunk), free) and self.budget.passes_over:
-            # Nobody waits: which ones are refused is known to nobody but their number.
+            # With a policy that never waits only the number of refused items is told,
+            # so smaller ones may pass larger ones.
             known = known.of(self.budget.all_fitting(known.sizes, free))
             fit = len(known)
         if fit:
@@ -208,7 +210,8 @@ class SizedPartition(Partition[T]):
         return count
 
     def _remove(self, most: int | None) -> list[T]:
-        # What a `__del__` or a signal handler put in here would have its size taken.
+        # While items and sizes move, a `__del__` or a signal handler must put nothing
+        # in: its size would be taken for another's.
         budget = self.budget
         self.is_changing = budget.is_changing = True
         try:

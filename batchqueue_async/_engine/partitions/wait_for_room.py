@@ -95,9 +95,11 @@ def put_one_in_turn(
             partition.wait_in_line(waiter)
             partition.notify()
         else:
-            # There is no room, and the owner knows it from who stands before this one.
+            # There is no room, and the owner was told by the first producer in the
+            # line.
             line.join(waiter)
-        # Before the look: what closes the partition in between is seen, or wakes it.
+        # It falls asleep before it looks: a close before the look is seen, a later one
+        # wakes the producer.
         asleep = waiter.fall_asleep()
         if not (waiter.is_woken or partition.is_closed):
             yield asleep
@@ -127,8 +129,8 @@ def _wait(
 ) -> Generator[Any, None, None]:
     """Wait in the line until all is placed, or the partition closes."""
     while not partition.is_closed:
-        # Before what it puts in: see `Partition.notify`. It may have slots from the
-        # start, where there is room again by the time that it comes.
+        # The owner is told before items go in: see `Partition.notify`. The waiter may
+        # have slots from the start, if there is room again.
         partition.notify(waiter.granted)
         if waiter.granted:
             partition.offer_in_turn(waiter, chunk)
@@ -177,7 +179,8 @@ class ServedWaiter(LoopWaiter):
     def hand_over(self) -> Sequence[Any]:
         chunk, partition = self.chunk, self._partition
         if not self.is_on_loop():
-            # It could come between a drain task's look and its take.
+            # From another thread an item could come between a drain task's look and its
+            # take.
             return ()
         if self.is_single:
             position = partition.accounts.taken_out + len(partition.items)
@@ -255,8 +258,8 @@ def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
     head: Any = line.head
     waiter = head
     if line.unaware is not None or not head.is_on_loop():
-        # Those of an earlier round have not run yet; or, from another thread, an item
-        # could come between a drain task's look and its take.
+        # Producers of an earlier round have not run yet; or this is another thread,
+        # from which an item could come between a drain task's look and its take.
         return 0
     unaware: dict[ServedWaiter, int] = {}
     coming: list[Any] = []
@@ -268,7 +271,7 @@ def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
         position += 1
         waiter = waiter.behind
     pausing = partition.pausing or Pause()
-    # A call in vain is harmless, an item in vain is not.
+    # A callback without need is harmless; an item that nobody takes is not.
     head.call_soon(_run_on, unaware)
     # No call from here on, after which a signal handler might raise: the partition is
     # paused if, and only if, somebody is unaware.
@@ -332,7 +335,8 @@ def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
                 del pausing.holders[line]
                 if not pausing.holders:
                     partition.pausing = None
-            # It wants its room still, until it leaves: that serves who is behind it.
+            # The waiter keeps its claim to room until it leaves: leaving serves whoever
+            # is behind it.
             waiter.wants, waiter.accepted = 1, 0
             waiter.line = waiter.ahead = waiter.behind = None
         partition.accounts.tell_watchers()
