@@ -28,6 +28,7 @@ PARTS: dict[str, list[str]] = {
     "bridge": ["bridge"],
     REST: [],
     "engine": ["engine"],
+    "sinks": ["sinks"],
     # Their sessions are their own: they needn't make the longest part longer.
     "properties": ["properties", "test_java_runtime.py", "spark/deploy"],
 }
