@@ -8,15 +8,15 @@ from zlib import crc32
 
 IS_THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
 
-
 ONE_IN = 8
+"""`make test` looks at one example in so many."""
 
 
 def examples(many: int) -> int:
-    """Return how many examples to look at: all in CI, else an eighth."""
+    """Return how many examples to look at: all in CI, else one in `ONE_IN`."""
     return many if IS_THOROUGH else max(1, many // ONE_IN)
 
 
 def is_in_sample(name: str) -> bool:
-    """Return whether this is the one in five that is always looked at."""
+    """Return whether `make test`, too, looks at what has this name."""
     return crc32(name.encode()) % ONE_IN == 0
