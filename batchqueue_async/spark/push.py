@@ -109,7 +109,7 @@ def push_batches(
     """Put record batches into a queue and wait until they are handled."""
     rows = items = 0
     for batch in batches:
-        # As a list, those of one record batch are counted, and accepted, all at once.
+        # A list, so that a record batch's items are counted, and accepted, all at once.
         made = list(to_items(batch))
         accepted = sync_queue.produce_many(made, deadline.left())
         rows += batch.num_rows
