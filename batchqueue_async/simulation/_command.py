@@ -209,7 +209,7 @@ def _batches(most: int | None) -> Sequence[int]:
 
 
 def _config(level: Level) -> BatchQueueConfig[Any]:
-    # Twice the partitions of the drain tasks share what may wait; see `plan`.
+    # `buffer_size` is per partition, and `candidates_of` makes two or more.
     size = 10_000 if level.waiting is None else max(1, min(10_000, level.waiting // 2))
     return BatchQueueConfig[Any](
         consumer=print,
