@@ -9,7 +9,7 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     """Return the running loop.
 
     Raises:
-        RuntimeError: There is none, which says that `what` needs it.
+        RuntimeError: There is none; the message says that `what` needs it.
     """
     # Not `get_running_loop`: its error only says that there is none.
     loop = asyncio._get_running_loop()  # noqa: SLF001

@@ -124,7 +124,7 @@ class ConsumerRepository(Generic[E]):
     def handle_exceptions_with(
         self, on_error: ExceptionHandler, handlers: Seq[object]
     ) -> None:
-        """Set it for some handlers, or for all that have none of their own."""
+        """Set `on_error` for some handlers, or for all that have none of their own."""
         if handlers:
             for handler in handlers:
                 _, consumer = self.find(handler)

@@ -77,7 +77,7 @@ class HandlerGroup(Generic[E]):
     ) -> HandlerGroup[E]:
         """Add handlers that get each event after all of this group have passed it.
 
-        Those of the disruptor itself get it as soon as it is published.
+        Handlers of the disruptor itself get it as soon as it is published.
 
         Args:
             handlers: They work side by side. Of a ring that runs, they get what comes

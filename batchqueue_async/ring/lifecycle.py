@@ -154,14 +154,14 @@ class ConsumerTasks:
             task.cancel()
 
     def end_after_loop(self) -> None:
-        """The loop was closed without a shutdown: nothing can be awaited any more."""
+        """Tell what is left when the loop is closed: nothing can be awaited then."""
         _running.discard(self)
         consumers, self._consumers = self._consumers, {}
         for task, consumer in consumers.items():
             self._lose(consumer, f"the loop of {task.get_name()} was closed")
 
     def end_at_exit(self) -> None:
-        """The program ends without a shutdown; another thread may run the loop."""
+        """Tell what is left when the program ends; another thread may run the loop."""
         for task, consumer in list(self._consumers.items()):
             reason = f"the program ends before {task.get_name()}"
             if not task.get_loop().is_running():

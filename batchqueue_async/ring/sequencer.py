@@ -179,7 +179,7 @@ class MultiProducerSequencer(Notifier):
             return high
 
     def claim_for(self, claim: WaitingClaim) -> bool:
-        """Do the same for a thread, and set `claim.high` in the same step.
+        """Claim like `claim_now`, for a thread; sets `claim.high` in the same step.
 
         So a Ctrl-C comes before or after both, never in between.
         """
@@ -201,7 +201,7 @@ class MultiProducerSequencer(Notifier):
             call = self.begin_wait(claim)
             await woken
         except BaseException:
-            # The claim was refused or cancelled, or its coroutine closed with the loop.
+            # The claim was refused, its task cancelled, or its coroutine closed early.
             hole = self.withdraw(claim)
             if hole:
                 self.abandon(hole[0], hole[-1])

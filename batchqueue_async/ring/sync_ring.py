@@ -48,7 +48,7 @@ class ThreadIngress:
 
     @staticmethod
     def of(sequencer: MultiProducerSequencer) -> ThreadIngress:
-        """Return the ring's; the first call, on the ring's loop, makes it."""
+        """Return the ring's ingress; the first call, on the ring's loop, makes it."""
         ingress = sequencer.ingress or ThreadIngress(sequencer)
         assert isinstance(ingress, ThreadIngress)
         return ingress
@@ -134,7 +134,7 @@ class ThreadIngress:
             raise
 
     def _on_loop(self) -> None:
-        # Before it looks: for what threads leave from now on they wake the loop again.
+        # Before it looks: threads that leave something later wake the loop again.
         self._is_woken = False
         for _ in range(len(self._filled)):
             low, high, is_abandoned = self._filled.popleft()

@@ -258,7 +258,7 @@ class _Run:
 
     def _produced(self, *, is_accepted: bool) -> None:
         self._inside += is_accepted
-        # Of those inside some wait: only if more are inside can more be waiting.
+        # Only if more are inside than ever waited can more be waiting now.
         if self._inside > self._peak_waiting:
             waiting = sum(len(each.items) for each in self._partitions)
             self._peak_waiting = max(self._peak_waiting, waiting)

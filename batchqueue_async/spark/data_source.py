@@ -62,9 +62,10 @@ class BatchQueueSource(DataSource):
         factory gets the options and returns a `StagedSink`; on executors it is called
         once per Python worker process, and where Spark commits once per commit.
 
-    `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
-        batch write has none by default, so that each is a new one; with a name, a write
-        of the same `query` and `batch` that was published before changes nothing.
+    `query`: The name of the delivering query. A stream's default is the id in its
+        checkpoint. A batch write has none by default, so that each is a new one; with a
+        name, a write of the same `query` and `batch` that was published before changes
+        nothing.
 
     `batch`: With `query`, the whole number of this batch write. It is 0 by default, so
         a second write under the same `query` alone changes nothing.

@@ -29,8 +29,8 @@ OUTCOMES = ("handled", "failed", "dropped", "unhandled", "returned")
 _GROWING = (*OUTCOMES, "rejected", "rejected_closed", "retried")
 _NOW = ("waiting", "in_flight", "capacity", "waiting_producers", "oldest_age")
 _ZEROS = dict.fromkeys((*_GROWING, *_NOW), 0)
-# Executors may name queues after data, without end. This many names are counted each by
-# itself, all others together.
+# Queues on executors may be named after data, without end. This many names are counted
+# each by itself, all others together.
 _MOST_NAMES = 200
 _OTHERS = "others"
 

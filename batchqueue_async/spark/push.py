@@ -63,8 +63,8 @@ def push(  # noqa: PLR0913  # by name
     one partition or 64 MiB each, and the queue's own buffer. Ctrl-C, and whatever
     `to_items` or `on_progress` raises, end it; what was accepted until then is handled.
 
-    It is at least once for the frame as a whole: who calls it again after a failure
-    pushes the same rows again. For exactly once see `ForeachBatchSink`.
+    It is at least once for the frame as a whole: a call after a failure pushes the same
+    rows again. For exactly once see `ForeachBatchSink`.
 
     Args:
         df: A batch frame, of a classic session or of Spark Connect.

@@ -186,7 +186,7 @@ def main_figures(sample: Sample) -> Sample:
 
 
 def _is_blocked(reading: Reading) -> bool:
-    """Whether a queue's loop does not answer; one of an ended queue need not."""
+    """Whether a queue's loop does not answer; that of an ended queue need not."""
     return not reading.loop_responds and reading.state not in ENDED
 
 

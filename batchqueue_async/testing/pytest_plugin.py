@@ -1,4 +1,4 @@
-"""Runs `async def` tests in virtual time, for who asks: a plugin for pytest.
+"""Runs `async def` tests in virtual time, if asked to: a plugin for pytest.
 
     # In conftest.py of the tests' root:
     pytest_plugins = ["batchqueue_async.testing.pytest_plugin"]
