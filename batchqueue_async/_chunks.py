@@ -1,4 +1,4 @@
-"""Bulk verbs, a queue's and a ring's: any iterable in lists of bounded length."""
+"""For bulk verbs of queues and rings: any iterable in lists of bounded length."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T")
 # Items that are looked at together: what bounds the memory for endless iterables.
 LENGTH = 10_000
 
-# The same where sizes count: what was asked of an iterable and has no room yet is in
-# memory beside all that has.
+# The same where sizes count: items that were taken from an iterable and have no room
+# yet are in memory beside those that have room.
 SIZED_LENGTH = 16
 
 
 def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
-    """Yield the items in lists; what came before an error comes out before it.
+    """Yield the items in lists; those before an error come out before it is raised.
 
     Raises:
-        TypeError: It is none, or an asynchronous one.
+        TypeError: It is no iterable, or an asynchronous one.
     """
     if type(items) is list and len(items) <= length:
         yield items
@@ -44,7 +44,7 @@ def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
 
 
 def _require_iterable(items: object) -> None:
-    """Refuse what is none, or an asynchronous one; its value may be an item's."""
+    """Refuse all else, showing its type only, since its value may be an item's."""
     if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
         kind = type(items).__qualname__
         msg = f"items must be an iterable, and no asynchronous one, got a {kind}"

@@ -1,6 +1,6 @@
-"""What a function that is passed in looks like is checked when it is passed.
+"""Checks a function that is passed in when it is passed.
 
-Found later, a mistake fails what needs it first, which may be at night.
+Otherwise a mistake would fail its first call, which may be at night.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_async(call: object) -> bool:
 def inside(
     around: Callable[..., AbstractContextManager[object]], call: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return it, async if it is, so that each call runs inside of `around(*args)`."""
+    """Return `call` wrapped, async if it is: each call runs inside `around(*args)`."""
 
     async def call_async(*args: object) -> object:
         with around(*args):
@@ -42,7 +42,7 @@ def inside(
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:
     """Refuse what can't be called with so many arguments, which are `told` as such.
 
-    What is written in C, and says nothing of its arguments, is taken at its word.
+    What is written in C, and says nothing of its arguments, is accepted.
     """
     if not callable(call):
         refuse(field, "callable", call, TypeError)
@@ -71,7 +71,7 @@ def require_sync_function(field: str, call: object, arguments: int, told: str) -
 
 
 def _code_of(call: object, arguments: int) -> tuple[CodeType | None, int]:
-    """Return a function's code, and what that is given of so many arguments."""
+    """Return a function's code, and how many arguments it gets, a `self` included."""
     if isinstance(call, MethodType) and isinstance(call.__func__, FunctionType):
         return call.__func__.__code__, arguments + 1
     if isinstance(call, FunctionType):
@@ -87,7 +87,7 @@ def _binds(call: Callable[..., Any], arguments: int) -> bool:
         # What is called counts, not what a decorator has wrapped.
         signature = inspect.signature(call, follow_wrapped=False)
     except (TypeError, ValueError):
-        # Of much that is written in C nobody knows it.
+        # The signature of much that is written in C is unknown.
         return True
     try:
         signature.bind(*(None,) * arguments)

@@ -26,12 +26,12 @@ def call_at_close(
 
     Args:
         loop: A loop that is not closed yet.
-        call: What must not raise, unless it is the last.
-        is_last: Whether those that were asked for before are called first.
+        call: It must not raise, unless it is the last.
+        is_last: Whether all calls that were registered before come first.
     """
     close = loop.close
     if not isinstance(close, _Close):
-        # As an attribute: a use of `vars(loop)` makes each of its attributes slower.
+        # Set as an attribute: using `vars(loop)` makes all its attributes slower.
         loop.close = close = _Close(close)  # type: ignore[method-assign]
     if is_last:
         close.calls.insert(0, call)
@@ -40,7 +40,7 @@ def call_at_close(
 
 
 def forget_at_close(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Do not call it after all."""
+    """Take back what `call_at_close` has registered."""
     close = loop.close
     if isinstance(close, _Close):
         if call in close.calls:

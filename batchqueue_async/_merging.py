@@ -39,10 +39,9 @@ class Merging(Generic[T]):
     A `then` that raises keeps the merged items here: they are tried again a second
     later, and go on being merged. With `at_most` of them held a batch fails instead of
     being merged (the queue's `Retry`, `on_error` and account apply). A flush gets the
-    error in its `DeliveryError`. Of a queue that closed, or was cancelled, in the
-    middle, those that it did not accept are kept. Two of a key that `merge` raises for,
-    when what was not handed on is put together with what came meanwhile, are handed on
-    both.
+    error in its `DeliveryError`. If `then` is a queue that closes, or the call is
+    cancelled, in the middle, those that were not accepted are kept. If `merge` raises
+    for an item that was not handed on and a newer one of its key, both are handed on.
 
     What is merged counts as handled by the queue in front. So if the process dies, what
     is held is lost without a trace: that of the last `every` seconds or more. If the
@@ -91,7 +90,7 @@ class Merging(Generic[T]):
         self._every = every
         self._at_most = at_most
         self._held: dict[Hashable, T] = {}
-        # Of the loop: when the oldest of them came, and when `then` may be tried.
+        # In loop time: when the oldest held item came, and when `then` may be tried.
         self._since = self._try_at = 0.0
         self._is_failing = False
 
@@ -156,11 +155,11 @@ class Merging(Generic[T]):
                 merged[key] = item
         if not held:
             self._since = asyncio.get_running_loop().time()
-        # Here, so that an error in the middle has merged nothing.
+        # Last, so that after an error nothing of the batch is merged.
         held.update(merged)
 
     async def _hand_on(self) -> None:
-        # Others may merge meanwhile.
+        # Other drain tasks may merge meanwhile.
         handed, self._held = self._held, {}
         since = self._since
         try:
@@ -171,10 +170,10 @@ class Merging(Generic[T]):
                 self._keep(handed, since)
 
     async def _give(self, handed: dict[Hashable, T]) -> None:
-        """Hand them on, and take out what was."""
+        """Hand on these items, and remove from them what was handed on."""
         then = self._then
         if isinstance(then, BatchQueue):
-            # One by one: of many, only their number would be known in the end.
+            # One by one: of `produce_many` only the number would be known.
             for key in list(handed):
                 if not await then.produce(handed[key]):
                     msg = f"queue {then.name!r} refuses what is merged for it"
@@ -196,14 +195,14 @@ class Merging(Generic[T]):
             try:
                 rest[key] = self._merge(rest[key], item) if key in rest else item
             except Exception as error:  # noqa: BLE001 - raised when all are kept
-                # Its batch has been handled: it is handed on beside the older one.
+                # The newer item's batch is handled: it goes on beside the older one.
                 rest[object()] = item
                 failed = error
         if failed is not None:
             raise failed
 
     def _tell(self, error: Exception) -> None:
-        # `on_idle`, which raises, is logged by its queue.
+        # For `consume` only: what `on_idle` raises is logged by its queue.
         if not self._is_failing:
             self._is_failing = True
             logger.error(

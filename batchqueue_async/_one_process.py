@@ -10,7 +10,7 @@ class OfOneProcess:
 
     __slots__ = ()
 
-    # Asked by `pickle` and `copy`; without it they name what is deep inside.
+    # Called by `pickle` and `copy`, whose errors would name something deep inside.
     def __reduce__(self) -> NoReturn:
         msg = (
             f"a {type(self).__name__} can't be copied, or sent to another process: "

@@ -9,9 +9,9 @@ def running_loop(what: str) -> asyncio.AbstractEventLoop:
     """Return the running loop.
 
     Raises:
-        RuntimeError: There is none, which says that `what` needs it.
+        RuntimeError: There is none; the message says that `what` needs it.
     """
-    # Asked in this way since `get_running_loop` only says that there is none.
+    # Not `get_running_loop`: its error only says that there is none.
     loop = asyncio._get_running_loop()  # noqa: SLF001
     if loop is None:
         msg = (

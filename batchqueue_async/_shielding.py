@@ -28,8 +28,8 @@ class Shielded:
         self._scope: anyio.CancelScope | None = None
 
     def __enter__(self) -> None:
-        # Who steps a coroutine by hand, or runs it under Trio, has no task, so there is
-        # no scope of asyncio's either.
+        # A coroutine that is stepped by hand, or runs under Trio, has no task of
+        # asyncio's, and so no scope of asyncio's either.
         if asyncio._get_running_loop() is not None:  # noqa: SLF001
             self._task = asyncio.current_task()
         if self._task is not None and _may_be_scoped():
@@ -42,7 +42,7 @@ class Shielded:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A coroutine that is thrown away with its loop is closed outside of its task,
+        # A coroutine that is closed along with its loop is outside of its task then,
         # where a scope can't be left.
         if self._scope is not None and _current_task() is self._task:
             self._scope.__exit__(kind, error, trace)
@@ -51,7 +51,8 @@ class Shielded:
 def _may_be_scoped() -> bool:
     """Whether there may be cancel scopes: there are none before anyio's backend.
 
-    To import that takes some 20 ms, which a program without anyio shall not pay.
+    Importing that takes some 20 ms, which a program without anyio need not spend. If
+    anyio has it no longer there, scopes are assumed.
     """
     return _BACKEND in sys.modules or not _is_where_it_was()
 

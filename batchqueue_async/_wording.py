@@ -51,7 +51,7 @@ def reason(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - a user's class may do anything
         return name
-    # Its repr would have more than its text: a UnicodeEncodeError the whole text.
+    # Not the error's repr, which may have more: a UnicodeEncodeError's has all text.
     return f"{name}({_cut(without_secrets(text))!r})" if text else f"{name}()"
 
 
@@ -83,7 +83,7 @@ class _Settings(reprlib.Repr):
         return f"b{self._text(text, len(x))}"
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        # No setting is one, so it is data, or a way to write a URL.
+        # No setting is a dict: it is data, or has a connection's options.
         return kind_of(x)
 
     def repr_instance(self, x: Any, level: int) -> str:  # noqa: ANN401
@@ -93,7 +93,7 @@ class _Settings(reprlib.Repr):
             return f"{type(x).__name__}.{x.name}"
         if isinstance(x, BaseException):
             return reason(x)
-        # Of a `by_key(itemgetter(1))`, and of types of all kinds, too.
+        # Also `by_key(itemgetter(1))`, and types of all kinds.
         known = type(x).__module__.startswith(
             ("batchqueue_async.", "operator", "typing")
         )

@@ -52,7 +52,7 @@ _DROPPED = (
 
 _logger = logging.getLogger("batchqueue_async.logging")
 
-# Set where records are on their way to a target: what is logged there is of the way.
+# Set while records are passed to a target: what is logged then must not come back.
 _on_its_way: ContextVar[bool] = ContextVar("batchqueue_logging", default=False)
 
 
@@ -70,9 +70,9 @@ class BatchingHandler(logging.Handler):
     the interpreter exits, after the threads that the exit waits for have ended. Before
     an `os._exit` call `close` or `logging.shutdown`.
 
-    What is logged there (by the target, its client, or this library about its failures)
-    does not come back into any `BatchingHandler`. Without another handler, such as the
-    console's, it is printed to stderr, from WARNING on.
+    What is logged on that thread (by the target, its client, or this library about its
+    failures) does not come back into any `BatchingHandler`. Without another handler,
+    such as the console's, it is printed to stderr, from WARNING on.
 
     Records are prepared as `logging.handlers.QueueHandler` does it, in the caller's
     thread: `record.message` and `record.msg` are the text that the handler's formatter
@@ -112,7 +112,7 @@ class BatchingHandler(logging.Handler):
         if retry is not None:
             require_instance("retry", retry, Retry, "a Retry or None")
         require_timeout("shutdown_timeout", shutdown_timeout)
-        # One for all its lives, so that none enters the target beside another one.
+        # One for all queues that are opened in turn, so that only one calls the target.
         self._consumer = _consumer(target)
         self._capacity = capacity
         self._max_batch = max_batch
@@ -127,8 +127,8 @@ class BatchingHandler(logging.Handler):
     @property
     def dropped(self) -> int:
         """How many records this process has dropped here; exact."""
-        # `next` is one step, whatever else runs: no lock that a signal handler finds
-        # taken. What it has come to can only be seen so.
+        # `next` is atomic, so that no lock is needed, which a signal handler could find
+        # taken. Its count can only be seen in the repr.
         return int(repr(self._drops)[len("count(") : -1])
 
     def handle(self, record: logging.LogRecord) -> bool | logging.LogRecord:  # type: ignore[override]
@@ -155,7 +155,7 @@ class BatchingHandler(logging.Handler):
         text = self.format(record)
         record = copy.copy(record)
         record.message = record.msg = text
-        # In the text; else they would keep frames alive, with all that is in them.
+        # The text has these; kept, they would keep frames and all that is in them.
         record.args = record.exc_info = record.exc_text = record.stack_info = None
         return record
 
@@ -182,7 +182,7 @@ class BatchingHandler(logging.Handler):
         if not _is_configuring():
             self._close()
         elif self._queue is not None:
-            # None is to be had? Then the interpreter exits, which closes it.
+            # If no thread can start the interpreter exits, which closes the queue.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(
                     target=self._close_unless_in_use, name=_THREAD, daemon=True
@@ -203,7 +203,7 @@ class BatchingHandler(logging.Handler):
             loggers = [logging.root, *logging.root.manager.loggerDict.values()]
             is_in_use = any(self in getattr(each, "handlers", ()) for each in loggers)
             if is_in_use:
-                # So that `logging.shutdown` knows it.
+                # So that `logging.shutdown` closes it.
                 logging._addHandlerRef(self)  # type: ignore[attr-defined]  # noqa: SLF001
         if not is_in_use:
             self._close()
@@ -214,7 +214,7 @@ class BatchingHandler(logging.Handler):
         self._drops = itertools.count()
         self._reported = 0
         self._is_report_due = False
-        # The threads that open it: they may be struck by a signal handler that logs.
+        # The threads that are opening the queue, where a signal handler may log.
         self._openers: set[int] = set()
 
     def _offer(self, record: logging.LogRecord) -> bool:
@@ -239,7 +239,7 @@ class BatchingHandler(logging.Handler):
             make = partial(LoopThread, _THREAD, shutdown_timeout=self._shutdown_timeout)
             self._queue = process_queue(self._open_queue, make_loop_thread=make)
         except BatchQueueError:
-            # No thread is to be had, as at the interpreter's exit.
+            # No thread can start, as at the interpreter's exit.
             return None
         finally:
             self._openers.discard(me)
@@ -255,8 +255,8 @@ class BatchingHandler(logging.Handler):
         )
         queue = loop_thread.open("logging", config)
         if (run := run_of(loop_thread)) is not None:
-            # At the interpreter's exit other threads may log until they have ended: it
-            # is closed after them, by the end of `process_queue`.
+            # At the interpreter's exit other threads may log until they have ended: the
+            # queue is closed after them, by the end of `process_queue`.
             run.is_late = True
         self._loop = queue.call(_running_loop)
         return queue
@@ -266,10 +266,10 @@ class BatchingHandler(logging.Handler):
         if not self._is_report_due and self._loop is not None:
             self._is_report_due = True
             try:
-                # From there: to report may take its time, and nobody waits for it here.
+                # On the queue's loop: reporting may take time, and `emit` never waits.
                 self._loop.call_soon_threadsafe(self._report_later)
             except RuntimeError:
-                # It is closed: the next one's, or closing.
+                # The loop is closed: the next one, or closing, makes the report.
                 self._is_report_due = False
 
     def _report_later(self) -> None:
@@ -305,7 +305,7 @@ def _consumer(
     target: HandlerLike[logging.LogRecord] | logging.Handler,
 ) -> HandlerLike[logging.LogRecord]:
     if isinstance(target, BatchingHandler):
-        # All of its records would be of the way.
+        # It drops all records that are logged while another one passes records on.
         rule = (
             "another handler than a BatchingHandler, which refuses what one passes on"
         )
@@ -348,8 +348,9 @@ def _print_unless_others_do(record: logging.LogRecord, me: BatchingHandler) -> N
     while logger is not None:
         handlers += logger.handlers
         logger = logger.parent if logger.propagate else None
-    # Who isn't there got it in another way, as a sink of loguru's: of who else got it
-    # nothing is known. Else, of several handlers of this kind, the first one prints it.
+    # A handler of no logger was called in another way, as a sink of loguru's is: who
+    # else got the record is unknown. Of several BatchingHandlers the first one prints
+    # it.
     is_alone = me not in handlers or (
         me is handlers[0]
         and all(isinstance(each, BatchingHandler) for each in handlers)
@@ -364,7 +365,7 @@ def _lock_of_logging() -> Any:  # noqa: ANN401 - an RLock
 
 
 def _is_configuring() -> bool:
-    """Whether the caller has the lock of `logging`, and who logs may wait for it."""
+    """Whether the caller has `logging`'s lock, for which threads that log may wait."""
     return bool(_lock_of_logging()._is_owned())  # noqa: SLF001
 
 

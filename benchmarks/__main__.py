@@ -35,7 +35,7 @@ from benchmarks.scale import LoopFactory, Scale, loops
 from benchmarks.table import Table, show
 from benchmarks.turns import Turns
 
-# In ten minutes everything is over, on a busy machine, too.
+# Seconds. So that all ends within ten minutes, on a busy machine, too.
 _NO_RETAKES_AFTER = 300.0
 _NO_PROGRAM_AFTER = 500.0
 SEPARATE = ("rebalancing", "shared_drains", "tenants")
@@ -95,7 +95,7 @@ def _rest(run: dict[str, LoopFactory], scale: Scale, turns: Turns) -> Iterator[T
     yield closing.table(run["asyncio"], scale, turns)
 
 
-# Growth is about the processor's caches, so it comes first, in fresh memory.
+# Growth depends on the processor's caches, so it is first, in fresh memory.
 SECTIONS: dict[str, Section] = {
     "growth": _growth,
     "in_loop": _in_loop,

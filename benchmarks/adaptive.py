@@ -1,4 +1,4 @@
-"""What is found by trying beside what is fixed: python -m benchmarks.adaptive.
+"""Adaptive limits beside fixed ones: python -m benchmarks.adaptive.
 
 A PostgreSQL sink with as much to do as it can take: rows per second by the size of
 batches, each in a queue of its own, and with "auto" from its start on and once it has
@@ -56,7 +56,7 @@ async def rate(
 
 
 async def full(queue: BatchQueue[float]) -> AsyncIterator[None]:
-    """Keep it full."""
+    """Keep the queue full."""
     items = [0.5] * 500
     while True:
         await queue.produce_many(items)
@@ -69,7 +69,7 @@ async def measured(
     learning: float,
     seconds: float,
 ) -> tuple[float, float, BatchQueueStats]:
-    """Return rows per second at first, and after that; and how it ended."""
+    """Return rows per second while learning, and afterwards; and final statistics."""
     await sink.clear()
     queue = BatchQueue("sweep", config)
     async with queue:
@@ -82,7 +82,7 @@ async def measured(
 
 
 def of_size(sink: PostgresSink, size: MaxBatch) -> BatchQueueConfig[float]:
-    """Return a queue with one drain task."""
+    """Return a queue's settings with one drain task."""
     return BatchQueueConfig(
         consumer=sink.consume, max_batch=size, buffer_size=BUFFER, shutdown_timeout=0.0
     )
@@ -91,7 +91,7 @@ def of_size(sink: PostgresSink, size: MaxBatch) -> BatchQueueConfig[float]:
 def of_count(
     sink: PostgresSink, drain_tasks: DrainTaskPolicy
 ) -> BatchQueueConfig[float]:
-    """Return a queue with several, and batches of 50."""
+    """Return settings with several drain tasks, and batches of 50."""
     return replace(
         of_size(sink, 50),
         drain_tasks=drain_tasks,
@@ -165,7 +165,7 @@ def _fill(table: Table, rates: dict[str, list[float]], came_to: list[int]) -> No
 
 
 class Throttled:
-    """A server that takes 2 ms for a call and 10 us for an item, and what it allows."""
+    """A server that takes 2 ms for a call and 10 us for an item, with its limits."""
 
     def __init__(self) -> None:
         self.largest = 10**9
@@ -185,7 +185,7 @@ class Throttled:
 
 
 async def throttling() -> Table:
-    """Return what the limit does, minute by minute."""
+    """Return how `max_batch="auto"` follows the server, minute by minute."""
     server = Throttled()
     retry = Retry(attempts=1_000, wait_initial=0.0)
     config = BatchQueueConfig[float](

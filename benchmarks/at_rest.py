@@ -73,7 +73,7 @@ async def _idle(count: int, seconds: float) -> tuple[float, float]:
                 queue = BatchQueue[Any](f"idle {number}")
                 await stack.enter_async_context(queue)
                 queue.add_handler(int, handle)
-            # All have had their first cycle, for which they stand in line, and nap.
+            # Until all have had their first cycle, one after the other, and nap.
             await asyncio.sleep(max(0.1, count / 2000))
         cpu, started = time.process_time(), time.perf_counter()
         await asyncio.sleep(seconds)

@@ -19,7 +19,7 @@ MANY = "chunks of 1000"
 def table(
     threads: int, loop_name: str, loop: LoopFactory, scale: Scale, turns: Turns
 ) -> Table:
-    """Compare everybody with so many threads on one kind of loop."""
+    """Compare all contenders with so many threads on one kind of loop."""
     contenders = [
         *library(scale),
         *in_chunks(scale),
@@ -30,7 +30,7 @@ def table(
     rate = partial(threads_rate, items=items, loop=loop, threads=threads)
     from_threads = f"{threads} thread{'' if threads == 1 else 's'}"
     title = f"From {from_threads}, 1 type, {loop_name}; at most {BOUND:,} items wait"
-    # How threads get in each other's way varies more than all else.
+    # How much threads slow each other down varies more than all else.
     rounds = scale.of(15 if loop_name == "asyncio" else 5, turns.rounds)
     empty = Table(f"bridge/{loop_name}/{threads}", title, COLUMNS)
     return compare(empty, contenders, rate, turns, rounds)
@@ -52,7 +52,7 @@ def library(scale: Scale) -> list[Contender]:
 
 
 def in_chunks(scale: Scale) -> list[Contender]:
-    """Return who takes chunks; queues without a bulk put would do as one by one."""
+    """Return those that take chunks; without a bulk put it would be one by one."""
     return [
         Contender(
             "run_coroutine_threadsafe, 1000",

@@ -45,7 +45,7 @@ class Way:
     async def _paced(self, seconds: float) -> float:
         counter = Counter([float], 1)
         async with self.open(counter.handlers) as put:
-            # The first call starts a thread, and does what is done only once.
+            # The first call starts a thread, and does other things done only once.
             await asyncio.to_thread(put, 0.0)
             await counter.wait()
             counter.expect(round(RATE * seconds))

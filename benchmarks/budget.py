@@ -1,6 +1,6 @@
 """Compares the hot paths' bytecode instructions with a budget: `make budget`.
 
-A path that got 10 % dearer fails, with the lines to blame. Where that is intended,
+A path that got more than 10 % dearer fails, with the lines to blame. If it is intended,
 `python -m benchmarks.budget --record` writes the new budget; it belongs to the commit.
 Each minor version of Python has a budget of its own, because their bytecode differs.
 """

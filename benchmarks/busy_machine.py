@@ -18,7 +18,7 @@ from benchmarks.turns import Turns
 
 BUSY = 2
 USES = (bridge_uses.ONE_HANDLER, bridge_uses.CONSUMER)
-# Ends with whoever started it, however that ends.
+# Ends when its parent process ends, however that ends.
 _COMPUTE = """\
 import os
 parent = os.getppid()
@@ -33,7 +33,7 @@ def table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
     uses = [use for use in bridge_uses.uses() if use.name in USES]
     title = f"From 1 thread, beside {BUSY} busy processes; at most {BOUND:,} items wait"
     empty = Table("busy machine", title, COLUMNS)
-    # Everything is disturbed, as it is meant to be: nothing is taken again for that.
+    # Every sample is disturbed, as intended, so none is taken again for that.
     disturbed = Turns(scale.of(5, 3), turns.is_quick, until=0.0)
     with busy_processes():
         return bridge_uses.compared(empty, uses, loop, scale, disturbed)

@@ -51,7 +51,7 @@ def _seconds(verb: str, waiting: int, items: Items, loop: LoopFactory) -> float:
         async with BatchQueue("benchmark", config) as queue:
             for item_type, handle in counter.handlers.items():
                 queue.add_handler(item_type, handle)
-            # It parks, so nothing is taken before the clock starts.
+            # The drain task naps by then, so it takes nothing before the clock starts.
             await asyncio.sleep(0.002)
             await queue.produce_many(portions)
             started = time.perf_counter()

@@ -153,10 +153,11 @@ def threads_rate(
 
 
 def set_all_aside() -> None:
-    """Let no garbage collection look at what is there already: at the items, above all.
+    """Let no garbage collection look at existing objects: at the items, above all.
 
-    Else whoever happens to set one off pays for the benchmark's own hundreds of
-    thousands. What the contenders make themselves is collected as ever, here at last.
+    Else a contender that happens to set one off pays for the benchmark's own hundreds
+    of thousands. What contenders make themselves is collected as usual, at last by
+    this.
     """
     gc.collect()
     gc.freeze()

@@ -25,7 +25,7 @@ class _Exporter:
 
 
 def span_processor(items: int) -> Contender:
-    """Return it as a contender, which books the part of the spans that it drops."""
+    """Return it as a contender, which records the part of the spans that it drops."""
     dropped: list[float] = []
     return Contender(
         "OpenTelemetry's span processor",

@@ -91,7 +91,7 @@ class FloorQueue:
 
 
 class FloorBridge:
-    """The same for other threads: one lock, one wake-up of the loop per burst."""
+    """A floor for other threads: one lock, one wake-up of the loop per burst."""
 
     def __init__(self, bound: int, handlers: Mapping[type, Handle]) -> None:
         self._items: list[Any] = []

@@ -34,7 +34,7 @@ def _floor(kinds: int, name: str = "the floor itself") -> Callable[[Tables], str
 
 def _beside_anyio(row: str) -> Callable[[Tables], float]:
     def measured(tables: Tables) -> float:
-        # Of another group, so the table does not have it.
+        # The two are in different groups, so the table has no ratio of theirs.
         samples = tables["in loop/asyncio/100"].samples
         ours, theirs = samples[row], samples["anyio stream, send_nowait"]
         return Samples(ours).beside(Samples(theirs))

@@ -1,4 +1,4 @@
-"""What becomes of the cost per item with more types, and with more drain tasks."""
+"""How the cost per item grows with more types, and with more drain tasks."""
 
 import asyncio
 import time
@@ -57,12 +57,12 @@ def types_table(loop: LoopFactory, scale: Scale, turns: Turns) -> Table:
         ],
     )
     everybody = TYPES[: scale.of(5, 4)]
-    # All go through the same number of items: the caches are the same for all.
+    # All have the same number of items, so caches are equally full.
     items = {
         kinds: Items(kinds, max(scale.of(500_000, 20_000), PER_TYPE * kinds))
         for kinds in everybody
     }
-    # Growth is a ratio within a way, and the most are what counts.
+    # A way's growth is its ratio of the most types to BASE, so these come first.
     order = [BASE, *(kinds for kinds in reversed(everybody) if kinds != BASE)]
     configs = {
         f"{way}, {kinds}": (
@@ -130,8 +130,9 @@ def measures(
 ) -> Iterator[dict[str, Measure]]:
     """Open a queue for each; a measure returns the seconds per item, warm.
 
-    They stay open, so that two samples are next to each other, not a hundred
-    milliseconds of `add_handler` apart. Without settings it is the floor's queue.
+    The queues stay open, so that samples follow each other at once, instead of a
+    hundred milliseconds of `add_handler` apart. Without settings it is the floor's
+    queue.
     """
     with asyncio.Runner(loop_factory=loop) as runner:
         stack = AsyncExitStack()

@@ -46,8 +46,8 @@ class Stage:
 
     def __init__(self, kinds: int, config: BatchQueueConfig[Any] | None = None) -> None:
         self.loop = VirtualTimeLoop()
-        # A hundred times a second, however many calls there are; with counting a cycle
-        # takes so long that each would have a sample.
+        # `ThreadUse` samples a hundred times a second; counting makes cycles so slow
+        # that each would have a sample.
         ThreadUse.of(self.loop).due = math.inf
         self.items = Items(kinds, COUNT)
         self.queue = BatchQueue[Any](
@@ -103,7 +103,7 @@ def producing(
 
 
 def bridging(verb: str, kinds: int, chunk: int) -> Instructions:
-    """Count what producers outside of the loop do; it stands still meanwhile."""
+    """Count what producers outside of the loop do; the loop stands still meanwhile."""
     with staged(kinds) as stage:
 
         async def bridge() -> SyncBatchQueue[Any]:
@@ -111,7 +111,7 @@ def bridging(verb: str, kinds: int, chunk: int) -> Instructions:
 
         put = getattr(stage.loop.run_until_complete(bridge()), verb)
         portions = stage.portions(chunk)
-        # No loop runs on this thread now, so it passes for another one.
+        # No loop runs on this thread now, so it counts as another thread.
         with stage.instructions.counted():
             for portion in portions:
                 put(portion)
@@ -166,7 +166,7 @@ def waiting_in_line(room: int, producers: int, count: int) -> Instructions:
 
 
 def planning() -> Instructions:
-    """Count what a round of rebalancing thinks."""
+    """Count the planning of a round of rebalancing."""
     loads, owners, instructions = plan.loads(), plan.owners(), Instructions()
     with instructions.counted():
         CostBalancer(1).assign(loads, owners, plan.DRAIN_TASKS)

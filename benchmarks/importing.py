@@ -1,7 +1,7 @@
 """What `import batchqueue_async` adds to the start of a program.
 
-Whole processes, whose modules' bytecode is cached: one that imports asyncio and anyio,
-which is there anyhow, beside one that imports the package, too, in turns.
+Whole processes, whose modules' bytecode is cached, in turns: one that imports asyncio
+and anyio, which programs have anyhow, and one that imports the package, too.
 """
 
 import os
@@ -33,7 +33,7 @@ BEYOND = "beyond the first"
 def table(scale: Scale, turns: Turns) -> Table:
     """Measure both programs in turns, and count modules."""
     with tempfile.TemporaryDirectory() as cache:
-        # Not the checkout's: whether bytecode may be written there is not known.
+        # A cache of its own: the checkout may not be writable.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         # Compiles what is not cached.

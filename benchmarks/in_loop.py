@@ -28,7 +28,7 @@ def table(
     title = f"In the loop, {of_types}, {loop_name}; at most {BOUND:,} items wait"
     rate = partial(in_loop_rate, items=items, loop=loop)
     empty = Table(f"in loop/{loop_name}/{kinds}", title, COLUMNS)
-    # Short samples, so that what slows the machine down meets both of most pairs.
+    # Many short samples, so that what slows the machine down hits both of a pair.
     rounds = scale.of(31, turns.rounds) if loop_name == "asyncio" else None
     return compare(empty, contenders, rate, turns, rounds)
 

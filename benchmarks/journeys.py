@@ -40,13 +40,13 @@ class Journey:
 
     @property
     def calls(self) -> int:
-        """How many there were."""
+        """How many calls there were."""
         return len(self._frames)
 
     @contextmanager
     def traced(self) -> Iterator[None]:
         """Note what is called inside of the block."""
-        # What finalizers of the journeys before call is no part of this one.
+        # Calls by finalizers of earlier journeys' objects must not be counted.
         gc.collect()
         gc.disable()
         sys.setprofile(self._note)

@@ -19,7 +19,7 @@ from benchmarks.turns import Samples, Turns
 RATES = (10, 1_000, 100_000)
 IN_THE_GOALS = 1_000
 BEYOND = "p99 beyond the loop's, in bare p99s"
-# Of fewer items the 99.9th percentile would be the slowest one.
+# With fewer items the 99.9th percentile would just be the slowest one.
 _ENOUGH = 1_000
 
 
@@ -135,9 +135,9 @@ def table(
 
 
 def beyond(samples: dict[str, Samples]) -> float:
-    """Return how much later items come from a thread, in times of a bare call's delay.
+    """Return how much later items come from a thread, in multiples of a bare call.
 
-    The median of the turns' own: of one turn's three samples, each beside the others.
+    It is the median over the turns, each of which compares its own three samples.
     """
     on_loop, from_thread, bare = (each.values for each in samples.values())
     return statistics.median(
@@ -159,7 +159,7 @@ def seconds_at(rate: int, scale: Scale) -> float:
 
 def add(found: Table, path: Path, samples: Samples, more: float | None) -> None:
     """Add a row: p99 is the median of the turns', the rest is of all their items."""
-    # Not of runs that were taken again.
+    # Runs that were disturbed and taken again are left out.
     delays = [delay for p99 in samples.values for delay in path.runs[p99]]
     found.add(
         path.name,

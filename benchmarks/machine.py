@@ -32,7 +32,7 @@ def describe() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of all who take part; "missing" is one, too."""
+    """Return the versions of all packages; of one that is not installed "missing"."""
     return {name: _version(name) for name in PACKAGES}
 
 

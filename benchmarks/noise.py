@@ -47,5 +47,5 @@ def _everybody() -> float | None:
         return None
     assert first == "cpu"
     user, nice, system, _idle, _waiting, hard, soft, stolen = map(int, ticks[:8])
-    # What the host took counts, too: it is gone for this machine.
+    # Time that a virtual machine's host took counts, too: it is lost here.
     return (user + nice + system + hard + soft + stolen) * _TICK

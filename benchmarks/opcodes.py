@@ -18,7 +18,7 @@ import batchqueue_async
 
 PACKAGE = Path(batchqueue_async.__file__).parent
 _OURS = str(PACKAGE)
-# What runs the measured code, as asyncio's own loop would.
+# The virtual loop, which runs the measured code and is not counted.
 _LOOP = str(PACKAGE / "testing")
 _DRIVER = str(Path(__file__).parent)
 
@@ -34,7 +34,7 @@ class Instructions:
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Count inside of the block."""
-        # A finalizer would be booked to the line that it happens to interrupt.
+        # A finalizer would be counted for the line that it happens to interrupt.
         was_collecting = gc.isenabled()
         gc.collect()
         gc.disable()
@@ -54,7 +54,7 @@ class Instructions:
 
 
 def _is_counted(frame: FrameType | None) -> bool:
-    """Whether the package runs, or what it called; handlers are the driver's."""
+    """Whether the package runs, or what it called; handlers are not the package's."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith((_OURS, _DRIVER)) and not file.startswith(_LOOP):
@@ -64,7 +64,7 @@ def _is_counted(frame: FrameType | None) -> bool:
 
 
 if sys.version_info >= (3, 12):
-    # Tracing misses instructions there, of coroutines that were begun before.
+    # There tracing misses instructions of coroutines that were begun before it.
 
     @contextmanager
     def _counting(counts: Counts) -> Iterator[None]:

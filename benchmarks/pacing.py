@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 Send = Callable[[float], object]
 
-# Above a thousand per second sleeping is too coarse: what is due comes in bursts.
+# For more than a thousand per second sleeps are too coarse: items come in bursts.
 _TICK = 0.001
 
 

@@ -67,7 +67,7 @@ async def executor(handlers: Handlers) -> AsyncIterator[BlockingFeed]:
     async def drain() -> None:
         while (first := await loop.run_in_executor(None, queue.get)) is not end:
             batch = [first]
-            # Not until it is empty: producers on threads would never let it be.
+            # Not until the queue is empty: producers on threads may never let it be.
             batch += [queue.get_nowait() for _ in range(queue.qsize())]
             await dispatch(batch, handlers)
 

@@ -34,7 +34,7 @@ async def one_by_one(queue: Any, handlers: Handlers) -> None:  # noqa: ANN401
 
 
 async def careful_batcher(queue: Any, handlers: Handlers, most: int) -> None:  # noqa: ANN401
-    """The loop of who has been bitten: a bound, errors caught, each item told as done.
+    """The loop of an experienced author: a bound, errors caught, `task_done` called.
 
     Each handler has a list of its own, so that what failed is still known.
     """

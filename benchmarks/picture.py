@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from benchmarks.report import Report
 from benchmarks.table import Table
 
-# Of Okabe and Ito: to be told apart by everybody.
+# From Okabe and Ito's palette, which the colour-blind can tell apart, too.
 OURS, FLOOR, PEER, OTHER = "#0072B2", "#999999", "#E69F00", "#009E73"
 
 

@@ -2,9 +2,9 @@
 
 Calls of a PostgreSQL sink are measured; a load is simulated with what they took, and
 then really sent through a queue to that server. Both have the same arrivals: at random,
-two fifths of what the sink can take, and three times as much as that for a second. What
-is shown is what was foretold by what was seen; medians of five turns, each with its own
-measurement right before. Takes three minutes.
+two fifths of what the sink can take, and three times as much as that for a second.
+Shown is what was foretold divided by what was seen; medians of five turns, each with
+its own measurement right before. Takes three minutes.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def foretold(
 async def real(
     config: BatchQueueConfig[float], arrivals: Sequence[float], sink: PostgresSink
 ) -> Seen:
-    """Send it: what is due, every two milliseconds at least."""
+    """Really send the load: items that are due, every two milliseconds at least."""
     loop = asyncio.get_running_loop()
     ages: list[float] = []
     began, peak = loop.time(), 0
@@ -100,7 +100,7 @@ async def real(
         for chunk in _ticks(arrivals):
             await asyncio.sleep(chunk[-1] - (loop.time() - began))
             for at in chunk:
-                # No item of this load has to wait for room: it is large, or it drops.
+                # No producer waits: the buffer has room for this load, or drops items.
                 queue.produce_nowait(at)
             peak = max(peak, queue.stats().waiting)
         await queue.shutdown(None)
@@ -131,7 +131,7 @@ async def turn(
     arrivals: list[float],
     seconds: float,
 ) -> tuple[Seen, Seen]:
-    """Measure calls, foretell, and look; the first turn fills the arrivals."""
+    """Measure calls, simulate, then run; the first turn makes the arrivals."""
     at_once = config.drain_tasks.resolve()  # type: ignore[union-attr]
     await sink.clear()
     cost = await measure(sink, [0.5], sizes=SIZES, calls=30, at_once=at_once)

@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A producer in the line; and whether its item was placed before it ran again."""
+    """A producer in the line; `is_unaware` if its item is placed and it hasn't run."""
 
     item: Any
     placed: asyncio.Future[None]

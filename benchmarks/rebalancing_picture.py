@@ -21,7 +21,7 @@ from benchmarks.skewed_load import DRAIN_TASKS, with_other_hot_types, zipf
 INTERVAL = 3.0
 CHANGE_AT = 8.0
 WINDOW = 0.5
-# Of Okabe and Ito: to be told apart by everybody.
+# From Okabe and Ito's palette, which the colour-blind can tell apart, too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 GREY = "#666666"
 

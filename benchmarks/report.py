@@ -9,10 +9,10 @@ from typing import Self
 from benchmarks.table import Table
 
 FILE = Path(__file__).parents[1] / "out" / "benchmarks.json"
-# Below these others hardly change a median.
+# Up to these values other processes hardly change a median.
 _QUIET_CORES = 0.15
 _QUIET_PART = 0.1
-# A virtual machine's host may slow it down without a trace but this.
+# A virtual machine's host may slow it down, which only the spread shows.
 _STEADY_SPREAD = 0.15
 
 

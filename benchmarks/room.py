@@ -41,7 +41,7 @@ FeedOf = Callable[[Put], Feed]
 
 
 def producing(producers: int) -> str:
-    """Return what stands in the table."""
+    """Return the number of producers as the table names it."""
     return "1 producer" if producers == 1 else f"{producers} producers"
 
 
@@ -119,7 +119,7 @@ def floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
 
 
 def promising_floor(feed_of: FeedOf) -> Callable[[Handlers], Any]:
-    """Return what opens the least that waits as the library does."""
+    """Return what opens a floor that waits for room as the library does."""
 
     @asynccontextmanager
     async def opened(handlers: Handlers) -> AsyncIterator[Feed]:

@@ -23,11 +23,11 @@ class Scale:
         return quick if self.is_quick else full
 
     def items(self, count: int) -> int:
-        """Return how many items take the place of so many: a full queue's, at least."""
+        """Return how many items to use instead of `count`; enough to fill a queue."""
         return min(count, max(25_000, count // 4)) if self.is_quick else count
 
     def calls(self, count: int) -> int:
-        """Return how many calls do where each is so slow that no queue gets full."""
+        """Return how many calls to use for slow ones, with which no queue gets full."""
         return count // 5 if self.is_quick else count
 
 

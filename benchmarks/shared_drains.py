@@ -29,7 +29,7 @@ SECONDS = 6.0
 SETTLING = 1.0
 LATENCY_GOAL = 0.050
 IDLE_GOAL = 0.01
-# A service's batch does not hold the loop for long, or nothing on it is in time.
+# Bounded, as in a service: a larger batch would block the loop for all others.
 BUSY_BATCH = 1000
 
 Handle = Callable[[list[float]], Awaitable[None]]
@@ -84,7 +84,7 @@ class Traffic:
         accepted = 1
         while accepted:
             accepted = await self._queues[0].produce_many(chunk)
-            # Room that is there at once gives nobody else a turn.
+            # While there is room `produce_many` never waits, so nobody else has a turn.
             await asyncio.sleep(0)
 
     async def trickle(self, seconds: float) -> None:

@@ -88,8 +88,8 @@ class _Write(NamedTuple):
 class Sink:
     """Takes a time that grows with the batch; one write after the other, per type.
 
-    It takes back what a timer fired too late, up to a limit, so that their rounding to
-    milliseconds evens out.
+    If a timer fires late its next waits are shorter by that, up to a limit, so that the
+    rounding of timers to milliseconds evens out.
     """
 
     cost: float
@@ -152,7 +152,7 @@ class Traffic:
         return [sink.progress(now) for sink in self._sinks]
 
     async def _produce(self, position: float) -> None:
-        """Spread the types evenly, not at random: no dice in the results."""
+        """Spread the types evenly, not at random: results don't vary by chance."""
         while True:
             limits = [*itertools.accumulate(self.workload.shares[:-1])]
             for _ in range(64):

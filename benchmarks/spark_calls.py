@@ -53,7 +53,7 @@ async def sleeping(batch: list[dict[str, Any]]) -> list[tuple[int]]:
 
 
 async def sleeping_numbers(numbers: list[int]) -> list[int]:
-    """The same for who has plain numbers."""
+    """The same for contenders that have plain numbers."""
     await asyncio.sleep(LATENCY)
     return [2 * number for number in numbers]
 
@@ -66,7 +66,7 @@ async def sometimes_long(batch: list[dict[str, Any]]) -> list[tuple[int]]:
 
 
 async def sometimes_long_numbers(numbers: list[int]) -> list[int]:
-    """The same for who has plain numbers."""
+    """The same for contenders that have plain numbers."""
     is_long = numbers[0] // SIZE % 100 == 50  # noqa: PLR2004
     await asyncio.sleep(LATENCY * (10 if is_long else 1))
     return [2 * number for number in numbers]
@@ -195,7 +195,7 @@ def http(frame: Frame, rows: int, turns: Turns) -> None:
         running_service() as port,
     ):
         ways = HttpWays(frame, port, processes)
-        # They have started, and imported all of this.
+        # A first run, so that the processes have started and imported everything.
         ways.without_spark(PROCESSES * SIZE)
         show(over_http(ways, rows, turns))
         show(by_a_udf(ways, rows // 1000, turns))

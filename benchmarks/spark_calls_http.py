@@ -1,10 +1,11 @@
 """Calls over HTTP: `map_async`, what people write today, and no Spark at all.
 
 All call the same service, 20 ms away, of whose answers one in a hundred is an error and
-one a 429, with as many calls at a time. Who keeps the order waits for what is tried
-again. `asyncio.gather` and a thread pool keep all results of a record batch meanwhile,
-and so does `map_async`; with `reorder_buffer=0` it keeps none but those of calls that
-count as in flight, and there is a client by hand that does the same.
+one a 429, with as many calls at a time. Contenders that keep the order wait for calls
+that are tried again. `asyncio.gather` and a thread pool keep all results of a record
+batch meanwhile, and so does `map_async`; with `reorder_buffer=0` it keeps none but
+those of calls that count as in flight, and there is a client by hand that does the
+same.
 """
 
 import asyncio
@@ -131,7 +132,7 @@ def over_http(ways: HttpWays, rows: int, turns: Turns) -> Table:
     for name, work in ways.ways.items():
         measures[name] = _timed(work, rows, cpu[name])
         measures[f"{name}, few"] = _timed(work, few)
-        # Clients are imported, and worker processes are there.
+        # A first run, which imports clients and starts worker processes.
         work(few)
     samples = turns.take(measures, warm_up=False)
     table = Table(

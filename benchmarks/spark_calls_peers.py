@@ -156,7 +156,7 @@ def by_gather(
 
 
 async def pipelined(port: int, numbers: range, size: int, at_once: int) -> int:
-    """Call from no Spark at all: so many workers, each with its next call at once."""
+    """Call without Spark: `at_once` workers, each of which makes call after call."""
     left = iter(range(numbers.start, numbers.stop, size))
     ask, rows = Ask(), 0
     async with OpenSession(port)() as client:
@@ -172,9 +172,9 @@ async def pipelined(port: int, numbers: range, size: int, at_once: int) -> int:
 
 
 async def pipelined_in_order(port: int, numbers: range, size: int, at_once: int) -> int:
-    """Call from no Spark, too, and take the answers in their order.
+    """Call without Spark, too, and take the answers in their order.
 
-    What is answered before an earlier call is one of those `at_once`, as with Flink.
+    A call that is answered before an earlier one counts in `at_once`, as with Flink.
     """
     ask, rows = Ask(), 0
     begun: deque[asyncio.Task[list[int]]] = deque()

@@ -19,7 +19,7 @@ COLUMNS = ["shop", "euros"]
 Sale: TypeAlias = tuple[str, int]
 Stage: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
-# Longer than any task: each hands on at its end.
+# Seconds, longer than any task, so that each hands on at its end only.
 _AT_THE_END = 1e9
 
 

@@ -59,7 +59,7 @@ def measure(url: str, rows: int, rounds: int) -> Seconds:
             for count in COUNTS:
                 frame = frame_of(spark, rows, count)
                 for name, run in ways(frame, queue, database).items():
-                    # A job for each: a minute for 500 of them.
+                    # It runs a job for each partition: a minute for 500 of them.
                     if name == ITERATOR and count > COUNTS[1]:
                         continue
                     database.empty()

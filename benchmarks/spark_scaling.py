@@ -10,7 +10,7 @@ from benchmarks.table import Column, Table
 from benchmarks.turns import Measure
 from tests.support.cluster import running_cluster
 
-# Of a sink on a network, for a record batch of 1,000 rows.
+# Seconds that a sink on a network takes for a record batch of 1,000 rows.
 SINK_TAKES = 0.02
 BATCH_ROWS = "1000"
 WAYS = ("write_partitions", 'format("batchqueue")')
@@ -47,8 +47,8 @@ def _in_a_session(master: str, executors: int, rows: int) -> dict[str, float]:
         master,
         spark__cores__max=str(executors),
         spark__executor__memory="500m",
-        # No task before all executors are there, and none waits for a certain one:
-        # otherwise the first does all the work of so short a job.
+        # No task starts before all executors are there, and none waits for a certain
+        # one: otherwise the first executor does all of so short a job.
         spark__scheduler__minRegisteredResourcesRatio="1.0",
         spark__scheduler__maxRegisteredResourcesWaitingTime="60s",
         spark__locality__wait="0s",

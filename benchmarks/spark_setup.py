@@ -59,7 +59,7 @@ def session(master: str, **settings: str) -> "Iterator[SparkSession]":
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("benchmark").master(master)
     named = {name.replace("__", "."): value for name, value in settings.items()}
-    # The demo's sessions last seconds, and do without the JVM's optimizing compiler.
+    # Not the demo's JVM options: those leave out the JVM's optimizing compiler.
     lasting = {**SETTINGS, "spark.driver.extraJavaOptions": QUIET}
     for name, value in {**lasting, **named}.items():
         builder = builder.config(name, value)

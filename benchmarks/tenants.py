@@ -3,9 +3,9 @@
 The sink takes 5 ms for a call, whatever the batch. A few tenants send an item now and
 then, alone and beside one that sends a thousand times as much as they do together. What
 counts is how long their items take, from `produce` to the sink's return, and how many
-times as long as alone: the p99s, and their ratio. First in virtual time, where nothing
-takes any but the sink; then on asyncio's loop, with what producing and handing over
-take on this machine, and whatever else runs on it. Takes about a minute and a half.
+times as long as alone: the p99s, and their ratio. First in virtual time, where only the
+sink takes time; then on asyncio's loop, with what producing and handing over take on
+this machine, and whatever else runs on it. Takes about a minute and a half.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is found by trying, where a server throttles: python -m benchmarks.throttling.
+"""Adaptive limits, where a server throttles: python -m benchmarks.throttling.
 
 A real HTTP server in a process of its own takes calls at its pace, gets slower beyond
 it, and then refuses what is too much, with 429 and `Retry-After`; then it takes all
@@ -56,7 +56,7 @@ WINDOWS, SECONDS = 5, 2.4
 
 
 class Client(Protocol):
-    """What a handler does with a server, and who has it throttle."""
+    """How a handler calls a server, and how the benchmark has the server throttle."""
 
     async def consume(self, batch: list[Any]) -> None:
         """Send a batch, or hand on the server's request for a pause."""
@@ -66,7 +66,7 @@ class Client(Protocol):
 
 
 class OverHttp:
-    """What a handler does with such a server."""
+    """Calls such a server over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
@@ -88,7 +88,7 @@ class OverHttp:
 
 
 class WithoutHttp:
-    """The same pace, called as it is."""
+    """Calls the same pace directly."""
 
     def __init__(self) -> None:
         self._pace = Pace()
@@ -104,7 +104,7 @@ class WithoutHttp:
 
 
 def of_size(size: int | Literal["auto"]) -> Config:
-    """Return a queue with one drain task."""
+    """Return a queue's settings with one drain task."""
     return lambda client: BatchQueueConfig(
         consumer=client.consume,
         max_batch=size,
@@ -115,7 +115,7 @@ def of_size(size: int | Literal["auto"]) -> Config:
 
 
 def of_count(drain_tasks: DrainTaskPolicy) -> Config:
-    """Return a queue with several, and batches of 50."""
+    """Return settings with several drain tasks, and batches of 50."""
     return lambda client: replace(
         of_size(50)(client),
         drain_tasks=drain_tasks,

@@ -3,8 +3,8 @@
 Run as a program of its own it prints its port, and ends with its standard input. Each
 path is a server of its own. A call takes 20 ms, and 50 us for each item, of which 400
 fit at a time: those above take four times as long. Eight calls run side by side at that
-pace; with twice as many each takes four times as long. What a `PUT` says is refused:
-larger calls, or more of them; and how many times as long all of it takes.
+pace; with twice as many each takes four times as long. A `PUT` sets limits: larger
+calls are refused, or more at a time; and how many times as long all calls take.
 """
 
 import asyncio

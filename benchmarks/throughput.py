@@ -34,15 +34,15 @@ def compare(
 ) -> Table:
     """Fill the table with all who are installed, in turns; ratios are of a group.
 
-    The library and its floor are near each other; they and who is in the goals may take
-    more turns.
+    The library and its floor are close to each other; they, and contenders that are in
+    the goals, may take more turns.
     """
     there = [
         each
         for each in contenders
         if is_installed(each.needs) and not (each.is_slow and turns.is_quick)
     ]
-    # A sketch takes the same few turns with everybody.
+    # A quick run takes the same few turns with all contenders.
     near = [each for each in there if each.role in NEAR or each.is_in_goals]
     if turns.is_quick:
         near = []
@@ -56,7 +56,7 @@ def compare(
         own = samples if each in near else beside
         table.samples[each.name] = own[each.name].values
         mine, we_are = own[each.name], own[ours].beside(own[each.name])
-        # Who took fewer turns is compared by way of the library.
+        # A contender with fewer turns is compared with the floor through the library.
         of_floor = (
             mine.beside(samples[floor])
             if own is samples
@@ -82,7 +82,7 @@ def compare(
 def _taken(
     contenders: Sequence[Contender], rate: Rate, turns: Turns, rounds: int | None = None
 ) -> dict[str, Samples]:
-    # Whose ratio is asked for come one right after the other.
+    # Contenders of one group, whose ratios are shown, come right after each other.
     groups = list(dict.fromkeys(each.group for each in contenders))
     order = sorted(
         contenders, key=lambda each: (groups.index(each.group), each.role != "floor")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from benchmarks.noise import Reading, is_disturbed
 
 Measure = Callable[[], float]
-# A table may cost so much more than planned by samples that are taken again.
+# Samples that are taken again may cost so much more than a table has planned.
 _MOST_RETAKEN = 0.25
 
 
@@ -30,10 +30,10 @@ class Samples:
         return (max(self.values) - min(self.values)) / self.median
 
     def beside(self, other: "Samples") -> float:
-        """Return how many times the other's value this is: the median of all turns'.
+        """Return the ratio to the other's values: the median of all turns' ratios.
 
-        What slows the machine down for a while slows both of a turn down. The ratio of
-        medians lacks that: they may come from different turns.
+        What slows the machine down for a while slows down both samples of a turn.
+        Medians, of which the ratio could also be taken, may come from different turns.
         """
         pairs = zip(self.values, other.values, strict=True)
         return statistics.median(mine / theirs for mine, theirs in pairs)
@@ -76,7 +76,7 @@ class Turns:
                 measure()
         there = list(measures.items())
         for turn in range(rounds):
-            # And back again: nobody is always the first, or the last.
+            # Every other turn in reverse, so that nobody is always first, or last.
             for name, measure in reversed(there) if turn % 2 else there:
                 value, is_bad = self._sample(measure)
                 if is_bad and allowed and self._has_time():

@@ -1,8 +1,8 @@
 """An exporter of spans and measurements that says how it is doing.
 
 OpenTelemetry ends a span in the middle of other work, so it is only offered: without
-room it is refused, and counted. A measurement waits for room. Both have a queue, and of
-the two one exports at a time. What the collector does not take is sent again.
+room it is refused, and counted. A measurement waits for room. Both have a queue, and
+one of the two exports at a time. What the collector does not take is sent again.
 
     python -m examples.exporter
 """

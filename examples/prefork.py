@@ -50,7 +50,7 @@ def work() -> None:
 
 
 def main() -> None:
-    handle(0)  # Of the parent: it waits in the parent's queue while that forks.
+    handle(0)  # The parent's row waits in the parent's queue while that forks.
     to_start, running = WORKERS * GENERATIONS, 0
     while to_start or running:
         while to_start and running < WORKERS:
@@ -60,7 +60,7 @@ def main() -> None:
         _, status = os.wait()
         assert status == 0
         running -= 1
-    close_process_queues()  # Or at the end, by itself: here its row is to be counted.
+    close_process_queues()  # Exit does it, too: here the parent's row is to count.
     print(f"{len(DATABASE.read_text().splitlines())} rows are there")
 
 

@@ -68,7 +68,7 @@ SHARED_IO = SharedDrainTasks("exporters", DrainTaskPolicy.fixed(2))
 
 
 def exporter(send: Any, *, may_drop: bool = False) -> Config:  # noqa: ANN401
-    """One of them. What a broker must not hold up drops when it is full."""
+    """One exporter. If its broker must not hold others up, it drops when it is full."""
     return Config(
         consumer=send,
         drain_tasks=SHARED_IO,

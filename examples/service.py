@@ -28,8 +28,8 @@ from pydantic import BaseModel, TypeAdapter
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Offer, Retry
 
 TABLE = "CREATE TABLE IF NOT EXISTS events (id UNIQUE, page)"
-# What is tried again may be there already. It is one statement for all rows: a thread
-# that lets the interpreter go after each row waits for it after each row, up to 5 ms
+# Rows that are tried again may be there already. It is one statement for all rows: a
+# thread that releases the GIL after each row waits for it after each row, up to 5 ms
 # while the loop is busy.
 INSERT = """
     INSERT OR IGNORE INTO events
@@ -111,7 +111,7 @@ async def load(database: Path, told: dict[int, bool]) -> None:
         async with aiohttp.ClientSession(url) as client:
             await send(0)
             with closing(sqlite3.connect(database)) as other:
-                other.execute("BEGIN EXCLUSIVE")  # Nobody else can write: it fills.
+                other.execute("BEGIN EXCLUSIVE")  # Locked: the queue fills.
                 await asyncio.gather(*map(send, range(1, 1200)))
             sending = [asyncio.create_task(send(n)) for n in range(1200, 2400)]
             await sending[600]
@@ -122,7 +122,7 @@ async def load(database: Path, told: dict[int, bool]) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # In order, as by Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # As orderly as by Ctrl-C.
     told: dict[int, bool] = {}
     with tempfile.TemporaryDirectory() as directory:
         database = Path(directory, "events.db")

@@ -61,7 +61,7 @@ class Shipper:
                 log.error("refused for good: %r", line.text)
         if later := [n for n, status in enumerate(statuses) if status == LATER]:
             raise PartialFailure(later)
-        # In one step: it may be killed here, too.
+        # Replaced in one step, since the program may be killed here, too.
         new = self._noted.with_suffix(".new")
         new.write_text(str(lines[-1].end))
         new.replace(self._noted)
@@ -136,7 +136,7 @@ async def prove(path: Path, collector: Collector) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # In order, as by Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # As orderly as by Ctrl-C.
     collector = Collector()
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "app.log")

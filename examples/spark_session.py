@@ -11,8 +11,8 @@ from batchqueue_async.spark.java import ensure_java
 
 LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
-# For jobs of seconds: half of what the JVM's optimizing compiler and its concurrent
-# garbage collector do at start would never pay off.
+# For jobs of seconds, in which half of what the JVM's optimizing compiler and its
+# concurrent garbage collector do at start would never pay off.
 START_FAST = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 JAVA_OPTIONS = (*START_FAST, f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
 

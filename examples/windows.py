@@ -97,7 +97,7 @@ async def run(path: Path, chain: list[BatchQueue[Views]]) -> None:
     retry = Retry(attempts=5, retry_on=(sqlite3.OperationalError,))
     storing = BatchQueueConfig(consumer=in_thread(Store(path)), retry=retry)
     async with BatchQueueManager() as manager:
-        # From its end: what was created last is flushed, and closed, first.
+        # From the chain's end: what is created last is flushed, and closed, first.
         store = await manager.create("store", storing)
         l2 = await manager.create("L2", merging(store, every=WINDOW))
         l1 = await manager.create("L1", merging(l2, every=WINDOW / 5))

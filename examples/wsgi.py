@@ -97,7 +97,7 @@ def prove(database: Path, told: dict[str, bool]) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # In order, as by Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # As orderly as by Ctrl-C.
     told: dict[str, bool] = {}
     with tempfile.TemporaryDirectory() as directory:
         database = Path(directory, "rows.db")

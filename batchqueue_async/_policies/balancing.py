@@ -111,7 +111,7 @@ def _better_plan(
     most, least = max(now), min(now)
     if most == 0 or (least > 0 and most / least < skip_below):
         return None
-    # Few programs rebalance; who does has it ready from the start: see `Rebalancer`.
+    # Imported late, as few programs rebalance; `Rebalancer` imports it at its start.
     from .lpt import lpt_plan  # noqa: PLC0415
 
     plan = lpt_plan(loads, owners, drain_tasks)

@@ -50,7 +50,7 @@ class Offer(Enum):
 
 
 class Declared(Enum):
-    """One value, because None is one of the deadlines that may be asked for."""
+    """A value of its own for "as declared", because None means no limit."""
 
     SHUTDOWN_TIMEOUT = "shutdown_timeout"
 

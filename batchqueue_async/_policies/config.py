@@ -93,7 +93,8 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
             eighth of this or one item, whichever is most; what they hold above that
             takes up room here. An item that is larger raises `ItemTooLarge`.
         linger: Seconds that the oldest item waits for its batch to fill. The call that
-            is running, and its retries, come on top. A partition is full by itself.
+            is running, and its retries, come on top. Each partition has to fill its
+            batch alone.
         idle: How long a drain task naps when it found nothing.
         rebalancing: When partitions change their drain task; None for never.
         retry: How often a failed batch is tried.
@@ -105,9 +106,9 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
         on_retry: Is told of every batch that will be tried again, which is logged, too.
         measure_handlers: Whether `stats().handlers` has sizes, seconds and cuts, which
             cost some 4 us per batch.
-        audit: Whether items are counted where they come in, too, so that one that is
-            lost while it waits shows in `stats().unaccounted`. It takes the shortest
-            ways in, so that accepting an item costs some 1 us more.
+        audit: Whether items are also counted as they come in, so that one that is lost
+            while it waits shows in `stats().unaccounted`. This turns the fastest ways
+            in off: accepting an item costs some 1 us more.
         shutdown_timeout: Seconds until leaving `async with`, or `close`, cancels
             running handlers and gives up what is left; None for never.
         threads: Whether other threads may `offer` from the start on; else they may once

@@ -45,19 +45,19 @@ class DrainTaskPolicy(ABC):
     def adaptive(least: int, most: int) -> DrainTaskPolicy:
         """Run as many as help: from `least` to `most`, 65,536 at most.
 
-        The rebalancer, which it brings along with a round each second, gives all
-        partitions to so many of them. While these are busy it tries more, and keeps
-        them if items per second grow by it; one less if they are idle for half of the
-        time; half of them where items have to be tried again and fewer are handled,
-        and then by bisection (BIC) what is not refused. `stats()` says it as
-        `drain_task_limit`. It helps where items spread over partitions, at least
-        `most`; partitions per drain task count for all `most` of them.
+        This starts the rebalancer with a round each second, which gives all partitions
+        to as many drain tasks as are at work. While these are busy it tries more, and
+        keeps them if items per second grow by it. It takes one away if they are idle
+        for half of the time, and half of them where items have to be tried again and
+        fewer are handled; then it finds by bisection (BIC) how many are not refused.
+        `stats().drain_task_limit` has the number. It helps where items spread over
+        partitions, at least `most`; partitions per drain task count for all `most`.
         """
         return _AdaptiveDrainTasks(least, most)
 
     @property
     def least(self) -> int | None:
-        """With how many it starts, where their number changes; None if it does not."""
+        """How many an adaptive policy starts with; None if the number is fixed."""
         return None
 
     @abstractmethod
@@ -102,7 +102,7 @@ class _CpuCores(Value, DrainTaskPolicy):
 
 
 class _AdaptiveDrainTasks(Value, DrainTaskPolicy):
-    # Not `least`: that is what all policies are asked for.
+    # Not called `least`, which is a property of all policies.
     at_least: int
     most: int
 

@@ -49,7 +49,7 @@ class InvalidSelection(BatchQueueError, ValueError):
 class ItemTooLarge(BatchQueueError):
     """An item that can never fit was produced: it is larger than `buffer_bytes`.
 
-    It was not accepted. Larger than `max_batch_bytes` it may be: then it goes alone.
+    It was not accepted. An item may be larger than `max_batch_bytes`: it goes alone.
 
     Attributes:
         size: Of the item.
@@ -122,7 +122,7 @@ class Failure(Value):
         return f"{self.outcome}{subject}{cause}"
 
     def __repr__(self) -> str:
-        """Return the same: an item may be large, or nobody's business."""
+        """Return the text of `str`: an item may be large, or confidential."""
         return f"<Failure: {self}>"
 
 
@@ -151,7 +151,7 @@ class DeliveryError(BatchQueueError):
 
 
 def delivery_error_of(errors: Sequence[DeliveryError]) -> DeliveryError | None:
-    """Return one that stands for those of several queues; None if there are none."""
+    """Return one error that stands for several queues' errors; None for none."""
     if len(errors) <= 1:
         return errors[0] if errors else None
     failures = [failure for error in errors for failure in error.failures]
@@ -168,7 +168,7 @@ def with_accepted(error: BaseException, accepted: int) -> None:
     raises itself; a class that refuses the attribute gets the number as a note.
     """
     try:
-        # Past a `__setattr__` of its own, such as a frozen dataclass has.
+        # Bypasses a `__setattr__` of the class, such as a frozen dataclass has.
         BaseException.__setattr__(error, "accepted", accepted)
     except Exception:  # noqa: BLE001 - a user's class may do anything
         with contextlib.suppress(Exception):

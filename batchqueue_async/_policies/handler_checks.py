@@ -1,6 +1,6 @@
-"""What a handler's methods look like is checked when it is registered.
+"""Checks a handler's methods when it is registered.
 
-Found later, a mistake fails the first batch, which may be at night.
+Otherwise a mistake would fail the first batch, which may be at night.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _warn_if_near(handler: type, name: str) -> None:
         warn(f"{handler.__qualname__}.{name} is never called: did you mean {near[0]}?")
 
 
-# `typing` calls what has a type in brackets, `dataclasses.replace` a class.
+# Modules that are skipped: `typing` calls a class that has a type in brackets,
+# `dataclasses.replace` any class.
 _INSIDE: Final = (__name__.partition(".")[0], "typing", "dataclasses")
 
 

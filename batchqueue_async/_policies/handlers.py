@@ -14,10 +14,11 @@ class BatchHandler(Protocol[T]):
 
     Only `consume` is required. It may also have, sync or async like `consume`:
 
-    `on_open()`: before its first batch; raising fails that, and it is called again.
+    `on_open()`: before its first batch; if it raises that batch fails, and the next one
+    calls it again.
     `on_idle()`: its drain task found nothing for it; never beside `consume`.
     `on_tick()`: every `tick_every` seconds, an attribute that it must have then.
-    `on_flush()`: a `flush` covers what came before; after the last of those batches.
+    `on_flush()`: in a `flush`, after the last batch of what came before the flush.
     `on_close()`: the queue closes; once, after the last batch, within the deadline.
     """
 
@@ -62,7 +63,7 @@ class HandlesTick(Protocol):
         """Seconds from one call to the next; read when it is registered."""
 
     def on_tick(self) -> Awaitable[object] | object:
-        """Do what the time has come for; ticks that were missed are one."""
+        """Do what is due; several missed ticks are made up for by one call."""
 
 
 @runtime_checkable

@@ -25,10 +25,10 @@ def lpt_plan(
 ) -> list[int]:
     """Return an LPT plan, the one with the fewest moves among those as good.
 
-    As good are the plans that differ by which drain task takes which group of
-    partitions, and by which of several equally loaded partitions is in which group.
-    Partitions without load keep their owner. O(P log P + P log T), and the labels
-    up to O(T**3).
+    As good are plans that differ only in which drain task takes which group of
+    partitions, and in which of several equally loaded partitions are in which group.
+    Partitions without load keep their owner. O(P log P + P log T), and up to O(T**3)
+    for the choice of drain tasks.
     """
     loaded = [index for index, load in enumerate(loads) if load > 0]
     loaded.sort(key=loads.__getitem__, reverse=True)
@@ -53,7 +53,7 @@ def _pack(
     heap = [(0.0, group) for group in range(drain_tasks)]
     groups: list[int] = []
     for partition in partitions:
-        # A group grew since this entry was made: a later entry stands for it.
+        # Drop outdated entries: the group has grown since, and has a later entry.
         while heap[0][0] != totals[heap[0][1]]:
             heappop(heap)
         least, group = heap[0]

@@ -1,7 +1,8 @@
 """Warns of settings that have no effect, where that is certain when a queue is made.
 
-Not when a config is: it may be changed by `replace`. What depends on the machine, on
-handlers to come or on what a function returns is left to `docs/guides/settings.md`.
+Not when a config is made, which `replace` may still change. What depends on the
+machine, on later handlers or on what a function returns is left to
+`docs/guides/settings.md`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
 def _has_one_partition(config: BatchQueueConfig[Any]) -> bool:
     if config.partitions.grows:
         return False
-    # However many drain tasks there are.
+    # It is one however many drain tasks there are: two stand for any number.
     return config.partitions.resolve(2, 0) == 1
 
 

@@ -23,12 +23,12 @@ _SHOWN = 10
 
 
 class PartialFailure(Exception):
-    """Raised by a handler that handled its batch but for some items.
+    """Raised by a handler that handled all of its batch but some items.
 
-    The others count as handled at once. These are tried again, in their order and
-    before anything that is behind them, for as long as `Retry` has attempts, whatever
-    its `retry_on` says; without one they fail, and `on_error` gets them alone. They are
-    not split, since the handler knows them already.
+    The others count as handled at once. The failed ones are tried again, in their order
+    and before anything that is behind them, for as long as `Retry` has attempts,
+    whatever its `retry_on` says; then they fail, and `on_error` gets them alone. They
+    are not split, since the handler knows them already.
 
     Without any position all of the batch was handled; with one that the batch does not
     have the whole batch fails, as by a `ValueError`.
@@ -128,8 +128,8 @@ class Retry(Value):
         split: Halve a batch that failed for good, until what fails is isolated and
             every other item is handled.
         split_on: Exceptions by which a batch is halved at once, without another
-            attempt as a whole. Of a class here and one in `retry_on` the one that is
-            nearer to the error counts; named in both, it is retried first.
+            attempt as a whole. If a class in `retry_on` fits, too, the class that is
+            nearer to the error counts; with one that is in both it is retried first.
     """
 
     attempts: int = 1
@@ -163,7 +163,7 @@ class Retry(Value):
         ) <= _distance(error, self.split_on)
 
     def splits(self, error: BaseException) -> bool:
-        """Return whether a batch is halved that gets no other attempt after this."""
+        """Return whether a batch is halved if it gets no other attempt after this."""
         if isinstance(error, PartialFailure | RetryAfter):
             return False
         return isinstance(error, self.split_on) or (
@@ -205,7 +205,7 @@ def _require_exceptions(field: str, value: object) -> None:
 
 
 def _distance(error: BaseException, classes: tuple[type[Exception], ...]) -> int:
-    """Return how far the nearest of its bases is that is among the classes."""
+    """Return how far up among the error's bases the nearest of `classes` is."""
     bases = type(error).__mro__
     return next(place for place, base in enumerate(bases) if base in classes)
 

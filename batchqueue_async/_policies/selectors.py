@@ -28,7 +28,7 @@ class PartitionSelector(Protocol[T_contra]):
 
 
 class QueueSelector(Enum):
-    """A selector whose state is the queue's: a mark that is passed uncalled."""
+    """A selector that the queue itself carries out: passed on, but never called."""
 
     BY_TYPE = "by_type"
     ROUND_ROBIN = "round_robin"
@@ -102,9 +102,9 @@ def _refuse_unhashable(key: object, selector: object, error: TypeError) -> NoRet
 
 
 def _with_one_nan(key: Hashable) -> Hashable:
-    """Replace every NaN by one: each NaN object has a hash of its own."""
+    """Replace every NaN by the same one: each NaN object has a hash of its own."""
     if isinstance(key, str | int | bytes):
-        # A subclass of one of them.
+        # A subclass of a plain key's type.
         return key
     if isinstance(key, tuple) and type(key).__hash__ is tuple.__hash__:
         return tuple(map(_with_one_nan, key))
@@ -153,7 +153,7 @@ class FairSelector(Value, Generic[T, K]):
         rule = f"a number from {LIGHTEST} to {HEAVIEST:.0f} for every key"
         if not isinstance(weight, int | float) or isinstance(weight, bool):
             refuse("weight", rule, weight, TypeError)
-        # As one comparison: nan is in no range.
+        # One comparison refuses nan, too, which is in no range.
         if not LIGHTEST <= weight <= HEAVIEST:
             refuse("weight", rule, weight)
         return round(weight * UNIT)
@@ -175,8 +175,8 @@ def fair_by(
     wait, with `DROP_NEWEST` and `DROP_OLDEST` only its own items go. Items with equal
     keys are handled in order (B1); between keys there is no order. Batches are filled
     in rounds, in which each key with items gives up to `quantum` of them. Without
-    `max_batch` a batch is one round; with it as many rounds as fill it, of shares so
-    small that nobody waits for a second batch while there are fewer keys than places.
+    `max_batch` a batch is one round; with it as many rounds as fill it, with shares so
+    small that each key is in every batch while there are fewer keys than places.
 
     Keys are compared as those of `by_key`, and come and go: a key without items leaves
     nothing behind. At most `buffer_size` items of each key wait, so in all at most that

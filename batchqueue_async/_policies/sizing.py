@@ -24,22 +24,22 @@ _RULE = "a finite number >= 0"
 
 
 def exact(size: float) -> Exact:
-    """Return the same number, so that sums of it are exact."""
+    """Return the number as an int or a Fraction, so that sums of it are exact."""
     if isinstance(size, int) or size.is_integer():
         return int(size)
-    # Hardly anybody's, and the import takes 2 ms.
+    # Hardly any size is a fraction, and the import takes 2 ms.
     from fractions import Fraction  # noqa: PLC0415
 
     return Fraction(size)
 
 
 def plain(size: Exact) -> float:
-    """Return it as who declared it knows numbers: an int, else a float."""
+    """Return the number in a form that users know: an int, else a float."""
     return size if isinstance(size, int) else float(size)
 
 
 def length_of(item: object) -> int:
-    """Return the size of bytes or a text; of nothing else it is known."""
+    """Return the length of bytes or a text; other items need a `size_of`."""
     if isinstance(item, bytes | str | bytearray):
         return len(item)
     rule = "given where items are not bytes or str"
@@ -48,7 +48,7 @@ def length_of(item: object) -> int:
 
 
 def measured_by(size_of: SizeOf | None, most: Exact | None) -> Callable[[Any], Exact]:
-    """Return what measures an item, and refuses one that could never fit."""
+    """Return a function that measures an item, and refuses one that never fits."""
     given = length_of if size_of is None else size_of
 
     def measure(item: object) -> Exact:
@@ -83,7 +83,7 @@ def _number(size: object) -> Exact:
 
 
 def _refuse_kind(size: object) -> NoReturn:
-    # It may be something of the item's, so that it is told like one.
+    # It may be a part of the item, so it is shown like one: by its type.
     msg = f"size_of(item) must be {_RULE}, got {kind_of(size)}"
     raise TypeError(msg) from None
 

@@ -25,7 +25,7 @@ class _FieldsWhenAsked:
 
     def __get__(self, _: object, cls: type[Value]) -> dict[str, dataclasses.Field[Any]]:
         declared = next(each for each in cls.__mro__ if self in vars(each).values())
-        # In place, and in place of this.
+        # This changes the class in place, and replaces this descriptor.
         dataclasses.dataclass(
             frozen=True, init=False, repr=False, eq=False, kw_only=self._kw_only
         )(declared)
@@ -37,14 +37,14 @@ class _SignatureOf:
 
     def __get__(self, value: Value | None, cls: type[Value]) -> Signature:
         if value is not None:
-            # What a value that can be called takes is in its `__call__`.
+            # The signature of a value that can be called is that of its `__call__`.
             msg = "__signature__"
             raise AttributeError(msg)
-        # Only where somebody asks, or where something is wrong.
+        # Imported late: needed only if somebody asks, or an argument is wrong.
         from inspect import Parameter, Signature  # noqa: PLC0415
 
         by_position, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
-        # `help` asks each base of a class, too: `Value` has no fields, and is none.
+        # `help` asks each base, too: `Value` has no fields, and is no dataclass.
         fields = dataclasses.fields(cls) if cls._names else ()
         found = [
             Parameter(
@@ -73,7 +73,7 @@ class Value:
     __signature__: ClassVar[_SignatureOf] = _SignatureOf()
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     _names: ClassVar[tuple[str, ...]] = ()
-    # Of these, the ones that may be given by position.
+    # Those of `_names` that may be given by position.
     _positional: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, object]] = {}
 

@@ -1,15 +1,15 @@
 """A ring buffer with a graph of consumers: the LMAX Disruptor for one asyncio loop.
 
 One stream of events that are made once and filled again and again; many handlers that
-each see all of them, in a given order, in batches of whatever is there. It stands
-alone: the queue does not know it, nor it the queue.
+each see all of them, in a given order, in batches of whatever is there. It is
+independent of the queue: neither imports the other.
 
 General layout, each part knowing those above it only:
 
 * `errors`: what goes wrong, and what is done when a handler raises.
 * `sequence`, `sequence_barrier`: how far a consumer may go, and how it waits.
 * `claim_queue`, `sequencer`, `single_producer_sequencer`: who may fill which slot, and
-  what is published; `handler_call`: whose wait would never end.
+  what is published; `handler_call`: waits that would never end.
 * `ring_buffer`: the slots, and the verbs of producers; `sync_ring`: on other threads.
 * `event_handler`, `event_processor`: who consumes.
 * `lifecycle`, `worker_pool`, `consumer_repository`, `disruptor`: all as one.

@@ -3,11 +3,13 @@
 Invariants:
 * `claimed` counts what was granted: a claim that was granted holds its sequences before
   its producer has run again, so nobody overtakes it.
-* One that leaves is as if it had never been there: those granted after it, as far as
-  they have not run yet, move down; only if one of them has run is there a hole.
+* When a producer gives its grant back, later grants whose producers have not run move
+  down. If one of them has run, or somebody has claimed without waiting, the sequences
+  cannot be given back: they become a hole.
 
-To leave costs the same for each, however many there are. Nobody is moved: a place is
-where a claim would be if nobody had left, and who did is subtracted at its end.
+Giving a grant back takes the same time however many claims there are, since no claim is
+moved then: its `place` is the highest sequence it would have if nobody had left, and
+the sequences of those who did are subtracted when its producer runs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class WaitingClaim:
         high: The highest one that it got; None while it waits. It may still move down
             until its producer runs.
         wake: Lets its producer look again: it was granted, or the ring is closed.
-        place: While granted, its highest sequence if nobody before it had left.
+        place: Until its producer runs, the highest sequence it would have if no claim
+            granted before it had left.
         has_left: Whether its sequences were given back.
     """
 
@@ -45,28 +48,28 @@ class WaitingClaim:
 class ClaimQueue:
     """FIFO of claims that wait, and of those that were granted and have not run yet.
 
-    Those `waiting` want so many sequences together as `wanted` says.
+    `wanted` is how many sequences the `waiting` claims want together.
     """
 
     __slots__ = ("_granted", "_left", "_left_before", "_ran", "waiting", "wanted")
 
     def __init__(self) -> None:
         self.waiting: OrderedDict[WaitingClaim, None] = OrderedDict()
-        # Its first one has neither run nor left; others may have.
+        # The first one has neither run nor left; others may have.
         self._granted: deque[WaitingClaim] = deque()
-        self._left = 0  # Sequences of those in `_granted` that have left,
-        self._left_before = 0  # and of those that were before its first one.
-        self._ran = _NOWHERE  # Up to this place nobody can move down any more.
+        self._left = 0  # Sequences of claims in `_granted` that left,
+        self._left_before = 0  # and of those popped from it before.
+        self._ran = _NOWHERE  # Up to this place no grant can be given back.
         self.wanted: int = 0
 
     @property
     def wanted_next(self) -> int:
-        """How many sequences the first one wants, of those that wait."""
+        """How many sequences the first waiting claim wants."""
         return next(iter(self.waiting)).n
 
     def wanted_up_to(self, claims: Collection[WaitingClaim]) -> int:
-        """Return how many all want up to the last one of these; 0 if none waits."""
-        # Backwards: who has just come is the last one.
+        """Return how many sequences all want up to the last of `claims`, or else 0."""
+        # Backwards, since mostly the claim that was appended last is asked about.
         wanted = self.wanted
         for claim in reversed(self.waiting):
             if claim in claims:
@@ -75,12 +78,12 @@ class ClaimQueue:
         return wanted
 
     def append(self, claim: WaitingClaim) -> None:
-        """Let it wait behind all others."""
+        """Let the claim wait behind all others."""
         self.waiting[claim] = None
         self.wanted += claim.n
 
     def settled(self, claimed: int) -> int:
-        """Return how much of what is claimed cannot be given back any more."""
+        """Return the highest claimed sequence that cannot be given back any more."""
         if not self._granted:
             return claimed
         first = self._granted[0]
@@ -91,7 +94,8 @@ class ClaimQueue:
         claim, _ = self.waiting.popitem(last=False)
         self.wanted -= claim.n
         if self._granted and self._end != high - claim.n:
-            # Somebody claimed in between, without waiting: nobody moves beyond him.
+            # Somebody claimed in between without waiting: giving earlier grants back
+            # would leave a hole before that claim.
             self._ran = max(self._ran, self._granted[-1].place)
         claim.place = high + self._left_before + self._left
         claim.high = high
@@ -99,7 +103,7 @@ class ClaimQueue:
         claim.wake()
 
     def remove(self, claim: WaitingClaim) -> None:
-        """Its producer runs: what it was granted is final, and it waits no longer."""
+        """Take out a claim whose producer runs: what it was granted is final."""
         if claim in self.waiting:
             del self.waiting[claim]
             self.wanted -= claim.n
@@ -121,14 +125,14 @@ class ClaimQueue:
         return True
 
     def dismiss(self) -> None:
-        """The ring is closed: nobody who waits gets anything."""
+        """Wake all that wait, without granting anything: the ring is closed."""
         waiting, self.waiting, self.wanted = self.waiting, OrderedDict(), 0
         for claim in waiting:
             claim.wake()
 
     @property
     def _end(self) -> int:
-        """The highest sequence that was granted, as far as nobody behind has run."""
+        """The highest granted sequence; meaningless once the last grant is final."""
         return self._granted[-1].place - self._left_before - self._left
 
     def _high(self, claim: WaitingClaim) -> int:
@@ -141,7 +145,7 @@ class ClaimQueue:
         return claim.place - left
 
     def _forget(self) -> None:
-        """Forget those at the head that have run or left."""
+        """Forget granted claims at the head that have run or left."""
         granted = self._granted
         while granted and (granted[0].has_left or granted[0].place == _NOWHERE):
             claim = granted.popleft()

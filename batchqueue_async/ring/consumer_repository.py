@@ -1,10 +1,10 @@
-"""Who consumes a ring: after whom, and who of them holds the producers back.
+"""Which consumers a ring has, after which others each comes, and which gate producers.
 
 Invariants:
 * A node comes after nodes that were there before it, and a handler is in one node at
   most: so there is no cycle.
-* Every event is passed by a gating sequence only after everybody has passed it. Those
-  are the last nodes' sequences, and those of nodes that are behind a later one's start.
+* The lowest gating sequence is never ahead of any consumer. Gating are the last nodes'
+  sequences, and those of a node that is behind the start of a node after it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Node:
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
-        """How far its consumers have come; the node as far as the slowest."""
+        """How far each of its consumers has come."""
         return tuple(consumer.sequence for consumer in self.consumers)
 
     @property
@@ -54,7 +54,7 @@ class Node:
 
 
 class ConsumerRepository(Generic[E]):
-    """The consumers of one ring: not running at first, then each as it is added."""
+    """The consumers of one ring; those added after its start run at once."""
 
     def __init__(self, ring: RingBuffer[E]) -> None:
         self.nodes: list[Node] = []
@@ -62,16 +62,16 @@ class ConsumerRepository(Generic[E]):
         self._ring = ring
         self._by_handler: dict[object, tuple[Node, EventProcessor[Any]]] = {}
         self._on_error: ExceptionHandler = log_and_continue
-        # Those with an exception handler of their own.
+        # Consumers that have an exception handler of their own.
         self._has_own: set[EventProcessor[E]] = set()
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
-        """Those of all consumers."""
+        """The sequences of all consumers."""
         return tuple(each for node in self.nodes for each in node.sequences)
 
     def find(self, handler: object) -> tuple[Node, EventProcessor[Any]]:
-        """Return the handler's node, and which of its consumers calls it."""
+        """Return the handler's node, and the consumer that calls the handler."""
         try:
             return self._by_handler[identity_of(handler)]
         except KeyError:
@@ -118,13 +118,13 @@ class ConsumerRepository(Generic[E]):
         return (node,)
 
     def start(self) -> None:
-        """Run everything that was added, and what will be."""
+        """Run the consumers added so far; later ones run as they are added."""
         self.tasks.start([each for node in self.nodes for each in node.consumers])
 
     def handle_exceptions_with(
         self, on_error: ExceptionHandler, handlers: Seq[object]
     ) -> None:
-        """Set it for some handlers, or for all that have none of their own."""
+        """Set `on_error` for some handlers, or for all that have none of their own."""
         if handlers:
             for handler in handlers:
                 _, consumer = self.find(handler)
@@ -167,7 +167,8 @@ class ConsumerRepository(Generic[E]):
         self.nodes.append(node)
         sequencer.add_gating_sequences(*node.sequences)
         for before in node.after:
-            # One that is behind the new one's start would be overtaken otherwise.
+            # A node that is behind the new node's start goes on gating: else producers
+            # could overwrite events it has not passed.
             if before.is_gating and before.sequence >= begin_after:
                 before.is_gating = False
                 for sequence in before.sequences:

@@ -77,7 +77,7 @@ class HandlerGroup(Generic[E]):
     ) -> HandlerGroup[E]:
         """Add handlers that get each event after all of this group have passed it.
 
-        Those of the disruptor itself get it as soon as it is published.
+        Handlers of the disruptor itself get it as soon as it is published.
 
         Args:
             handlers: They work side by side. Of a ring that runs, they get what comes
@@ -159,10 +159,10 @@ class Disruptor(HandlerGroup[E]):
         self._producer = producer
         super().__init__(ConsumerRepository(self.ring), ())
 
-    # --- the graph, to which verbs of the group of nobody add those that come first
+    # --- the graph: the methods of HandlerGroup add the handlers that come first
 
     def after(self, *handlers: HandlerLike[E]) -> HandlerGroup[E]:
-        """Return the group of handlers that are in the graph, to go on from there.
+        """Return a group of handlers already in the graph, to add others after them.
 
         Raises:
             InvalidArgument: One of them is not.
@@ -189,7 +189,6 @@ class Disruptor(HandlerGroup[E]):
         kind = f"{self._producer.name} producer, {wait}"
         title = f"ring of {self.ring.capacity}, {kind}"
         nodes = self._consumers.nodes
-        # The diagram in a fence, as Markdown wants it.
         return (
             f"{_as_text(title, nodes)}\n\n```mermaid\n{_as_mermaid(title, nodes)}\n```"
         )
@@ -240,16 +239,17 @@ class Disruptor(HandlerGroup[E]):
 
         Whoever waits with a claim gets `RingHalted`. May be called again, and from
         several tasks: the earliest deadline counts. A handler that calls it does not
-        wait for the end. Cancelled, it goes on in the background. Before the start it
-        handles nothing: what was published is told of as at a loop's end.
+        wait for the end. If the call is cancelled, the shutdown goes on in the
+        background. Before the start nothing is handled: published events are logged,
+        and exception handlers are told.
 
         Raises:
             TimeoutError: Events were left after `timeout` seconds (None: no limit).
                 What ran was cancelled; no task survives, except for a handler that
                 can't be stopped, which is logged.
-            RingHalted: A handler's error had halted the ring, and no producer has got
-                to know so far.
-            InvalidArgument, TypeError: The timeout is none; nothing is closed.
+            RingHalted: A handler's error had halted the ring, and no producer has been
+                told so far.
+            InvalidArgument, TypeError: The timeout is not valid; nothing is closed.
         """
         require_timeout("timeout", timeout)
         tasks = self._consumers.tasks

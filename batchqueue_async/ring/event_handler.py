@@ -60,11 +60,11 @@ Hook: TypeAlias = Callable[..., Any]
 
 
 class HandlerMethods(Generic[E]):
-    """What is found on a handler, once.
+    """The methods of a handler, looked up once.
 
     Raises:
-        InvalidArgument: It is none, or a class, or takes both events and batches, or
-            is a generator function.
+        InvalidArgument: It is no handler, or a class, or takes both events and batches,
+            or is a generator function.
     """
 
     def __init__(self, handler: HandlerLike[E]) -> None:

@@ -28,7 +28,7 @@ E = TypeVar("E")
 class EventProcessor(Generic[E]):
     """One consumer: gives its handler all that is available, as one batch; then waits.
 
-    Its sequence moves once per batch, so those behind it look once per batch.
+    Its sequence moves once per batch, so consumers after it are woken once per batch.
 
     Attributes:
         on_error: Called when the handler raised; may change while it runs.
@@ -62,23 +62,23 @@ class EventProcessor(Generic[E]):
             await self._call(self.handler.on_start)
             await self._consume()
         finally:
-            # One that is thrown away with its loop can't await any more.
+            # A coroutine that is closed along with its loop can't await any more.
             if not isinstance(sys.exception(), GeneratorExit):
                 await self._call(self.handler.on_shutdown)
 
     def take_left(self) -> list[int]:
-        """Return the events that it has not passed and never will; only once."""
+        """Return the events that it will never pass; on a second call none."""
         if self._is_lost:
             return []
         self._is_lost = True
-        # What a thread was granted, and has not filled yet, it calls published.
+        # Claimed ones count: a thread with a granted claim reports it as published.
         left = self._left_up_to(self._sequencer.claimed)
         return [each for each in left if each not in self._sequencer.abandoned]
 
     def lose(
         self, left: Iterable[int], error: RingError
     ) -> Iterator[Awaitable[object] | object]:
-        """Call the exception handler with lost events; gives what it returns."""
+        """Call the exception handler with lost events; yields what it returns."""
         if self.on_error in (log_and_continue, halt):
             return  # They would do nothing but log.
         filled = [each for each in left if each <= self._sequencer.published]
@@ -89,7 +89,7 @@ class EventProcessor(Generic[E]):
             yield self.on_error(error, filled[0], [self._ring[each] for each in filled])
 
     def _left_up_to(self, last: int) -> Iterable[int]:
-        """Return what would be handled next, up to `last`."""
+        """Return the sequences it would handle next, up to `last`."""
         return range(self.sequence.value + 1, last + 1)
 
     async def _consume(self) -> None:
@@ -123,8 +123,8 @@ class EventProcessor(Generic[E]):
     async def _deliver(self, first: int, last: int) -> int:
         """Hand events over; returns the last one that was passed.
 
-        That is less than `last` if the handler raised: the event that failed; or
-        `first - 1` after a rewind; or the one before it, and the ring is halted.
+        That is less than `last` if the handler raised: the event that failed, or the
+        one before it if the ring is halted; after a rewind it is `first - 1`.
         """
         skipped = self._skipped(first, last) if self._sequencer.abandoned else ()
         size = last - first + 1 - len(skipped)
@@ -198,7 +198,7 @@ class EventProcessor(Generic[E]):
         try:
             failure = _own_error(error)
         except asyncio.CancelledError:
-            # The end: what came before in the batch has been handled.
+            # The consumer is cancelled: the events before this one were handled.
             self.sequence.value = max(self.sequence.value, low - 1)
             raise
         if isinstance(failure, RewindBatch) and self.rewind.allows(self._rewound):

@@ -1,12 +1,12 @@
 """The calls of handlers, and which of their waits would never end.
 
-A claim waits until every gating sequence has passed what is in its slot. A consumer's
-sequence moves when its handler has returned; if that waits for room as well, in this
-ring or another one, it is what that ring's consumers do that counts. Where this leads
-back to the call that is about to wait, nobody would ever go on.
+A claim waits until every gating sequence has passed the event in its slot. A consumer's
+sequence moves when its handler has returned. If that handler waits for room too, in
+this ring or another one, it depends on the consumers of that ring. When this chain
+leads back to the call that is about to wait, none of them could ever go on.
 
-What time resolves is no part of it: a thread's timeouts, slow handlers, producers that
-have claimed and not published yet.
+Waits that end with time are not searched: those of threads with a timeout, for slow
+handlers, and for producers that have claimed and not published yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerSequence(Sequence):
-    """One that a consumer moves; it waits at `barrier`, or is inside of `call`."""
+    """A consumer's sequence; the consumer waits at `barrier`, or is inside `call`."""
 
     __slots__ = ("barrier", "call")
 
@@ -36,7 +36,7 @@ class ConsumerSequence(Sequence):
         self.call: HandlerCall | None = None
 
     def needs(self) -> Iterable[Sequence]:
-        """Return what has to move before it can."""
+        """Return the sequences that have to move before this one can."""
         if self.call is None:
             return self.barrier.before(self.value + 1)
         return self.call.needs()
@@ -45,11 +45,11 @@ class ConsumerSequence(Sequence):
 class HandlerCall:
     """One batch that is with a handler, or one call of a hook.
 
-    Tasks that it starts inherit it, and threads of `asyncio.to_thread`: so a wait that
-    only the end of that call could end is found out wherever it begins.
+    Tasks and `asyncio.to_thread` threads that the handler starts inherit the call: so a
+    wait that only the end of the call could end is found in them, too.
 
     Attributes:
-        is_over: Whether it has returned; what was started meanwhile may wait now.
+        is_over: Whether the handler has returned; tasks it has started may wait then.
     """
 
     __slots__ = ("_waits", "is_over", "sequence")
@@ -57,7 +57,7 @@ class HandlerCall:
     def __init__(self, sequence: ConsumerSequence) -> None:
         self.sequence: ConsumerSequence = sequence
         self.is_over: bool = False
-        # Claims of its tasks and threads, and where they are in line.
+        # Waiting claims of its tasks and threads, with the sequencer of each.
         self._waits: dict[WaitingClaim, MultiProducerSequencer] = {}
         sequence.call = self
         _handler_call.set(self)
@@ -70,12 +70,12 @@ class HandlerCall:
     def begin_wait(
         self, claim: WaitingClaim, sequencer: MultiProducerSequencer
     ) -> None:
-        """Let others see, until `end_wait`, that a claim of its is in line.
+        """Let other calls see, until `end_wait`, that a claim of this one waits.
 
         Raises:
-            RingError: It would be for ever.
+            RingError: The wait would never end.
         """
-        # Before it looks: so of those that close a circle together one sees it.
+        # Before the search, so that of calls that close a circle together one sees it.
         self._waits[claim] = sequencer
         try:
             self._refuse_circle(sequencer.behind({claim}))
@@ -84,19 +84,19 @@ class HandlerCall:
             raise
 
     def end_wait(self, claim: WaitingClaim) -> None:
-        """It waits no longer."""
+        """The claim waits no longer."""
         self._waits.pop(claim, None)
 
     def needs(self) -> Iterable[Sequence]:
-        """Return what has to move before all that it waits for is granted."""
+        """Return the sequences that have to move before all its claims are granted."""
         lines: defaultdict[MultiProducerSequencer, set[WaitingClaim]] = defaultdict(set)
-        # Threads add and remove theirs at any time.
+        # A copy: threads add and remove their claims at any time.
         for claim, sequencer in list(self._waits.items()):
             lines[sequencer].add(claim)
         return [each for line, claims in lines.items() for each in line.behind(claims)]
 
     def _refuse_circle(self, needed: Iterable[Sequence]) -> None:
-        """Search the wait-for graph, where everybody needs all that he waits for."""
+        """Search the wait-for graph, in which a call needs all that it waits for."""
         ahead, seen = list(needed), set[Sequence]()
         if self.sequence in ahead:
             msg = (

@@ -1,4 +1,4 @@
-"""The tasks of consumers, from their start to their end, whoever brings it about."""
+"""The tasks of consumers, from their start to their end, expected or not."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ Consumer: TypeAlias = EventProcessor[Any]
 class ConsumerTasks:
     """Runs consumers until the ring is shut down.
 
-    If one of them ends without being told, it halts the ring. That happens when the
-    loop ends first: what is left then is logged, and exception handlers are told. At
-    the end of a shutdown `stop` tells them to; `release` is called when they have.
+    A consumer that ends without being told to halts the ring. That happens when the
+    loop ends first: the events left are logged then, and exception handlers are told.
+    At the end of a shutdown `stop` tells consumers to end; `release` is called when
+    they have.
     """
 
     def __init__(
@@ -50,21 +51,21 @@ class ConsumerTasks:
         self._consumers: dict[asyncio.Task[None], Consumer] = {}
         self._is_stopping = False
         self._shutdown: asyncio.Task[int] | None = None
-        # How many get to know how it ends.
+        # How many callers of `shut_down` are told its result.
         self._waiting = 0
         self._late: asyncio.Future[None]
         self._timers: list[asyncio.TimerHandle] = []
         self._drained: SequenceBarrier | None = None
 
     def start(self, consumers: Iterable[Consumer]) -> None:
-        """Run these consumers, and from now on those that are added."""
+        """Run these consumers; called again for those that are added later."""
         loop = running_loop("the ring")
         self.has_started = True
         for consumer in consumers:
             name = f"ring consumer {consumer.handler.name}"
             task = loop.create_task(self._run(consumer), name=name)
             with contextlib.suppress(AttributeError):
-                # If the loop ends first, what that means is logged here.
+                # If the loop ends first, this class logs what was lost.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
             self._consumers[task] = consumer
             task.add_done_callback(self._ended)
@@ -77,8 +78,8 @@ class ConsumerTasks:
     ) -> None:
         """Wait until all that is claimed now has been handled, and the tasks ended.
 
-        Of several deadlines the earliest counts. Cancelled, it goes on by itself. A
-        handler that calls it does not wait: its own event has to be handled first.
+        Of several deadlines the earliest counts. If a caller is cancelled, it goes on.
+        A handler that calls it does not wait: its own event has to be handled first.
         """
         loop = asyncio.get_running_loop()
         if self._shutdown is None:
@@ -104,7 +105,7 @@ class ConsumerTasks:
 
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
         sequencer = self._sequencer
-        # Of an open ring, what is granted to somebody who has not run may go back.
+        # While the ring is open, grants whose producers have not run may be given back.
         target = sequencer.settled
         if sequences and not sequencer.is_halted:
             await self._drain(sequencer.new_barrier(*sequences), target)
@@ -145,7 +146,7 @@ class ConsumerTasks:
         if self._drained is not None:
             self._drained.alert()
         if self._is_stopping:
-            # Otherwise it is done next, and once: clean-ups go on undisturbed.
+            # Otherwise `_end` is about to cancel; twice would disturb clean-ups.
             self._cancel()
 
     def _cancel(self) -> None:
@@ -153,14 +154,14 @@ class ConsumerTasks:
             task.cancel()
 
     def end_after_loop(self) -> None:
-        """The loop was closed without a shutdown: nothing can be awaited any more."""
+        """Tell what is left when the loop is closed: nothing can be awaited then."""
         _running.discard(self)
         consumers, self._consumers = self._consumers, {}
         for task, consumer in consumers.items():
             self._lose(consumer, f"the loop of {task.get_name()} was closed")
 
     def end_at_exit(self) -> None:
-        """The program ends without a shutdown; another thread may run the loop."""
+        """Tell what is left when the program ends; another thread may run the loop."""
         for task, consumer in list(self._consumers.items()):
             reason = f"the program ends before {task.get_name()}"
             if not task.get_loop().is_running():
@@ -171,7 +172,7 @@ class ConsumerTasks:
                 logger.error(says, reason, count, extra={"events": count})
 
     async def _run(self, consumer: Consumer) -> None:
-        # An eager task would call its handler before it is known here.
+        # An eager task would call its handler before `start` has registered the task.
         await asyncio.sleep(0)
         try:
             await consumer.run()
@@ -196,7 +197,7 @@ class ConsumerTasks:
                     if isawaitable(result):
                         await result
         except (Exception, asyncio.CancelledError) as error:
-            # Before Python 3.11.3 it ends so in a task that was cancelled before.
+            # Before Python 3.11.3 an expired `timeout` raises this in a cancelled task.
             if isinstance(error, asyncio.CancelledError) and not limit.expired():
                 raise
             logger.exception("%s: the exception handler failed", reason)

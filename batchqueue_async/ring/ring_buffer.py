@@ -31,9 +31,9 @@ class ProducerType(Enum):
 
 
 class Claim(Coroutine[Any, Any, int], Generic[E]):
-    """One claim: a coroutine, which a task may run, or a block; see `RingBuffer.claim`.
+    """One claim, for an `await` or an `async with` block; see `RingBuffer.claim`.
 
-    Before either, nothing is claimed; in a block, `sequence` is.
+    Before that nothing is claimed; in a block, `sequence` is what was claimed.
     """
 
     __name__ = "claim"  # For the `repr` of tasks.
@@ -50,7 +50,7 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         self._n = n
 
     def __await__(self) -> Generator[Any, Any, int]:
-        # What the sequencer's `claim` does, without a coroutine for it.
+        # Does what the sequencer's `claim` does, without the cost of a coroutine.
         sequencer, n = self._sequencer, self._n
         high = sequencer.claimed + n
         if n > 0 and high <= sequencer.limit:
@@ -194,7 +194,7 @@ class RingBuffer(Generic[E]):
             RingHalted: The ring was shut down or halted, perhaps during the wait.
             RingError: A handler waits for room that only itself can make.
         """
-        # Half a sequence would be everybody's: no claim after it could be published.
+        # `index` refuses fractions: after one, no later claim could be published.
         return Claim(self.sequencer, self._events, index(n))
 
     def slot(self) -> Claim[E]:
@@ -323,7 +323,7 @@ class RingBuffer(Generic[E]):
         return self.sequencer.new_barrier(*dependencies)
 
     def add_gating_sequences(self, *sequences: Sequence) -> None:
-        """Let nothing be overwritten that these have not passed, as they stand now."""
+        """Let producers wait for these, from their present values on."""
         self.sequencer.add_gating_sequences(*sequences)
 
     def remove_gating_sequence(self, sequence: Sequence) -> bool:
@@ -331,12 +331,12 @@ class RingBuffer(Generic[E]):
         return self.sequencer.remove_gating_sequence(sequence)
 
     def halt(self, cause: BaseException | None = None) -> None:
-        """Take no more claims, and stop all consumers after what they are at."""
+        """Take no more claims, and stop all consumers after their current batch."""
         self.sequencer.halt(cause)
 
 
 def portions(ring: RingBuffer[Any], items: Iterable[A]) -> Iterator[list[A]]:
-    """Yield the items, each time as many as there is room for, or the next one."""
+    """Yield the items in portions for which there is room now, or else one by one."""
     for chunk in chunks(items, ring.capacity):
         done = 0
         while done < len(chunk):

@@ -10,7 +10,7 @@ INITIAL: Final = -1
 
 
 class Notifier:
-    """Calls those back, once, who wait until a number has grown."""
+    """Calls each waiter back, once, when a number has grown."""
 
     __slots__ = ("_waiters",)
 
@@ -18,11 +18,11 @@ class Notifier:
         self._waiters: list[Callable[[], None]] = []
 
     def add_waiter(self, recheck: Callable[[], None]) -> None:
-        """Call it, once, when the number has grown."""
+        """Call `recheck`, once, when the number has grown."""
         self._waiters.append(recheck)
 
     def remove_waiter(self, recheck: Callable[[], None]) -> None:
-        """Forget it, if it is one."""
+        """Forget `recheck`, if it is a waiter."""
         if recheck in self._waiters:
             self._waiters.remove(recheck)
 

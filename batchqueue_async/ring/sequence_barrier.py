@@ -1,7 +1,7 @@
-"""What a consumer waits at, and how: what that costs, and how late it is.
+"""Barriers that consumers wait at, and strategies that trade latency for CPU.
 
-On one loop nothing happens while a consumer spins: a spin that doesn't yield would wait
-for ever. So each try of the strategies that poll is a turn of the loop. What each costs
+On one loop nothing else runs while a consumer spins: a spin that doesn't yield would
+wait for ever. So strategies that poll look once per turn of the loop. What each costs
 in latency and CPU is measured in `docs/ring.md`.
 """
 
@@ -71,7 +71,7 @@ class SequenceBarrier:
             sleeper.wake()
 
     def clear_alert(self) -> None:
-        """Let waits be waits again."""
+        """End the alert: consumers may wait again."""
         self.is_alerted = False
 
     def check_alert(self) -> None:
@@ -81,7 +81,7 @@ class SequenceBarrier:
             raise RingHalted(msg)
 
     def behind(self, sequence: int) -> Notifier | None:
-        """Return something that has not come as far as `sequence`; None if all has."""
+        """Return a source that has not reached `sequence` yet; None if all have."""
         if not self._dependencies:
             source = self._publications
             return source if source.published < sequence else None
@@ -91,7 +91,7 @@ class SequenceBarrier:
         return None
 
     def before(self, sequence: int) -> list[Sequence]:
-        """Return the consumers that have to come as far as `sequence` yet."""
+        """Return the sequences of consumers that have not reached `sequence` yet."""
         return [each for each in self._dependencies if each.value < sequence]
 
     async def sleep(self, sequence: int, timeout: float | None = None) -> None:
@@ -160,7 +160,7 @@ class WaitStrategy(Protocol):
 
 
 def require_wait_strategy(field: str, value: object) -> None:
-    """Refuse anything but None or a strategy; its class in its place is none, too."""
+    """Refuse anything but None or a strategy; a strategy's class is refused, too."""
     if value is None or (hasattr(value, "wait_for") and not isinstance(value, type)):
         return
     refuse(field, "a wait strategy, as in BlockingWait()", value, TypeError)
@@ -241,8 +241,8 @@ class SleepingWait:
 
     With the defaults it looks in 100 turns of the loop, in 100 more that offer the core
     to other threads, and after that whenever the loop's timer lets it. A loop's timers
-    count milliseconds: much less, as the default, is no pause but one more turn, and
-    takes a whole core; `sleep=0.001` takes a few per cent, and an event that comes
+    count milliseconds: a much shorter `sleep`, as by default, is just one more turn,
+    and takes a whole core; `sleep=0.001` takes a few per cent, and an event that comes
     after a pause is up to two milliseconds late (`docs/ring.md` has figures).
 
     Args:
@@ -271,7 +271,7 @@ async def _poll(
     looks: float,
     sleep: float = 0.0,
 ) -> int:
-    """Look in so many turns, of which those after `spins` yield; then sleep between."""
+    """Look in `looks` turns, yielding the core after `spins`; then sleep between."""
     looked = 0
     while (available := barrier.available()) < sequence:
         barrier.check_alert()

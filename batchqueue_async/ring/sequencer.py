@@ -2,11 +2,11 @@
 
 Invariants:
 * No sequence is claimed before every gating sequence has passed the event that was in
-  its slot: `claimed - capacity <= lowest gating sequence`; without any, it is what is
-  published that counts.
-* `limit` is the highest sequence that may be claimed without looking any further. It is
-  out of reach while others wait, when threads claim too, and when the ring is closed:
-  the fast path is one comparison.
+  its slot: `claimed - capacity <= lowest gating sequence`; without any,
+  `published` takes their place.
+* `limit` is the highest sequence that may be claimed without further checks. No claim
+  is within it while others wait, when threads claim too, and when the ring is closed:
+  so the fast path is one comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NONE_FREE: Final = INITIAL - 1
 class MultiProducerSequencer(Notifier):
     """Gives out sequences, and knows which are published, for any number of producers.
 
-    They claim and publish each in its own time, tasks or threads, and in any order:
+    Producers are tasks or threads; each claims and publishes on its own, in any order:
     consumers go as far as there is no gap. `cursor` is what is claimed, `published`
     what consumers may see.
 
@@ -43,17 +43,17 @@ class MultiProducerSequencer(Notifier):
         wait: How consumers wait; by default `BlockingWait`.
 
     Attributes:
-        claimed: The highest sequence that belongs to a producer, or did.
+        claimed: The highest claimed sequence, published or not.
         published: The highest sequence up to which all are published: consumers go no
             further, whatever was published beyond. A plain number, because producers
             touch it for every event.
-        limit: How far the next claim may go at once.
-        abandoned: Published without an event; forgotten when claimed again.
+        limit: The highest sequence that may be claimed without further checks.
+        abandoned: Published without an event; forgotten some time after all passed.
         claims_waited: How many claims have had to wait so far.
-        is_halted: Whether consumers are to stop after what they are at.
+        is_halted: Whether consumers are to stop after their current batch.
         cause: The error that has halted the ring, if it was one; `has_told` says
-            whether a producer got to know it.
-        ingress: Where other threads come in, if they do.
+            whether it was raised to a caller.
+        ingress: The `ThreadIngress` of other threads, if they claim too.
 
     Raises:
         InvalidArgument: The capacity is no power of two.
@@ -67,7 +67,7 @@ class MultiProducerSequencer(Notifier):
         self.capacity: int = capacity
         self.claimed: int = INITIAL
         self.published: int = INITIAL
-        # What is published beyond a gap.
+        # Sequences that are published beyond a gap.
         self._early: set[int] = set()
         self._free_up_to = INITIAL + capacity
         self.limit: int = self._free_up_to
@@ -122,7 +122,7 @@ class MultiProducerSequencer(Notifier):
             early.update((low,) if low == high else range(low, high + 1))
         else:
             self.published = high
-        # After either: a signal handler may have published in the middle of it.
+        # In both cases: a signal handler may have published in between.
         while early and self.published + 1 in early:
             self.published += 1
             early.discard(self.published)
@@ -179,7 +179,7 @@ class MultiProducerSequencer(Notifier):
             return high
 
     def claim_for(self, claim: WaitingClaim) -> bool:
-        """Do the same for a thread, which gets to know it in the same step.
+        """Claim like `claim_now`, for a thread; sets `claim.high` in the same step.
 
         So a Ctrl-C comes before or after both, never in between.
         """
@@ -201,7 +201,7 @@ class MultiProducerSequencer(Notifier):
             call = self.begin_wait(claim)
             await woken
         except BaseException:
-            # Refused; cancelled; or closed, as a coroutine that nobody runs any more.
+            # The claim was refused, its task cancelled, or its coroutine closed early.
             hole = self.withdraw(claim)
             if hole:
                 self.abandon(hole[0], hole[-1])
@@ -215,8 +215,8 @@ class MultiProducerSequencer(Notifier):
         assert claim.high is not None
         return claim.high
 
-    # --- claims that wait; after `enqueue`, and wherever one leaves without having got
-    # --- what it wanted, somebody has to `recheck`, on the loop
+    # --- claims that wait; after `enqueue`, and after a claim leaves without its grant,
+    # --- the caller has to see to a `recheck` on the loop
 
     @property
     def claims_waiting(self) -> int:
@@ -224,7 +224,7 @@ class MultiProducerSequencer(Notifier):
         return len(self._queue.waiting)
 
     def enqueue(self, claim: WaitingClaim) -> None:
-        """Let it wait in line."""
+        """Let the claim wait in line."""
         with self._guard:
             self.refuse_if_closed()
             self._queue.append(claim)
@@ -232,18 +232,18 @@ class MultiProducerSequencer(Notifier):
             self._set_limit()
 
     def dequeue(self, claim: WaitingClaim) -> bool:
-        """It waits no longer; returns whether it was granted what it wanted."""
+        """Take the claim out of the line; returns whether it was granted."""
         with self._guard:
             self._queue.remove(claim)
             return claim.high is not None
 
     def withdraw(self, claim: WaitingClaim) -> range:
-        """Its producer gives up.
+        """Take out a claim whose producer gives up.
 
-        Returns what it has claimed, if nobody else can have it: to be abandoned.
+        Returns its sequences if nobody else can have them: the caller abandons them.
         """
         with self._guard:
-            # Shutdown waits for what was claimed when it began.
+            # Once closed nothing goes back: shutdown waits for all that was claimed.
             if not self.is_closed and self._queue.give_back(claim, self.claimed):
                 self.claimed -= claim.n
                 return range(0)
@@ -262,10 +262,10 @@ class MultiProducerSequencer(Notifier):
             self._wait_for_room()
 
     def begin_wait(self, claim: WaitingClaim) -> HandlerCall | None:
-        """Let others see that a handler waits in line; returns the handler's call.
+        """Let others see that a handler's call waits, if one does; returns that call.
 
         Raises:
-            RingError: Only that handler's own return could end it.
+            RingError: Only that handler's own return could end the wait.
         """
         call = running_call()
         if call is not None:
@@ -273,7 +273,7 @@ class MultiProducerSequencer(Notifier):
         return call
 
     def behind(self, claims: Collection[WaitingClaim]) -> list[Sequence]:
-        """Return what has to move before these are granted, as far as they wait."""
+        """Return the sequences that must move before all these claims are granted."""
         with self._guard:
             wanted = self._queue.wanted_up_to(claims)
             wrap_point = self.claimed + wanted - self.capacity
@@ -290,12 +290,12 @@ class MultiProducerSequencer(Notifier):
     @property
     def settled(self) -> int:
         """The highest claimed sequence that nobody can give back any more."""
-        # Closed, nothing goes back: threads that have not run yet will fill theirs.
+        # Once closed nothing goes back: threads with a grant will still fill it.
         return self.claimed if self.is_closed else self._queue.settled(self.claimed)
 
     @property
     def begin_after(self) -> int:
-        """The cursor as far as it can't move back: where new consumers start."""
+        """Where new consumers start: the cursor, without grants that may go back."""
         return min(self.cursor, self.settled)
 
     def remaining_capacity(self) -> int:
@@ -304,7 +304,7 @@ class MultiProducerSequencer(Notifier):
         return min(self.capacity, self.capacity - (self.claimed - lowest))
 
     def add_gating_sequences(self, *sequences: Sequence) -> None:
-        """Let nothing be overwritten that these have not passed, as they stand now."""
+        """Let producers wait for these, from their present values on."""
         self._set_gating((*self._gating, *sequences))
 
     def remove_gating_sequence(self, sequence: Sequence) -> bool:
@@ -333,7 +333,7 @@ class MultiProducerSequencer(Notifier):
             self._queue.dismiss()
 
     def halt(self, cause: BaseException | None = None) -> None:
-        """Close, and stop all consumers after what they are at."""
+        """Close, and stop all consumers after their current batch."""
         self.close(cause)
         self.is_halted = True
         if self.cause is None:
@@ -357,17 +357,17 @@ class MultiProducerSequencer(Notifier):
         if self.claimed + n > self._free_up_to:
             lowest = minimum(self._gating, self.published)
             self._free_up_to = lowest + self.capacity
-            # Not each time: a slow consumer's full ring is looked at for each event.
+            # Not each time: with a slow consumer this is reached for each event.
             if self.abandoned and lowest - self._forgotten >= self.capacity >> 3:
                 self.abandoned = {each for each in self.abandoned if each > lowest}
                 self._forgotten = lowest
-        # Anew: a `__del__` or a signal handler may have claimed in the middle of that.
+        # Compared anew: a `__del__` or a signal handler may have claimed in between.
         return self.claimed + n <= self._free_up_to
 
     def _set_gating(self, sequences: tuple[Sequence, ...]) -> None:
         with self._guard:
             self._gating = sequences
-            # Whatever was cached: the next claim has to look.
+            # What was cached holds for the old gating sequences only.
             self._free_up_to = minimum(sequences, self.published) + self.capacity
         self.recheck()
 

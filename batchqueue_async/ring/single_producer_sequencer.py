@@ -8,9 +8,9 @@ from .sequencer import MultiProducerSequencer
 class SingleProducerSequencer(MultiProducerSequencer):
     """One producer claims and publishes, in the order of its claims.
 
-    So `cursor` is what is published: all up to it. Nobody checks that there is one
-    producer only. Should a later claim be published first, by a second task, consumers
-    see it when those before it have come.
+    So all up to `cursor` is published. Nothing checks that there is one producer only.
+    If a second task publishes a later claim first, consumers see it when all before it
+    are published.
     """
 
     @property

@@ -2,11 +2,11 @@
 
 Threads claim under a lock that the loop's claims take too, once there is a `SyncRing`.
 So a ring never holds more than its capacity, and claims are first come, first served
-across threads. They fill their slots themselves. What is published they leave to the
-loop: consumers and their sequences are the loop's alone.
+across threads. They fill their slots themselves, and leave publishing to the loop,
+which alone touches consumers and their sequences.
 
-A Ctrl-C may strike a thread after any call. A claim knows what it has claimed in the
-very step in which it claims: so `ThreadIngress.give_up` finds out what is still to do.
+A Ctrl-C may strike a thread after any call. What a thread has claimed is recorded in
+its `WaitingClaim` in the same step, so `ThreadIngress.give_up` knows what to give back.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ThreadIngress:
 
     @staticmethod
     def of(sequencer: MultiProducerSequencer) -> ThreadIngress:
-        """Return the ring's; the first call, on the ring's loop, makes it."""
+        """Return the ring's ingress; the first call, on the ring's loop, makes it."""
         ingress = sequencer.ingress or ThreadIngress(sequencer)
         assert isinstance(ingress, ThreadIngress)
         return ingress
@@ -84,11 +84,11 @@ class ThreadIngress:
             self._wake_loop()
 
     def give_up(self, claim: WaitingClaim) -> None:
-        """Leave nothing behind that others would wait for, whatever was done so far."""
+        """Give back or abandon what was claimed and not published: others wait."""
         unfilled = self._sequencer.withdraw(claim)
         if unfilled:
             self._filled.append((unfilled[0], unfilled[-1], True))
-        # A loop that is closed has nobody waiting: the caller's error matters.
+        # On a closed loop nobody waits, and the caller's own error is to be raised.
         with contextlib.suppress(RingError):
             self._wake_loop()
 
@@ -99,7 +99,7 @@ class ThreadIngress:
         claim.wake = woken.set
         self._sequencer.enqueue(claim)
         self._wake_loop()
-        # What has a time limit ends by itself.
+        # A wait with a time limit ends by itself, so it is not checked.
         call = self._sequencer.begin_wait(claim) if until is None else None
         try:
             while claim.high is None and not self._sequencer.is_closed:
@@ -116,13 +116,13 @@ class ThreadIngress:
         """End the wait; returns whether it was granted, if only in the last moment."""
         if self._sequencer.dequeue(claim):
             return True
-        # Those behind may want less than this one.
+        # Claims behind this one may want less, so that there is room for them.
         self._wake_loop()
         self._sequencer.refuse_if_closed()
         return False
 
     def _wake_loop(self) -> None:
-        # Without the lock: the loop's wake-up is a system call, where threads change.
+        # Not under the lock: waking the loop is a system call, and may switch threads.
         self._is_woken = True
         try:
             self._loop.call_soon_threadsafe(self._on_loop)
@@ -134,7 +134,7 @@ class ThreadIngress:
             raise
 
     def _on_loop(self) -> None:
-        # Before it looks: what is left from now on is posted again.
+        # Before it looks: threads that leave something later wake the loop again.
         self._is_woken = False
         for _ in range(len(self._filled)):
             low, high, is_abandoned = self._filled.popleft()
@@ -191,7 +191,7 @@ class SyncRing(Generic[E]):
             RingError: On the loop's own thread, in a forked child, or the loop is dead;
                 or a handler of this ring that runs started this thread by
                 `asyncio.to_thread`, and it would wait without a timeout.
-            InvalidArgument, TypeError: The timeout is none.
+            InvalidArgument, TypeError: The timeout is not valid.
         """
         require_timeout("timeout", timeout)
         self._ingress.check()

@@ -26,16 +26,17 @@ E = TypeVar("E")
 class WorkProcessor(EventProcessor[E]):
     """Handles one event at a time, of those that its pool assigns.
 
-    What is done is each worker's own `sequence`: everything up to it was handled, or is
-    some other worker's. An idle worker has its next sequence assigned already, and
-    waits for it: so it holds nobody back.
+    Everything up to a worker's own `sequence` was handled, or is some other worker's.
+    An idle worker is assigned the next sequence before it is published, and waits for
+    it: so its `sequence` holds nobody back.
     """
 
     assigned: Sequence
     """The pool's: the highest sequence that was given to any worker."""
 
     def _left_up_to(self, last: int) -> Iterable[int]:
-        # Its own; and all that nobody has, which others need not count again.
+        # Its own event, and all that no worker has: these are taken as assigned, so
+        # that the other workers don't count them again.
         first = self.assigned.value + 1
         self.assigned.value = max(self.assigned.value, last)
         mine = self.sequence.value + 1
@@ -79,8 +80,8 @@ class WorkerPool(Generic[E]):
             None for no limit.
 
     Raises:
-        InvalidArgument: There are no handlers, or one is given twice, or something
-            else is given for one; or the timeout is negative.
+        InvalidArgument: There are no handlers, or one is given twice, or one is no
+            handler; or the timeout is negative.
         TypeError: The timeout is no number.
     """
 
@@ -137,13 +138,13 @@ class WorkerPool(Generic[E]):
         self._tasks.start(self.workers)
 
     async def drain_and_halt(self, timeout: float | None = 30.0) -> None:
-        """Handle what was claimed before the call, then stop; once started.
+        """Handle what was claimed before the call, then stop; the pool must be started.
 
         Raises:
             TimeoutError: Not all was handled within `timeout` seconds.
-            RingHalted: A handler's error had halted the ring, and no producer has got
-                to know so far.
-            InvalidArgument, TypeError: The timeout is none; nothing is stopped.
+            RingHalted: A handler's error had halted the ring, and no producer has been
+                told so far.
+            InvalidArgument, TypeError: The timeout is not valid; nothing is stopped.
         """
         require_timeout("timeout", timeout)
         await self._tasks.shut_down(self.sequences, timeout)

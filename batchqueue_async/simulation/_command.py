@@ -30,7 +30,7 @@ from batchqueue_async.simulation._simulate import HandlerCost, Simulation, simul
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SEED: Final = 20
 _QUANTILES: Final = 100_000
-# Of one trial, of which there are dozens; a million take some seconds.
+# Items of one trial. There are dozens of trials, and a million items take seconds.
 _MOST_ITEMS: Final = 20_000_000
 
 
@@ -92,7 +92,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _require_feasible(chosen: argparse.Namespace) -> None:
-    """Refuse a load that would take hours to simulate: a slip of the pen."""
+    """Refuse a load that would take hours to simulate: likely a typing error."""
     items = chosen.rate * chosen.seconds + chosen.burst
     if items > _MOST_ITEMS:
         msg = (
@@ -138,7 +138,7 @@ def _plan(chosen: argparse.Namespace, level: Level, times: list[float] | None) -
             say(_as_code(trial))
             return 0
         if number == 0:
-            # A sink that takes no time, while it is there.
+            # With the best sink, which takes no time except in the outage.
             at_best = seen(trial.config, lambda _: 0.0)
             if why := _reason_of_impossible(chosen, level, at_best, share):
                 say(why)
@@ -162,7 +162,7 @@ def _with_outage(cost: HandlerCost, begins: float, seconds: float) -> HandlerCos
 
 
 def _with_rare_outage(usual: Simulation, worst: Simulation, share: float) -> Simulation:
-    """Return the worst, with ages of a longer time: of it only a share is like that."""
+    """Return `worst` with the ages of a longer time, of which it is only a `share`."""
     rare = max(1, round(_QUANTILES * share))
     ages = [*_quantiles(worst.ages, rare), *_quantiles(usual.ages, _QUANTILES - rare)]
     return replace(worst, ages=array("d", sorted(ages)))
@@ -178,7 +178,7 @@ def _reason_of_impossible(
     chosen: argparse.Namespace, level: Level, at_best: Simulation, share: float
 ) -> str | None:
     """Return why no setting can hold a level, in words; None if one may."""
-    # Where calls that were measured differ there is no least one.
+    # Calls that were measured (`--calls`) have no least duration.
     least = 0.0 if chosen.call is None else chosen.call + chosen.item
     if level.p99 is not None and least > level.p99:
         return f"no setting can: a call for one item takes {least:.3g} s"
@@ -209,7 +209,7 @@ def _batches(most: int | None) -> Sequence[int]:
 
 
 def _config(level: Level) -> BatchQueueConfig[Any]:
-    # Twice the partitions of the drain tasks share what may wait; see `plan`.
+    # `buffer_size` is per partition, and `candidates_of` makes two or more.
     size = 10_000 if level.waiting is None else max(1, min(10_000, level.waiting // 2))
     return BatchQueueConfig[Any](
         consumer=print,
@@ -305,7 +305,7 @@ def _recorded(path: Path) -> list[float]:
 
 
 class _Clock:
-    """Reads times of one kind: where they differ, their distance is not known."""
+    """Reads times, all of one kind: between two kinds no distance is known."""
 
     def __init__(self) -> None:
         self._first: tuple[str, str] | None = None

@@ -35,16 +35,16 @@ class Cost:
     """Seconds of a call as they were measured: a `handler_cost`.
 
     Calls differ from each other as the measured ones did, at random but the same in
-    each simulation: a mean alone would foretell too short queues. Between the sizes
-    that were measured it goes straight, beyond the largest along the line through the
-    means. Where calls were measured together, one that begins while others run takes
-    as long as those did.
+    each simulation: with a mean alone queues would come out too short. Between measured
+    sizes it interpolates, beyond the largest it follows the line through the means.
+    Where calls were measured together, one that begins while others run takes as long
+    as those did.
 
     Args:
         samples: Calls that were measured, of one size or several.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There are no samples.
     """
 
     def __init__(self, samples: Iterable[Sample]) -> None:
@@ -88,7 +88,7 @@ class Cost:
 
 
 class _Sizes:
-    """What calls of each size took, of those that ran so many at a time."""
+    """What calls of each size took, where as many ran at the same time."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         by_size: dict[int, list[float]] = {}
@@ -106,7 +106,7 @@ class _Sizes:
         return max(0.0, found.intercept), max(0.0, found.slope)
 
     def seconds(self, size: int, part: float) -> float:
-        """Return what this part, from 0 to 1, of calls of the size do not exceed."""
+        """Return the seconds that a part, 0 to 1, of calls of a size do not exceed."""
         sizes = self._sizes
         upper = bisect_left(sizes, size)
         if upper < len(sizes) and (sizes[upper] == size or not upper):
@@ -145,8 +145,8 @@ async def measure(
         items: What batches are made of; they are repeated as often as need be.
         sizes: Items of a batch.
         calls: Calls of each size.
-        at_once: As many as the drain tasks that there may be: so many calls are
-            measured at the same time, and each power of two below.
+        at_once: How many calls are measured at the same time, and each power of two
+            below: as many as there may be drain tasks.
 
     Returns:
         The cost, to be given to `simulate` or `plan`.

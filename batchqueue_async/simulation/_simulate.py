@@ -134,8 +134,8 @@ def simulate(
     Each item comes at its time, whatever waits: one for which there is no room waits as
     a producer of its own would (`WAIT`). After the last one the queue is shut down
     within the config's `shutdown_timeout`. What the engine itself computes takes no
-    virtual time, some 10 us per item in truth, so it foretells queues whose time goes
-    into their handlers. Called on a loop it blocks that until it is done.
+    virtual time, some 10 us per item in truth, so it is right for queues whose time
+    goes into their handlers. Called on a loop it blocks that until it is done.
 
     Args:
         config: What is to be tried. Its consumer is replaced by one that takes
@@ -158,7 +158,7 @@ def simulate(
     run = _Run(config, handler_cost, weights or {})
     if _get_running_loop() is None:
         return _simulated(run, arrivals)
-    # As in a notebook. A thread has no loop yet.
+    # A loop runs here, as in a notebook; the new thread has none.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_simulated, run, arrivals).result()
 
@@ -200,7 +200,7 @@ class _Run:
         self._ages = array("d")
         self._batches = 0
         self._mistake: Exception | None = None
-        # Accepted, and not settled yet.
+        # Items that are accepted, and not settled yet.
         self._inside = 0
         self._peak_waiting = 0
         self._producers: set[asyncio.Task[None]] = set()
@@ -241,7 +241,7 @@ class _Run:
         arrival = (self._stand_ins.get(kind) or self._stand_in(kind))(item, at)
         producing = self._queue.produce(arrival)
         try:
-            # A task for each would take longer than all the rest.
+            # Stepped by hand: a task for each item would take longer than all the rest.
             waits_for = producing.send(None)
         except StopIteration as done:
             self._produced(is_accepted=done.value)
@@ -258,7 +258,7 @@ class _Run:
 
     def _produced(self, *, is_accepted: bool) -> None:
         self._inside += is_accepted
-        # Not more than that can wait: only then is it worth counting.
+        # Only if more are inside than ever waited can more be waiting now.
         if self._inside > self._peak_waiting:
             waiting = sum(len(each.items) for each in self._partitions)
             self._peak_waiting = max(self._peak_waiting, waiting)
@@ -269,7 +269,7 @@ class _Run:
         try:
             require_at_least("what handler_cost returns", seconds, 0)
         except (TypeError, ValueError) as error:
-            # No failure of the sink's, but of who simulates it.
+            # The caller's mistake, not a failure of the simulated sink.
             self._mistake = error
             raise
         if seconds:
@@ -283,7 +283,7 @@ class _Run:
         timeout = self._shutdown_timeout
         end = None if timeout is None else loop.time() + timeout
         if self._producers:
-            # Who waits for room has come before.
+            # Items that wait for room came before the shutdown, so they get in first.
             await asyncio.wait(self._producers, timeout=timeout)
         await self._queue.shutdown(None if end is None else max(0.0, end - loop.time()))
         if self._producers:
@@ -312,7 +312,7 @@ class _Run:
 
 
 def _same_each_time(retry: Retry) -> Retry:
-    """Return one whose waits are as random, but the same in each simulation."""
+    """Return a Retry whose pauses are as random, but the same in each simulation."""
     numbers, same = random.Random(_SEED), copy.copy(retry)
     vars(same)["wait_before"] = lambda attempt, _: retry.wait_before(
         attempt, numbers.random()
@@ -342,7 +342,7 @@ def _rest_of(
 
 
 class _Silence(logging.Filter):
-    """Nothing of it is true: nobody shall read it in a log."""
+    """Drops what the simulated queue logs, since none of it has happened."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return NAME not in record.getMessage()

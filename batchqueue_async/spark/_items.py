@@ -1,7 +1,7 @@
-"""From Spark's columns to values of Python's, and to what a class wants of them.
+"""Turns Spark's columns into Python values, also those that a class's annotations want.
 
-The plain values of a column, then what a class or function takes, and then values as an
-annotation has them, or a refusal that names the column.
+First come the plain values of a column, then the parameters of a class or function,
+then conversions to what an annotation says, or a refusal that names the column.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Convert: TypeAlias = Callable[[Any], Any]
 Read: TypeAlias = Callable[[pa.Field, pa.Array], list[Any]]
 """Makes the values of a column."""
 
-# What there may be in a column. Another annotation says nothing about that: a class of
-# one's own, a TypeVar, a Protocol.
+# Types that a column's values may have. Other annotations, such as a class of one's
+# own, a TypeVar or a Protocol, say nothing about values.
 _KNOWN: Final = frozenset(
     (bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta)
 )
@@ -92,7 +92,7 @@ def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
     except (LookupError, OverflowError, ValueError) as error:
-        # Not found is a zone that only Java knows, such as "PST" or "Z".
+        # A LookupError is a time zone that only Java knows, such as "PST" or "Z".
         msg = (
             f"column {field.name!r} has a value of type {field.type} that Python"
             f" doesn't have ({error}): cast it in Spark, or use to_batches"
@@ -108,7 +108,7 @@ def _converted(values: list[Any], convert: Convert | None) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType) -> Convert | None:
-    """Return what makes dicts of maps, which pyarrow gives as lists of pairs.
+    """Return a function that makes dicts of maps, which pyarrow gives as pairs.
 
     None if there are no maps in values of this type, however deep.
     """
@@ -145,7 +145,7 @@ class Parameter(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What may be given by position; `rest` comes after the first, as `*values` do."""
+    """Parameters for values by position; `rest` is a `*values` after the `first`."""
 
     first: tuple[Parameter, ...]
     required: int
@@ -157,7 +157,7 @@ class Parameters(NamedTuple):
         return f"({', '.join([*names, *rest])})"
 
     def for_values(self, count: int) -> list[Parameter] | None:
-        """Return those for so many values; None if it doesn't take as many."""
+        """Return the parameters for `count` values; None if so many aren't taken."""
         more = count - len(self.first)
         if count < self.required or (more > 0 and self.rest is None):
             return None
@@ -166,7 +166,7 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(make: Callable[..., object]) -> Parameters | None:
-    """Return what it takes; None if it doesn't say, as much that is written in C."""
+    """Return what `make` takes; None if unknown, as for much that is written in C."""
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
@@ -176,7 +176,7 @@ def parameters_of(make: Callable[..., object]) -> Parameters | None:
     required, rest = 0, None
     for each in signature.parameters.values():
         annotation = hints.get(each.name, each.annotation)
-        # Not there, or a text that could not be evaluated.
+        # No annotation, or a text that could not be evaluated.
         if annotation is each.empty or isinstance(annotation, str):
             annotation = object
         known = Parameter(each.name, annotation)
@@ -189,10 +189,10 @@ def parameters_of(make: Callable[..., object]) -> Parameters | None:
 
 
 def _hints_of(make: Callable[..., object]) -> dict[str, Any]:
-    """Return the annotations, texts evaluated where that is possible."""
+    """Return the annotations; those that are texts are evaluated, if possible."""
     where: list[Any] = [make]
     if isinstance(make, type):
-        # Of a NamedTuple they are the class's, of others those of its constructor.
+        # A NamedTuple's annotations are its class's, others' their constructor's.
         where.append(make.__init__)  # type: ignore[misc]
     elif not inspect.isroutine(make):
         where = [type(make).__call__]
@@ -206,7 +206,7 @@ def _hints_of(make: Callable[..., object]) -> dict[str, Any]:
 
 
 class _Unfit(Exception):
-    """A value of the type is none for the annotation."""
+    """Values of a column's type don't fit an annotation."""
 
 
 def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
@@ -234,7 +234,7 @@ def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
 
 
 def _choices(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever was written
-    """Yield what the annotation allows, without names and remarks."""
+    """Yield the types that an annotation allows, inside unions and aliases, too."""
     if (alias := getattr(annotation, "__supertype__", None)) is not None:
         yield from _choices(alias)  # a NewType
     elif get_origin(annotation) is Annotated:
@@ -247,7 +247,7 @@ def _choices(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - whatever was w
 
 
 def _converter(kind: pa.DataType, annotation: object) -> Convert | None:
-    """Return what makes of a value what is wanted; None if it is that already."""
+    """Return what converts a value to the annotation; None if it fits already."""
     found: list[Convert] = []
     choices = [*_choices(annotation)]
     for choice in choices:
@@ -326,7 +326,7 @@ def _dict_conversion(
 
 
 def _object_conversion(kind: pa.DataType, wanted: type) -> Convert:
-    """Return what makes an object of a struct, by the names of its fields."""
+    """Return a function that makes an object of a struct whose fields it takes."""
     parameters = parameters_of(wanted)
     names = [each.name for each in kind]
     if parameters is None or names != [each.name for each in parameters.first]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
-# Seconds until a job that goes on is cancelled once more.
+# Seconds after which a job that still runs is cancelled again.
 _AGAIN = 0.1
 
 Fetch: TypeAlias = Callable[[Sequence[int]], list[bytes]]
@@ -60,12 +60,12 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     the driver reads as they are. Timestamps with time zones keep them.
 
     Spark runs a job for several partitions, and the next one while the caller is busy
-    with these, so a slow caller holds Spark up. The first takes one partition, each
-    other up to twice as many as the one before, at most 64: as many as are 64 MiB
-    if they are like the largest so far. So memory is bound by two partitions, or two
-    times 64 MiB of small ones, whatever the size of the result. They wait, packed, in
-    the driver's JVM, within `spark.driver.maxResultSize`; if 64 that were expected to
-    be small exceed that, they come again one by one.
+    with these, so a slow caller holds Spark up. The first job takes one partition, each
+    other one up to twice as many as the one before, but 64 at most, and no more than 64
+    MiB if all are as large as the largest so far. So memory is bound by two partitions,
+    or two times 64 MiB of small ones, whatever the size of the result. They wait as
+    Arrow bytes in the driver's JVM, within `spark.driver.maxResultSize`; if a job
+    exceeds that, its partitions are fetched again one by one.
 
     Over Spark Connect the server streams its result instead, packed by Python workers,
     which need pandas and pyarrow (Spark insists), not this package.
@@ -82,8 +82,8 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
-    # Not the frame's own iterator: in 4.3 the driver's JVM keeps all that has gone
-    # through that, for good; and it takes a job for each partition.
+    # Not the frame's `toLocalIterator`: in Spark 4.3 the driver's JVM keeps for good
+    # all that this delivers, and it runs a job for each partition.
     batches = _PartitionBatches(df)
     groups = partition_groups(batches.partitions, batches.fetch)
     with closing(_one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
@@ -124,7 +124,7 @@ def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
-    """Return what comes packed by workers, each in a row as Arrow's stream format."""
+    """Return record batches that Python workers pack, one per row, as Arrow streams."""
 
     # Nested, so that it travels by value: executors need not have this package.
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,7 +134,7 @@ def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
                 with pa.ipc.new_stream(stream, batch.schema) as writer:
                     writer.write_batch(batch)
                 value = stream.getvalue()
-                # A column of one value, around the bytes as they are.
+                # A column of one value, which shares the bytes instead of copying them.
                 ends = pa.py_buffer(struct.pack("=ii", 0, value.size))
                 column = pa.Array.from_buffers(pa.binary(), 1, [None, ends, value])
                 yield pa.RecordBatch.from_arrays([column], ["packed"])
@@ -148,8 +148,8 @@ def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
 class _PartitionBatches:
     """A frame of a classic session, which can be computed by parts.
 
-    Spark's own `toArrow` takes the same way, for all partitions at once. To know how
-    many there are, Spark may run the stages before.
+    Spark's own `toArrow` does the same, for all partitions at once. To find out how
+    many there are, Spark may run earlier stages.
     """
 
     def __init__(self, df: DataFrame) -> None:
@@ -179,8 +179,8 @@ def _of_bytes(df: Any) -> Any:  # noqa: ANN401 - of Spark's JVM, untyped
 def _settings_for_tasks(session: SparkSession) -> Iterator[None]:
     """Send a session's settings with the jobs of this thread.
 
-    Spark does so for a whole frame, but not for its parts; some functions read them
-    where they run.
+    Spark does so for a whole frame, but not for a job over some partitions; some SQL
+    functions read them on executors.
     """
     context, settings = session.sparkContext, session.conf.getAll
     ours = {key: it for key, it in settings.items() if key.startswith("spark.sql.")}
@@ -195,7 +195,7 @@ def _settings_for_tasks(session: SparkSession) -> Iterator[None]:
 
 
 class _AsItIs:
-    """What `runJob` takes for an RDD; spares each task the way through Python."""
+    """Poses as an RDD for `runJob`, so that tasks need no Python worker."""
 
     def __init__(self, rdd: RDD[Any]) -> None:
         self._rdd = rdd
@@ -205,13 +205,13 @@ class _AsItIs:
 
 
 def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
-    """Yield what job after job brings, each of the next partitions.
+    """Yield the results of job after job, each over the next partitions.
 
     The first takes one, each other up to twice as many as the one before, but no
     more than 64, nor more than 64 MiB if they are as large as the largest so far: so
-    partitions that are larger than that come one by one. How large a partition is shows
-    only when it is there. If a job brings more than the driver takes, its partitions
-    come again, one by one.
+    partitions that are larger than that come one by one. The size of a partition is
+    known only when it is there. If a job brings more than the driver takes, its
+    partitions are fetched again, one by one.
     """
     left, size, largest = range(partitions), 1, 1
     while left:
@@ -231,10 +231,10 @@ def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
 
 
 def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
-    """Yield what an iterable makes with Spark jobs, the next of which runs meanwhile.
+    """Yield an iterable's items, which Spark jobs make; the next job runs meanwhile.
 
-    The jobs run on threads that have the caller's group of jobs, and its other
-    properties. Who closes the iterator cancels the one that runs.
+    The jobs run on threads that have the caller's job group and its other properties.
+    Closing the iterator cancels the job that runs.
     """
     source, tag = iter(made), f"batchqueue-{uuid.uuid4().hex}"
 
@@ -250,7 +250,7 @@ def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, N
         return context._jsc is None  # noqa: SLF001 - there is no other way
 
     def stopped(cause: BaseException | None) -> BatchQueueError:
-        # Spark would say so in an assertion without a text, or as an AttributeError.
+        # Spark itself would raise an assertion without a text, or an AttributeError.
         told = BatchQueueError("the session was stopped before all rows of df had come")
         told.__cause__ = cause
         return told

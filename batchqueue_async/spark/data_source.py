@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("batchqueue_async")
 
-# Spark sets these for the jobs of a streaming query, and takes them to its tasks.
+# Spark sets these for the jobs of a streaming query, and passes them to its tasks.
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 _RUN = "spark.jobGroup.id"
 
 FORMAT: Final = "batchqueue"
 
-# Ours and Spark's; the rest is the sink's.
+# Options of ours and of Spark's; all others are the sink's.
 _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 
 
@@ -62,15 +62,16 @@ class BatchQueueSource(DataSource):
         factory gets the options and returns a `StagedSink`; on executors it is called
         once per Python worker process, and where Spark commits once per commit.
 
-    `query`: The name of who delivers. A stream's default is the id in its checkpoint. A
-        batch write has none by default, so that each is a new one; with a name, a write
-        of the same `query` and `batch` that was published before changes nothing.
+    `query`: The name of the delivering query. A stream's default is the id in its
+        checkpoint. A batch write has none by default, so that each is a new one; with a
+        name, a write of the same `query` and `batch` that was published before changes
+        nothing.
 
     `batch`: With `query`, the whole number of this batch write. It is 0 by default, so
         a second write under the same `query` alone changes nothing.
 
-    Others are the sink's. In SQL they go to the statement, since Spark keeps those of a
-    table to itself: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
+    All other options are the sink's. In SQL options go to the statement, since Spark
+    does not pass on those of a table: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
 
     The save mode is append, a stream's output mode append or update, and its trigger
     one that makes micro-batches. With `trigger(continuous=...)` nothing is published
@@ -182,7 +183,7 @@ class BatchWriter(DataSourceArrowWriter):
         return Staged(stage_rows(self.open_queue, attempt, rows))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish all partitions, beside the driver; log if they were before."""
+        """Publish all partitions, beside the driver; log it if they already were."""
         tokens = _all_tokens(messages)
         nobody = _nobody(self.epoch, self.run, tokens, is_announced=True)
         if not publish(self.open_queue, nobody, tokens, self.columns):
@@ -202,8 +203,8 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches. Spark makes a new one for each, and another to commit it.
 
-    So what the commit knows of the query came with the tasks' messages. A `query`
-    replaces the id of the checkpoint as the name of who delivers.
+    So the commit knows the query only from the tasks' messages. A `query` option
+    replaces the checkpoint's id in the epoch.
     """
 
     open_queue: StagingQueue
@@ -229,11 +230,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: Sequence[WriterCommitMessage | None],
         batchId: int,  # noqa: N803  # Spark's name
     ) -> None:
-        """Publish the micro-batch, beside the driver; log if a named one was before.
+        """Publish the micro-batch, beside the driver; log one published before.
 
         One without partitions has no rows: there is nothing to publish.
 
-        A receipt that is missing is an error. With `trigger(continuous=...)` all are:
+        A missing token is an error. With `trigger(continuous=...)` all are missing:
         Spark 4.3 gives the rows to nobody, and asks for a commit of nothing. It logs
         the error and goes on, but it commits no epoch any more.
         """
@@ -245,7 +246,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise BatchQueueError(msg)
             nobody = _nobody(epoch, run, tokens)
             is_new = publish(self.open_queue, nobody, tokens, self.columns)
-            # With the checkpoint's own id it is a restart, for certain.
+            # Under the checkpoint's own id it can only be a restart, which is fine.
             if not is_new and self.query is not None:
                 logger.warning(
                     "%s is published already, so this micro-batch changes nothing: a"
@@ -262,8 +263,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         """Remove what the micro-batch has staged, beside the driver.
 
-        If no task has sealed anything, then nobody here knows the query's name. A task
-        that failed has undone its own; one that was killed right after sealing leaves
+        If no task has sealed anything, the query's name is not known here. A task that
+        failed has undone its own rows; one that was killed right after sealing leaves
         rows that the next `publish` of the same batch removes.
         """
         for token in _tokens(messages)[:1]:
@@ -271,7 +272,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def announce(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
-    """Tell the sink of a run whose tasks will start, blocking; if it wants to know."""
+    """Tell a sink that has `announce` of a run whose tasks will start; blocking."""
 
     async def tell(sink: StagedSink[Any]) -> None:
         if (heard := getattr(sink, "announce", None)) is not None:
@@ -285,7 +286,7 @@ def publish(
 ) -> bool:
     """Publish with a sink of its own, blocking.
 
-    The attempt is for a sink that wants to know the columns of an epoch without rows.
+    `attempt` tells a sink that `wants_columns` those of an epoch without rows.
     """
 
     async def run(sink: StagedSink[Any]) -> bool:
@@ -298,16 +299,16 @@ def publish(
             all_tokens = [*tokens, await sink.seal(attempt)]
         return await sink.publish(attempt.epoch, all_tokens)
 
-    # Nobody knows, where the connection broke, whether it is published.
+    # If the connection broke the epoch may be published: the text leaves it open.
     says = f"publishing {attempt.epoch} into"
     return with_sink_told(open_queue, run, lambda it: f"{says} {it} failed")
 
 
 def discard(open_queue: StagingQueue, epoch: Epoch, run: str) -> None:
-    """Discard with a sink of its own, blocking; log it where the sink can't.
+    """Discard with a sink of its own, blocking; log it if the sink can't.
 
-    Something has failed before, or Spark would not abort. Of an abort that raises it
-    says "Writing job failed", and nothing of what came first.
+    Spark aborts because something has failed. If this raised, too, Spark would only say
+    "Writing job failed", and nothing of that first error.
     """
     try:
         with_sink(open_queue, lambda sink: sink.discard(epoch, run))
@@ -359,6 +360,6 @@ def _attempt(
 def _nobody(
     epoch: Epoch, run: str, tokens: list[Token], *, is_announced: bool = False
 ) -> Attempt:
-    """Return the commit's own attempt; what names count for the tasks counts for it."""
+    """Return the commit's own attempt; it treats case in names as the tasks' do."""
     exact = all(token.attempt.is_case_sensitive for token in tokens)
     return Attempt(epoch, run, 0, uuid4().hex, is_announced, exact)

@@ -25,14 +25,14 @@ T = TypeVar("T")
 OpenQueue: TypeAlias = Callable[[LoopThread], SyncBatchQueue[T]]
 """Opens a queue on a loop thread that runs: `return loop_thread.open(...)`."""
 
-# A function that is pickled by value may come as another one with each job. Those that
-# nobody asks for any more are closed, so that a stream doesn't collect threads.
+# A function that is pickled by value may arrive as a new one with each job. Queues that
+# were unused longest are closed, so that a stream doesn't pile up threads.
 _MOST_QUEUES = 8
 _NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-executor")
 
 
 class _ByPickle:
-    """An `open_queue` that is equal to all that pickle alike."""
+    """An `open_queue` that equals every other one with the same pickle."""
 
     def __init__(self, open_queue: OpenQueue[Any]) -> None:
         self._open_queue = open_queue
@@ -48,8 +48,8 @@ class _ByPickle:
         return hash(self._key)
 
 
-# The last one was asked for last. A forked child's are its parent's at first, which
-# does no harm: there is nothing of them to close.
+# In the order in which they were last asked for. A forked child inherits its parent's
+# entries, which does no harm: it has no queues of these to close.
 _known: OrderedDict[OpenQueue[Any], None] = OrderedDict()
 
 
@@ -88,7 +88,7 @@ def kept_queue(
 ) -> SyncBatchQueue[T]:
     """Return this process's queue for all that equal `open_queue`, as `executor_queue`.
 
-    It must be hashable.
+    `open_queue` must be hashable.
     """
     queue = process_queue(open_queue, make_loop_thread=make_loop_thread)
     _known.pop(open_queue, None)

@@ -29,8 +29,8 @@ OUTCOMES = ("handled", "failed", "dropped", "unhandled", "returned")
 _GROWING = (*OUTCOMES, "rejected", "rejected_closed", "retried")
 _NOW = ("waiting", "in_flight", "capacity", "waiting_producers", "oldest_age")
 _ZEROS = dict.fromkeys((*_GROWING, *_NOW), 0)
-# The names that executors' queues have may be made of data. The first ones are told
-# apart, all others are counted together.
+# Queues on executors may be named after data, without end. This many names are counted
+# each by itself, all others together.
 _MOST_NAMES = 200
 _OTHERS = "others"
 
@@ -61,9 +61,9 @@ def counted(
     not_closed: tuple[str, ...] = (),
     **counts: int,
 ) -> BatchQueueStats:
-    """Return statistics of which nothing is known but what has ended.
+    """Return statistics in which only items that have ended are known.
 
-    What was accepted is the sum of its outcomes: an item counts when its task ends.
+    `accepted` is the sum of the outcomes: an item counts when its task ends.
     """
     known: dict[str, Any] = _ZEROS | counts
     return BatchQueueStats(
@@ -92,7 +92,7 @@ def of_calls(name: str, counts: CallCounts) -> BatchQueueStats:
 
 
 def since(before: BatchQueueStats | None, now: BatchQueueStats) -> BatchQueueStats:
-    """Return what a queue has done between two moments; or up to now."""
+    """Return what a queue has done after `before`, or in all if that is None."""
     if before is None:
         return _combined(now.name, [(1, now)])
     return _combined(now.name, [(1, now), (-1, before)])
@@ -110,7 +110,7 @@ def together(one: Report, other: Report) -> Report:
 
 
 class Adding(AccumulatorParam[Report]):
-    """Says to Spark how the reports of tasks are added."""
+    """Tells Spark how the reports of tasks are added."""
 
     def zero(self, value: Report) -> Report:
         """Return what every task starts with."""
@@ -120,7 +120,7 @@ class Adding(AccumulatorParam[Report]):
     def addInPlace(  # noqa: N802 - Spark's name
         self, value1: Report, value2: Report
     ) -> Report:
-        """Return the sums: another thread may be reading the first one."""
+        """Return new sums: another thread may be reading the first report."""
         return together(value1, value2)
 
 
@@ -162,12 +162,12 @@ def ledger_of(spark: SparkSession) -> Ledger:
 
 
 def watching(df: DataFrame) -> Ledger | None:
-    """Return who wants to know what the frame's tasks do; None if nobody does."""
+    """Return the ledger of the frame's session; None if nobody asked for one."""
     return _ledgers.get(_key(df.sparkSession)) if _ledgers else None
 
 
 def accumulator_of(df: DataFrame) -> Accumulator[Report] | None:
-    """Return what the frame's tasks tell, if they can and somebody wants to know."""
+    """Return the accumulator that the frame's tasks add to; None without a ledger."""
     ledger = watching(df)
     return None if ledger is None else ledger.accumulator
 

@@ -33,10 +33,10 @@ logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 
 class _CannotLeave(BatchQueueError, pickle.PickleError):
-    """A queue would be pickled; Spark lets this one error through to the caller.
+    """A queue would be pickled; a class of error that Spark lets through to the caller.
 
-    It turns `PicklingError`, and whatever is no `PickleError`, into one that says what
-    Spark thinks of functions, and nothing of queues.
+    Spark turns `PicklingError`, and whatever is no `PickleError`, into an error about
+    functions that says nothing of queues.
     """
 
 
@@ -59,10 +59,9 @@ class ForeachBatchSink(Generic[T]):
         queue = loop_thread.open("rows", BatchQueueConfig(consumer=writer))
         stream.writeStream.foreachBatch(ForeachBatchSink(queue, sink=writer))
 
-    After a failure, what is still waiting or cached from it is driven out before the
-    next attempt, so that it cannot mix with that one; as long as this fails, no
-    micro-batch is accepted. A handler that keeps what it could not write keeps it until
-    then.
+    After a failure, what is still waiting or cached from it is flushed before the next
+    attempt, so that it cannot mix with that one; as long as this fails, no micro-batch
+    is accepted. A handler that keeps what it could not write keeps it until then.
 
     Where rows go right into the sink, since the queue's consumer, or its handler of
     tuples, is its `EpochWriter`, the frame's columns are matched with the sink's by
@@ -70,7 +69,7 @@ class ForeachBatchSink(Generic[T]):
     frame's order.
 
     A micro-batch has one frame for each sink: a second one, such as another part of its
-    rows, would be skipped like what comes again, and so it raises. Union them.
+    rows, would be skipped as a repetition, so it raises instead. Union them.
 
     One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
     Calls wait for each other, since a stopped query's last call may still be running.
@@ -112,7 +111,7 @@ class ForeachBatchSink(Generic[T]):
         self._fetch = fetch
         self._lock = threading.Lock()
         self._is_settled = True
-        # The last one that this object has committed: its query's run and its frame.
+        # The last epoch that this object has committed, its query's run, and its frame.
         self._committed: tuple[Epoch, str | None, DataFrame] | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -159,8 +158,8 @@ class ForeachBatchSink(Generic[T]):
     def _refuse_second_frame(self, df: DataFrame, epoch: Epoch) -> None:
         """Raise if this run has committed other rows as this epoch.
 
-        Within a run Spark delivers it once. The same frame may come again by a caller
-        who tries again.
+        Within a run Spark delivers an epoch once. The same frame may come again from a
+        caller who tries again.
         """
         if self._committed is None or self._committed[:2] != (epoch, _run_id(df)):
             return
@@ -180,7 +179,7 @@ class ForeachBatchSink(Generic[T]):
         return items
 
     def _in_order(self, df: DataFrame) -> Iterator[pa.RecordBatch]:
-        """Fetch the rows; in a sink's order, where they go right into one."""
+        """Fetch the rows; with columns in a sink's order, if they go right into it."""
         schema = arrow_schema(df.schema)
         batches = with_types(self._fetch(df), schema)
         columns: tuple[str, ...] | None = getattr(self._sink, "columns", None)
@@ -202,7 +201,7 @@ class ForeachBatchSink(Generic[T]):
         return (batch.select(order) for batch in batches)
 
     def _handler(self) -> object:
-        """Return what the rows go to, if they are tuples or record batches by then."""
+        """Return the handler that gets the rows, as tuples or as record batches."""
         queue = self._sync_queue.queue
         if queue.config.consumer is not None:
             return queue.config.consumer
@@ -214,14 +213,14 @@ class ForeachBatchSink(Generic[T]):
         try:
             self._sync_queue.call(sink.abort, epoch)
         except Exception:
-            # The news is what made it fail; what is left goes with the next `begin`.
+            # What made it fail is raised; the next `begin` discards what is staged.
             says = "what was staged for %s cannot be discarded"
             logger.exception(says, epoch, extra=fields_of(epoch))
         with contextlib.suppress(Exception):
             self._settle(epoch)
 
     def _settle(self, epoch: Epoch) -> None:
-        """Drive out what a failed attempt left in the queue and in caches."""
+        """Flush what a failed attempt left in the queue and in caches."""
         if self._is_settled:
             return
         try:

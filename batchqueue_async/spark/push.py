@@ -63,8 +63,8 @@ def push(  # noqa: PLR0913  # by name
     one partition or 64 MiB each, and the queue's own buffer. Ctrl-C, and whatever
     `to_items` or `on_progress` raises, end it; what was accepted until then is handled.
 
-    It is at least once for the frame as a whole: who calls it again after a failure
-    pushes the same rows again. For exactly once see `ForeachBatchSink`.
+    It is at least once for the frame as a whole: a call after a failure pushes the same
+    rows again. For exactly once see `ForeachBatchSink`.
 
     Args:
         df: A batch frame, of a classic session or of Spark Connect.
@@ -109,7 +109,7 @@ def push_batches(
     """Put record batches into a queue and wait until they are handled."""
     rows = items = 0
     for batch in batches:
-        # As a list, those of one record batch are counted, and accepted, all at once.
+        # A list, so that a record batch's items are counted, and accepted, all at once.
         made = list(to_items(batch))
         accepted = sync_queue.produce_many(made, deadline.left())
         rows += batch.num_rows

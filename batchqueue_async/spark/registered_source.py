@@ -2,8 +2,8 @@
 
 Spark looks for modules named `pyspark_*` once, in a Python process that sees what is
 installed and what PYTHONPATH has, but neither `--py-files` nor a session's artifacts.
-Those are there when a source that is registered is used. And it looks sources up in the
-session that is active on the thread, which on most threads is none.
+A registered source works with these, too. And Spark looks sources up in the session
+that is active on the thread, which most threads don't have.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def use_session(spark: SparkSession) -> None:
     """Make the calling thread one of the session's, unless it has another already.
 
     Spark looks for Python's data sources in the session that is active on the thread,
-    and that is none but on the thread that made it: `format("batchqueue")` ends with
-    DATA_SOURCE_NOT_FOUND on the others. Where `batchqueue_async.spark` is imported
-    that format calls this by itself; any other of Python's needs it once per thread::
+    and only the thread that made a session has one: on others `format("batchqueue")`
+    ends with DATA_SOURCE_NOT_FOUND. Where `batchqueue_async.spark` is imported that
+    format calls this by itself; any other Python data source needs it once per thread::
 
         ThreadPoolExecutor(4, initializer=use_session, initargs=(spark,))
 
@@ -69,9 +69,9 @@ def register_source(spark: SparkSession) -> None:
 def register_when_wanted() -> None:
     """Let `format("batchqueue")` of a frame's writer make the source known first.
 
-    There is nothing of Spark's to hook into, neither before a session is made, when
-    most programs import this package, nor when one is. Connect's writers are not
-    imported for this, as that takes gRPC: it works if its session is made first.
+    Spark has no hook for this, neither before a session is made, when most programs
+    import this package, nor when it is made. Connect's writers are not imported for
+    this, as that takes gRPC: it works if its session is made first.
     """
     writers: list[Any] = [DataFrameWriter, DataStreamWriter]
     if f"{_CONNECT}.session" in sys.modules:
@@ -93,7 +93,7 @@ def _registering(original: Callable[[Any, str], Any]) -> Callable[[Any, str], An
     def format(self: Any, source: str) -> Any:  # noqa: A001, ANN401 - Spark's names
         if str(source).lower() == FORMAT:
             session = getattr(self, "_spark", None)
-            # A stream's over Connect has it by another name.
+            # Connect's writer of streams has the session under another name.
             session = self._session if session is None else session
             use_session(session)
             register_source(session)

@@ -113,7 +113,7 @@ class _Queries(StreamingQueryListener):
         """Count nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Keep what it came to."""
+        """Keep the query's count."""
 
     def _add(self, query: str, name: str | None, rows: int) -> None:
         with self._lock:

@@ -152,7 +152,7 @@ def stage_rows(
         _undo(queue, work)
         raise
     if work.error is not None:
-        # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
+        # Not in the `except`: Spark would show the first error's traceback as well.
         msg = f"{attempt} was not staged into {work.target}: {in_one_line(work.error)}"
         fields = fields_of(attempt.epoch) | {
             "queue": queue.name,
@@ -201,7 +201,7 @@ def make_sink(name: str | None, options: Mapping[str, str]) -> StagedSink[Any]:
 def with_sink(
     open_queue: StagingQueue, use: Callable[[StagedSink[Any]], Awaitable[R]]
 ) -> R:
-    """Use a sink of its own, blocking."""
+    """Make a sink, use it and close it, blocking."""
 
     async def run() -> R:
         sink = make_sink(open_queue.sink, dict(open_queue.options))
@@ -218,7 +218,7 @@ def with_sink_told(
     use: Callable[[StagedSink[Any]], Awaitable[R]],
     says: Callable[[str], str],
 ) -> R:
-    """Use a sink of its own; what it raises is told in one line, after `says(target)`.
+    """Do what `with_sink` does; an error becomes one line, after `says(target)`.
 
     Raises:
         BatchQueueError: What `use` raised.
@@ -239,7 +239,7 @@ def with_sink_told(
     except Exception:
         if not failed:
             raise
-    # Not in the `except`: Spark shows tracebacks, and this is all that they tell.
+    # Not in the `except`: Spark would show the first error's traceback as well.
     raise BatchQueueError(failed[0])
 
 
@@ -263,5 +263,5 @@ def _undo(queue: SyncBatchQueue[Step], work: Work) -> None:
         _put(queue, Step(work, undoes=True))
         queue.flush()
     except (BatchQueueError, DeliveryError):
-        # The sink is out of reach; what it holds is unsealed, so nobody publishes it.
+        # The sink can't be reached; what it holds is unsealed, so nobody publishes it.
         return

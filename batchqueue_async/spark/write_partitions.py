@@ -111,7 +111,7 @@ class PartitionsFailed(DeliveryError):
         self.args: tuple[object, ...] = (queue_name, result)
 
     def __str__(self) -> str:
-        # Not the failures' own texts: those know of items, and here they are texts.
+        # Not the text of `Failure`, which describes an item: here items are texts.
         noun = "failure" if self.count == 1 else "failures"
         first = f"; first: {self._first}" if self._first else ""
         return f"{self.count} {noun} in queue {self.queue_name!r}{first}"
@@ -221,7 +221,7 @@ def _flush_after(
 ) -> None:
     """Flush, since a retry must not meet what is left of this attempt.
 
-    What went wrong first is what the job is told, not what came of it.
+    The job gets the first error; what the flush raises is only a note on it.
     """
     try:
         queue.flush(timeout)

@@ -6,8 +6,8 @@
 * `open_view`: lets `batchqueue top PATH` look at this process.
 * `web_view`: a live page, as an ASGI app.
 
-A target is queues, whatever manages some, or what tells of `QueuesElsewhere`, such as
-`batchqueue_async.spark.SparkJobs`.
+A target is one or more of: a queue, what manages queues, an object that reports
+`QueuesElsewhere`, such as `batchqueue_async.spark.SparkJobs`.
 
 The first three load their package when they are used: `batchqueue-async[opentelemetry]`
 or `batchqueue-async[prometheus]`; the command needs `batchqueue-async[top]`.

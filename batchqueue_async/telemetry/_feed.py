@@ -38,7 +38,7 @@ _COUNTS = ("accepted", "rejected", *OUTCOMES, "retried")
 _NOW = ("waiting", "oldest_age", "in_flight", "capacity", "unaccounted")
 _BAD = ("rejected", "failed", "dropped", "unhandled", "returned", "retried")
 
-# That it runs is no news.
+# How states are shown; that a queue runs is not worth a word.
 _STATES = {State.NEW: "not started", State.RUNNING: ""}
 
 
@@ -56,7 +56,7 @@ class _Before:
 class Feed:
     """Samples of a target: one per interval, however many look; none if nobody does.
 
-    Any thread may ask. A sample whose time has come is taken by who asks for it.
+    Any thread may ask. A sample that is due is taken by the thread that asks.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Feed:
             seconds = max(now - before.at, 1e-9)
             for count in _COUNTS:
                 grown = getattr(stats, count) - getattr(before.stats, count)
-                # Another queue of this name may be younger.
+                # Counts shrink where a younger queue has taken this one's place.
                 rates[count] = max(0, grown) / seconds
             self._note_events(stats, before.stats)
         is_blocked = _is_blocked(reading)
@@ -146,7 +146,7 @@ class Feed:
             self._note(stats.name, "not closed", name)
 
     def _note_limits(self, stats: BatchQueueStats, before: BatchQueueStats) -> None:
-        """Tell of limits that were lowered by what a server did."""
+        """Note limits that were lowered because of how a server behaved."""
         known = {each.name: each.limit for each in before.handlers}
         for each in stats.handlers:
             now, then = each.limit, known.get(each.name)
@@ -171,13 +171,13 @@ class Feed:
 
 
 def fullest(queues: Sequence[Sample], most: int) -> list[Sample]:
-    """Return those in which most items wait, in their old order: rows don't jump."""
+    """Return the queues with most items waiting, in the old order: rows don't jump."""
     found = nlargest(most, enumerate(queues), key=lambda each: each[1]["waiting"])
     return [queue for _, queue in sorted(found, key=itemgetter(0))]
 
 
 def main_figures(sample: Sample) -> Sample:
-    """Return of a sample what a curve is drawn of."""
+    """Return the part of a sample that curves are drawn of."""
     shown = ("key", "name", "waiting", "in_flight", "rates")
     return {
         "time": sample["time"],
@@ -186,7 +186,7 @@ def main_figures(sample: Sample) -> Sample:
 
 
 def _is_blocked(reading: Reading) -> bool:
-    """Whether something keeps its loop from answering; one that has ended can't."""
+    """Whether a queue's loop does not answer; that of an ended queue need not."""
     return not reading.loop_responds and reading.state not in ENDED
 
 
@@ -216,8 +216,8 @@ def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
 
 
 def _moves(last: RebalancingRound) -> str:
-    # As text: beside a drain task without any load a ratio is infinite, which JSON
-    # has no word for.
+    # As text: the ratio is infinite if a drain task has no load, and JSON has no
+    # infinity.
     ratios = f"load ratio {last.ratio_before:.2f} to {last.ratio_after:.2f}"
     return f"{last.moved} partitions moved, {ratios}"
 

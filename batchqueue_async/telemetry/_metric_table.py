@@ -28,8 +28,9 @@ OUTCOMES: Final = ("handled", "failed", "dropped", "unhandled", "returned")
 class Metric:
     """Something that is read off a queue's statistics.
 
-    OpenTelemetry calls it by its name, and its labels `batchqueue.<label>`; Prometheus
-    has underscores instead of dots, and the unit, if it is seconds, and `total` behind.
+    OpenTelemetry uses the name as it is, and calls labels `batchqueue.<label>`.
+    Prometheus has underscores instead of dots, then `seconds` if that is the unit, then
+    `total` for a counter.
     """
 
     name: str
@@ -53,7 +54,7 @@ class HistogramMetric:
 def _field(
     name: str, kind: Kind, unit: str, description: str, field: str = ""
 ) -> Metric:
-    """Return one that is a field of statistics: its name says whose, and which."""
+    """Return a metric that is a field of statistics: its name says whose and which."""
     whose, _, known_as = name.rpartition(".")
     path = (field or known_as).split(".")
 
@@ -279,7 +280,7 @@ def values_of(
 ) -> dict[tuple[str, ...], float]:
     """Return the metric's values by labels, the queue's first.
 
-    Two handlers of one name, or queues of which one is ending, are counted together.
+    Handlers of one name are counted together, and queues, of which one may be ending.
     """
     merged: dict[tuple[str, ...], float] = {}
     for reading in readings:

@@ -1,4 +1,4 @@
-"""The metrics by OpenTelemetry's API: who has no SDK pays for nothing."""
+"""The metrics by OpenTelemetry's API, which does nothing without its SDK."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from batchqueue_async.telemetry._source import (
     queues_of,
 )
 
-# All instruments of one collection are observed within it, and share one reading.
+# Seconds that a reading is used for: the instruments of one collection share it.
 _FRESH = 0.05
 
 
@@ -48,13 +48,13 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     patience: float = PATIENCE,
 ) -> Instrumentation:
-    """Have OpenTelemetry observe all queues of a target, those of the future, too.
+    """Have OpenTelemetry observe all queues of a target, also those made later.
 
     Counters and gauges are observed when metrics are collected: they cost nothing per
     item. The loop answers between its other callbacks; one that does not is waited for
-    `patience` seconds, then the figures are read past it and `batchqueue.loop.blocked`
-    is 1. Queues with `measure_handlers=True` record a batch's size and seconds as
-    histograms when it ends, from this call on.
+    `patience` seconds, then the figures are read without it and
+    `batchqueue.loop.blocked` is 1. Queues with `measure_handlers=True` record a batch's
+    size and seconds as histograms when it ends, from this call on.
 
     Instruments cannot be taken back from OpenTelemetry's providers: after `close` they
     observe nothing.
@@ -142,7 +142,7 @@ class Instrumentation:
             return self._readings
 
     def _follow(self, watched: Watched) -> None:
-        """Listen to each queue, those of the future, too."""
+        """Listen to each queue, also to those made later."""
         if isinstance(watched, LoopThread):
             run = run_of(watched)
             if run is None:
@@ -157,7 +157,7 @@ class Instrumentation:
 
     def _listen(self, queue: BatchQueue[Any]) -> None:
         if queue in self._heard:
-            # Watched by itself, and as one of a manager's.
+            # The queue is watched by itself, and as one of a manager's.
             return
         self._heard.add(queue)
         listeners = parts_of(queue).handlers.settings.listeners

@@ -32,7 +32,7 @@ class PrometheusCollector(Collector):
     Register it: `REGISTRY.register(PrometheusCollector(manager))`. It may be asked on
     any thread; the loop answers between its other callbacks. A loop that does not
     answer is not waited for any longer than `patience` seconds: then the figures are
-    read past it, and `batchqueue_loop_blocked` is 1.
+    read without it, and `batchqueue_loop_blocked` is 1.
 
     Args:
         target: A queue, from either side, a manager, a LoopThread, `QueuesElsewhere`,

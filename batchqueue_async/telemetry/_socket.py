@@ -66,7 +66,7 @@ class OpenView:
     def __init__(self, feed: Feed, path: Path) -> None:
         self._feed = feed
         self._path = path
-        # Where it is even if the program changes its directory.
+        # The socket's place even if the program changes its directory.
         self._place = path.absolute()
         self._process = os.getpid()
         _remove_left_behind(path)
@@ -102,15 +102,15 @@ class OpenView:
         if self._closed.is_set() or self._process != os.getpid():
             return
         if self._viewed:
-            # Who looks sees how it ended, not how it was up to a second before. What a
-            # target raises is no reason not to close.
+            # A last sample: viewers see the end, not what was up to a second before. An
+            # error of a target must not prevent closing.
             with contextlib.suppress(Exception):
                 self._last = self._feed.sample(now=True)
         self._closed.set()
         # Wakes the thread that accepts, which `close` alone does not.
         self._end(self._listener)
         self._thread.join(_LAST_SECONDS)
-        # A viewer who does not read holds his thread up.
+        # A viewer who does not read blocks the thread that serves him.
         for each in tuple(self._viewed):
             self._end(each)
         self._remove()
@@ -120,7 +120,7 @@ class OpenView:
     def _remove(self) -> None:
         # While the listener is open no other file gets its inode.
         with contextlib.suppress(FileNotFoundError):
-            # If it was removed, another process may serve there by now.
+            # If the socket was removed, another process may serve there by now.
             if self._place.lstat().st_ino == self._inode:
                 self._place.unlink()
 
@@ -160,7 +160,7 @@ class OpenView:
             viewer.join()
 
     def _serve(self, connection: socket.socket) -> None:
-        # Who does not read is no reason to keep a thread.
+        # A viewer who does not read must not keep a thread.
         connection.settimeout(5.0)
         try:
             with connection, contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ class OpenView:
                 if self._last is not None:
                     _send(connection, self._last)
         finally:
-            # Also if a target raised: `close` would look after him for ever.
+            # Also if a target raised: a viewer who is gone must not count.
             self._viewed.discard(connection)
 
 
@@ -194,7 +194,7 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
             raise BatchQueueError(msg) from error
         with connection.makefile("r", encoding="utf-8") as lines:
             for line in lines:
-                # The last one may be half of one.
+                # The last line may be cut off.
                 if line.endswith("\n"):
                     has_come = True
                     yield json.loads(line)
@@ -207,7 +207,7 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
 
 
 class SocketFeed:
-    """What comes over a socket, as a page asks for it; leaving `with` ends it."""
+    """Samples that come over a socket, for pages; entering `with` begins to read."""
 
     interval = INTERVAL
 
@@ -223,7 +223,7 @@ class SocketFeed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The thread ends with this process, or with that one.
+        # The thread ends when this process does, or the one that it reads.
         pass
 
     def sample(self) -> Sample:
@@ -240,7 +240,7 @@ class SocketFeed:
                 self._latest = sample
                 self._history.append(main_figures(sample))
         finally:
-            # A connection may also break, or bring what is no sample.
+            # However it ended: a connection may break, or bring what is no sample.
             self._latest = self._latest | {"ended": True}
 
 
@@ -257,15 +257,15 @@ def _bind_privately(listener: socket.socket, path: Path) -> int:
 
 
 def _remove_left_behind(path: Path) -> None:
-    """Take away the socket of a process that is gone."""
+    """Remove the socket of a process that is gone."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             msg = f"path must be free or a socket's, got {os.fspath(path)!r}"
             raise BatchQueueError(msg)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
-            # Also where nothing is: one can be moved to a path that is too long to
-            # connect to, and then nobody could look.
+            # Tried even if nothing is there: it refuses a path that is too long to
+            # connect to, to which a socket can be moved all the same.
             probe.connect(os.fspath(path))
         except FileNotFoundError:
             return

@@ -21,9 +21,9 @@ from batchqueue_async._engine.stats import BatchQueueStats, Overview, overview
 
 
 class QueuesElsewhere(Protocol):
-    """Queues of other processes, as far as something here knows what they have done.
+    """Tells what is known here of the queues of other processes.
 
-    Such as `batchqueue_async.spark.SparkJobs`; yours, where your workers tell you.
+    Such as `batchqueue_async.spark.SparkJobs`, or your own, if your workers report.
     """
 
     def queue_stats(self) -> Sequence[BatchQueueStats]:
@@ -64,11 +64,11 @@ class Reading:
 class Source:
     """The queues of a target, whose loops get `patience` seconds to answer.
 
-    Of each so many `partitions` are looked at, the fullest, and so many `handlers`, the
-    busiest; None for all.
+    Of each queue the fullest `partitions` and the busiest `handlers` are looked at, so
+    many; None for all.
 
     Raises:
-        TypeError: The target is none.
+        TypeError: The target is not one.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Source:
     def read(self) -> list[Reading]:
         """Return what all queues look like now.
 
-        Each loop is asked once, and waited for: on other threads for `patience` seconds
-        at most.
+        Each loop is asked once, and waited for `patience` seconds at most; the loop on
+        which this is called is not waited for.
         """
         by_loop: dict[asyncio.AbstractEventLoop | None, list[BatchQueue[Any]]] = {}
-        # Each once, though it may be watched by itself and as one of a manager's.
+        # Each queue once, though it may be watched by itself and as a manager's.
         found = {id(each): each for known in self.watched for each in queues_of(known)}
         for queue in found.values():
             by_loop.setdefault(parts_of(queue).loop, []).append(queue)
@@ -117,7 +117,7 @@ class Source:
             readings.extend(self._look_at(queues, loop_responds=True))
             answered.set()
 
-        # On one that is closed nothing changes any more.
+        # A RuntimeError says that the loop is closed: nothing changes there any more.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(answer)
             if answered.wait(self._patience):
@@ -163,7 +163,7 @@ def queues_of(watched: Watched) -> Iterable[BatchQueue[Any]]:
 
 def _told_by(elsewhere: QueuesElsewhere) -> Iterator[Reading]:
     for stats in elsewhere.queue_stats():
-        # Of its partitions it may know nothing.
+        # These statistics may have no partitions.
         used = [each.used_fraction for each in stats.partitions]
         seen = Overview(stats, used, len(stats.handlers))
         yield Reading((id(elsewhere), stats.name), seen, loop_responds=True)

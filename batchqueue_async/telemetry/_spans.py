@@ -61,8 +61,8 @@ def with_links(
 
     The span is current in the handler, so that what it calls is traced below it. It is
     called `process <handler>`, has `messaging.batch.message_count`, and records what
-    the handler raises. A call for a retried batch is a span of its own. Of 1,000 items
-    of one producer's span there is one link; of a batch 128 at most.
+    the handler raises. A call for a retried batch is a span of its own. 1,000 items of
+    one producer's span give one link; a batch has 128 links at most.
 
     Args:
         handler: Any that `add_handler` takes; its hooks are kept, without spans.
@@ -99,7 +99,7 @@ class _LinkedHandler(Generic[T]):
 
         def span(batch: list[T]) -> AbstractContextManager[object]:
             count = {"messaging.batch.message_count": len(batch)}
-            # Else a child of the span in which the queue happened to be opened.
+            # A root: else it would be a child of the span that opened the queue.
             root = set_span_in_context(INVALID_SPAN)
             return start(root, links=self._links(batch), attributes=count)
 

@@ -34,7 +34,7 @@ _SLOW: Final = 10
 def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> None:
     """Draw samples as they come, until they end; only the second one if `once`."""
     if once:
-        # The first one knows no rates.
+        # The first sample has no rates.
         for number, sample in enumerate(samples):
             if number == 1:
                 console.print(Picture(sample))
@@ -46,7 +46,7 @@ def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> 
             picture = Picture(sample, _detailed(sample, picture), console.is_terminal)
             live.update(picture, refresh=True)
     if picture is not None:
-        # The screen is gone with all that was on it.
+        # What was on the live screen is gone, so the last picture is printed.
         if console.is_terminal:
             console.print(Picture(picture.sample, picture.detailed))
         at = _clock(picture.sample["time"])
@@ -82,13 +82,13 @@ class Picture:
 
 
 def _detailed(sample: Sample, before: Picture | None = None) -> int | None:
-    """Return the key of the queue to look at: the last one while nearly the fullest."""
+    """Return the key of the queue to detail: the last one while half as full as any."""
     waiting = {each["key"]: each["waiting"] for each in sample["queues"]}
     if not waiting:
         return None
     most = max(waiting, key=waiting.__getitem__)
     key = None if before is None else before.detailed
-    # Two of which now one and now the other is fuller would take turns each second.
+    # Otherwise two queues that are about equally full would take turns each second.
     return key if key in waiting and 2 * waiting[key] >= waiting[most] else most
 
 
@@ -126,7 +126,7 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
 
 
 def _oldest(queue: Any) -> str:  # noqa: ANN401 - JSON
-    """Return how long the oldest item waits; what an earlier version shows has none."""
+    """Return how long the oldest item waits; earlier versions don't tell."""
     return _seconds(queue.get("oldest_age") or None)
 
 
@@ -186,7 +186,7 @@ def _told_of_drain_tasks(queue: Any) -> list[str]:  # noqa: ANN401 - JSON
 
 
 def _told_of_limits(queue: Any) -> list[str]:  # noqa: ANN401 - JSON
-    """Return why limits that were found are what they are, of the busiest handlers."""
+    """Return why the adaptive limits of the busiest handlers are what they are."""
     found = [each for each in queue["handlers"] if each.get("limit")]
     is_alone = len(queue["handlers"]) == 1
     return [
@@ -243,7 +243,7 @@ def _clock(seconds: float) -> str:
 
 
 def _rate(per_second: float) -> str:
-    # Of a slow queue "0" would say that it stands still.
+    # With "0" a slow queue would seem to stand still.
     return f"{per_second:.1f}" if 0 < per_second < _SLOW else f"{per_second:,.0f}"
 
 

@@ -42,7 +42,7 @@ def web_view(
         target: A queue, from either side, a manager, a LoopThread, `QueuesElsewhere`,
             or several of them.
         allowed_hosts: Names in the request's `Host`, without port, that are answered:
-            so no page of another site can read it through a name of its own. None for
+            so no page of another site can read it by a host name of its own. None for
             any, where something before it checks that.
         interval: Seconds between two samples.
         patience: Seconds that a loop gets to answer.
@@ -65,7 +65,7 @@ def serve(path: str, port: int) -> None:
             host="127.0.0.1",
             port=port,
             log_level="error",
-            # Pages never end by themselves.
+            # The pages' event streams never end by themselves.
             timeout_graceful_shutdown=1,
         )
 
@@ -90,7 +90,7 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
             await _get(scope, receive, send)
 
     async def _get(scope: Scope, receive: Receive, send: Send) -> None:
-        # A mounting app may leave its own part in the path, or not.
+        # An app that mounts this one may leave its prefix in the path, or not.
         path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
         if path == "":
             await _answer(send, 200, page, headers)
@@ -172,7 +172,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """Serve on its own: there is nothing to begin or to end."""
+    """Answer a server's lifespan messages: there is nothing to begin or to end."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,7 +1,7 @@
 """For tests of programs that use the queue: virtual time, a handler that records.
 
 Needs nothing but the standard library. `batchqueue_async.testing.pytest_plugin` is a
-plugin for pytest that is only there for who asks for it.
+plugin for pytest that is active only where it is asked for.
 """
 
 from .recording_handler import RecordingHandler

@@ -1,11 +1,11 @@
-"""Runs `async def` tests in virtual time, for who asks: a plugin for pytest.
+"""Runs `async def` tests in virtual time, if asked to: a plugin for pytest.
 
     # In conftest.py of the tests' root:
     pytest_plugins = ["batchqueue_async.testing.pytest_plugin"]
 
 A test with `@pytest.mark.virtual_time` then runs on a `VirtualTimeLoop` of its own; its
-fixtures are plain ones. Beside pytest-asyncio or anyio's plugin, which run async
-fixtures, too, give those the loop instead: it is a loop factory.
+fixtures are plain ones. With pytest-asyncio or anyio's plugin, which run async
+fixtures, too, use the loop as their loop factory instead.
 """
 
 import inspect
@@ -32,8 +32,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         pytest.fail("@pytest.mark.virtual_time is for `async def` tests", pytrace=False)
-    # As pytest itself calls it: a signature has what `mock.patch` passes, too, and what
-    # has a default.
+    # The names that pytest itself passes: a signature also has what `mock.patch`
+    # passes, and what has a default.
     names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - pytest has no other way
     run_virtual(test(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True

@@ -59,7 +59,7 @@ class RecordingHandler(Generic[T]):
     async def consume(self, batch: list[T]) -> None:
         """Record the batch, wait at the gate, then fail if told to."""
         with self._inside("consume"):
-            # Copies: whoever reuses the list afterwards must not rewrite history.
+            # A copy: somebody may change the list afterwards.
             taken = list(batch)
             self.batches.append(taken)
             self.times.append(asyncio.get_running_loop().time())

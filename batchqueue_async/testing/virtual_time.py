@@ -55,7 +55,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     seconds if a thread or a socket could still wake the loop.
 
     A function in an executor (`asyncio.to_thread`) takes real time, and the clock goes
-    along with it. Other threads and sockets it can't see at work: while they are, its
+    along with it. It can't see other threads and sockets at work: while they are, its
     timers fire far too early. Tests of those need asyncio's own loop.
     """
 
@@ -65,7 +65,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._in_executors: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
         super().__init__(self._waiting)
         self._waiting.instead = self._select
-        # At asyncio's nanosecond, a timer that is due would look as if it weren't.
+        # With asyncio's nanosecond a timer that is due could look as if it weren't.
         self._clock_resolution = 1 / TICKS
 
     def time(self) -> float:
@@ -84,15 +84,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
     def get_debug(self) -> bool:
-        """Say no to futures and handles, which would note a stack each.
+        """Return False, so that futures and handles don't record a stack each.
 
-        That took most of a suite's time. The loop's own checks, and asyncio's warning
-        of slow callbacks, go by what `set_debug` was given.
+        Recording takes most of a suite's time. The loop's own checks, and asyncio's
+        warning of slow callbacks, go by what `set_debug` was given.
         """
         return False
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Wait without `timeout`: it would be over before the threads are."""
+        """Wait without `timeout`, which in virtual time ends before threads do."""
         del timeout
         await super().shutdown_default_executor()
 
@@ -112,7 +112,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _wait_for_outside(self) -> Ready:
         sockets = len(self._waiting.get_map()) - 1  # Less the loop's own self-pipe.
         may_be_woken = sockets > 0 or threading.active_count() > 1
-        # Looked at even so: a thread may have called and ended since the last look.
+        # Looked even with no grace: a thread may have called and ended meanwhile.
         ready = self._waiting.wait(OUTSIDE_GRACE if may_be_woken else 0)
         if not ready:
             waiting = sorted(_where(task) for task in asyncio.all_tasks(self))

@@ -37,7 +37,7 @@ class FlightEpochs:
         self._results[epoch].extend(items)
 
     async def commit(self, epoch: Epoch) -> None:
-        # A month is so much that merging it would hold up the loop.
+        # On a thread: merging a month's results would block the loop for too long.
         partials = await asyncio.to_thread(_partials, self._results.pop(epoch))
         await (await self._open()).write_epoch(epoch, partials)
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-# A row that comes twice could not be told from one that is new: what is handed to the
-# sink has each key once, so these stages emit at the end of their task alone. A task's
-# share of the keys has to fit into memory for that; Spark's partitions make it small.
+# The sink could not tell a repeated row from a new one, so it must get each key once:
+# these stages emit at the end of their task alone. A task's share of the keys has to
+# fit into memory for that; Spark's partitions make it small.
 _AT_THE_END = 1e9
 # How many rows are made at a time.
 _SOME = 1_000
@@ -97,7 +97,7 @@ def open_topn(
     """Open a task's TopN, which ranks what the task has."""
     rows = _Rows(emit, astuple)
     make = partial(ranking, rows, every=_AT_THE_END, by_epoch=True)
-    # They look at the loop's clock, so they are made there.
+    # The handlers look at the loop's clock, so they are made on the loop.
     handlers = loop_thread.portal.call(make)
     return loop_thread.open(TOPN, topn_config(), handlers)
 

@@ -42,8 +42,8 @@ _WRITE_CANCELLATIONS = (
 )
 _ADD_FENCE = "INSERT INTO epochs VALUES ($1, $2) ON CONFLICT DO NOTHING"
 _PAGE = 10_000
-# Of a statement's arguments: the client encodes them on the event loop, which must run
-# in between; threads that wait for it give it half a second.
+# Rows per statement: the client encodes them on the event loop, which must run in
+# between, since threads that wait for it give up after half a second.
 _ROWS = 1_000
 
 

@@ -25,7 +25,7 @@ from .problems import Problem, first_line
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Small splits of the input: the first events arrive early, and two are little memory.
+# Small splits of the input: first events come early, and two take little memory.
 _SPLIT = "4m"
 
 CSV: dict[str, Any] = {"header": True, "nullValue": "NA", "mode": "FAILFAST"}

@@ -167,14 +167,14 @@ class _Demo:
             yield
         except BaseException:
             failed = replace(run, state="failed", finished=_now())
-            # If it is the database that failed, this is not the news.
+            # If the database itself failed, its first error is the one to tell.
             with suppress(Problem):
                 asyncio.run(_record(self.connect, failed))
             raise
 
     @contextmanager
     def _driver_use(self) -> Iterator[None]:
-        """Say what came of it to the driver."""
+        """Print how much of the block's data came to the driver."""
         before = DriverUse.of(self.spark)
         yield
         self.console.print(DriverUse.of(self.spark).told_since(before), "")

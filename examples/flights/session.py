@@ -39,7 +39,7 @@ def spark_session(
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interrupt)
-    # What executors run, they import; their working folders are others.
+    # Executors import what they run, from other working folders than this one.
     paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
     path = os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with console.status("Starting Spark ..."):

@@ -1,8 +1,8 @@
-"""A function of your own on the executors, with the queue of its process: L1 there.
+"""A function of your own on the executors, whose process's queue merges there: L1.
 
 The handler merges views by page and hands the sums on, at the flush at the latest,
 which ends each task's `with` block. It is at least once: what a task that dies has
-handed on comes again; `map_partitions` has the same with each row once.
+handed on comes again; `map_partitions` does the same with each row exactly once.
 
 Run, in a clone: pip install -e . --group demo
 python -m examples.spark.executor_queue

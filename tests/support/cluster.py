@@ -114,7 +114,7 @@ class Cluster:
 
     def _start_daemon(self, name: str, main_class: str, arguments: list[str]) -> None:
         ensure_java()
-        # Who is killed leaves files behind.
+        # Killed processes leave files behind: here they go with the cluster's folder.
         scratch = self.home / "tmp"
         scratch.mkdir(exist_ok=True)
         environment = self.family.environment() | {

@@ -1,4 +1,4 @@
-"""What counts how often it is compared: nobody may be looked for in a long line."""
+"""A class that counts comparisons, to see that no long line is searched."""
 
 from typing import ClassVar
 

@@ -22,7 +22,7 @@ class Interrupted(BaseException):
 
 
 def interrupted(step: int, call: Callable[[], object]) -> bool:
-    """Call it, and raise at its n-th point; returns whether it had as many.
+    """Call it, and raise at its point number `step`; returns whether it had so many.
 
     Whatever else the call raises is raised here: an interrupt has to leave as itself.
     """

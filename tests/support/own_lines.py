@@ -5,5 +5,5 @@ from collections.abc import Iterable
 
 
 def own_lines(records: Iterable[logging.LogRecord]) -> list[logging.LogRecord]:
-    """Leave out that a call was slow: virtual time stands, but the watch is real."""
+    """Leave out warnings of slow calls: even in virtual time their clock is real."""
     return [each for each in records if "held up the event loop" not in each.msg]

@@ -1,4 +1,4 @@
-"""Runs a suite in parts, several at a time; what a busy machine fails, alone again.
+"""Runs a suite in parts, several at a time; failures on real clocks run again, alone.
 
 A test on a real clock can fail because other parts took the processors at the wrong
 moment. It gets a second run, when they have all ended, and has to pass there.
@@ -43,7 +43,7 @@ class Part:
         """Run it in the folder of the suite, and wait for its end."""
         print(f"{self.name} has started", flush=True)
         noted = root / self.cache / "v" / FAILURES
-        # What an earlier run noted is not of this one, which may end without a note.
+        # Notes of an earlier run must not count: this one may end without a note.
         noted.unlink(missing_ok=True)
         done = subprocess.run(
             [*PYTEST, "-o", f"cache_dir={self.cache}", *options, *self.which],
@@ -72,7 +72,7 @@ class Ended:
 
     @property
     def counts(self) -> str:
-        """Pytest's last line of counts, which others may write behind."""
+        """Pytest's last line of counts, after which others may write more."""
         lines = re.findall(r"^=+ (.* in [\d.]+s.*?) =+$", self.output, re.MULTILINE)
         return lines[-1] if lines else f"ended with status {self.status}"
 

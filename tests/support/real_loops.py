@@ -19,7 +19,7 @@ def real_loops() -> dict[str, LoopFactory]:
 
 
 def is_second_loop(item: pytest.Item) -> bool:
-    """Whether the test is on uvloop, and there on another loop, too."""
+    """Whether the test is on uvloop, and runs on another loop, too."""
     call = getattr(item, "callspec", None)
     if call is None or _new_uvloop not in call.params.values():
         return False

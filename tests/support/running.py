@@ -39,7 +39,7 @@ def running(
                 kill(process.pid, signal.SIGKILL)
 
 
-# Of the process that forks Spark's Python workers, where the JVM has ended before it.
+# From the process that forks Spark's Python workers, if the JVM has ended before it.
 _SPARKS_OWN = re.compile(
     r"Traceback \(most recent call last\):\n"
     r'(?:  File "\S+/pyspark/daemon\.py", .*\n(?:    .*\n)*)+'
@@ -48,6 +48,6 @@ _SPARKS_OWN = re.compile(
 
 
 def told(log: str) -> str:
-    """Leave out what a busy machine makes of any program, and what is Spark's own."""
+    """Return a log without lines that are due to a busy machine, or Spark's own."""
     lines = _SPARKS_OWN.sub("", log).splitlines(keepends=True)
     return "".join(line for line in lines if "held up the event loop" not in line)

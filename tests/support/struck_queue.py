@@ -320,8 +320,8 @@ class StruckQueue:
             try:
                 self.loop.run_until_complete(task)
             except STRIKES_AND_ENDS:
-                # asyncio's own: a strike in the turn in which the task before ended has
-                # left the call that stops the loop.
+                # asyncio's own doing: after a strike in the turn in which the last task
+                # ended, the call that stops the loop is still there.
                 continue
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, STRIKES):
@@ -355,7 +355,7 @@ class StruckQueue:
         self.check_items(stats)
 
     async def check_it_goes_on(self) -> None:
-        """What comes now is seen to, and a flush ends."""
+        """Check that new items are handled, and that a flush ends."""
         for item in self.kind.items:
             self.accepted.append(again := type(item)(100 + item.real))
             assert self.queue.offer(again), "no room"
@@ -409,5 +409,5 @@ async def shut_down(queue: StruckQueue) -> None:
     """Give back what is not handled by the deadline."""
     queue.has_shut_down = True
     left = await queue.queue.shutdown(queue.outcome.deadline)
-    # No call in between: it is here, or the next call of `shutdown` gives it.
+    # No call, hence no strike, in between: else the next `shutdown` returns them.
     queue.left += left

@@ -20,10 +20,10 @@ _Place: TypeAlias = tuple[int, int, str | None]
 
 
 class Call:
-    """Attempts are made for some of the items, or all, until each one is settled.
+    """Items for which attempts are made, for all or for some, until each is settled.
 
-    `given` are the rows that they were made of, where those are needed at the end: one
-    for each item, and all of a record batch's.
+    `given` are the input rows that the items were made of, if the output needs them:
+    one row for each item, or all rows of an item that is a record batch.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Call:
         self._output = output
         self._unsettled = len(items)
         self._results: list[Results] = []
-        # Until it is settled: an attempt has failed, and what failed gets another one.
+        # Whether an attempt has failed, so that failed items get another one.
         self.is_tried_again = False
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class Call:
         return self._with_input(rows.take(pa.array(order, pa.int64())), errors, places)
 
     def _places(self) -> list[_Place]:
-        """Return where each item's rows are, if all results' follow one another."""
+        """Return where each item's rows are in the joined rows of all results."""
         places: list[_Place] = [(0, 0, None)] * len(self)
         start = 0
         for each in self._results:
@@ -104,7 +104,7 @@ class Call:
         at = 0
         for item, (start, end, _) in zip(self._items, places, strict=True):
             if isinstance(item, pa.RecordBatch):
-                # It has kept its rows.
+                # A record batch has kept its rows, so each has its own input row.
                 yield from range(at, at + end - start)
             else:
                 yield from repeat(at, end - start)
@@ -114,12 +114,12 @@ class Call:
 class CallLine:
     """Says whose rows leave next, and whether there is a place for one more call.
 
-    Where the order is kept a settled call waits in the line for those before it. It
-    keeps its place among those in flight, unless the reorder buffer takes it.
+    Where the order is kept, a settled call waits in the line for those before it. It
+    counts as in flight meanwhile, unless there is room for it in the reorder buffer.
 
-    `reorder_buffer` settled calls have a place beside those in flight. None: as many as
-    one of Spark's record batches makes while the first in the line, which the others
-    wait for, is tried again; otherwise none.
+    The buffer has room for `reorder_buffer` calls. None: for as many as one of Spark's
+    record batches makes while the first call in the line, which the others wait for, is
+    tried again; otherwise for none.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class CallLine:
         self._in_flight = in_flight
         self._is_ordered = is_ordered
         self._reorder_buffer = reorder_buffer
-        # In their order; empty where that isn't kept.
+        # The calls in their order; empty where the order isn't kept.
         self._ordered: deque[Call] = deque()
         self._calls = 0
 
@@ -167,10 +167,10 @@ class CallLine:
 
 
 class WaitingRows:
-    """Record batches as Spark delivers them, on one side; a call's items on the other.
+    """Holds record batches as Spark delivers them, until calls take items made of them.
 
-    Only what a call takes is made into items, so what waits stays columns. Of the
-    `max_batch` items of a call a record batch counts its rows.
+    Rows are made into items only when a call takes them, so what waits stays columns.
+    An item that is a record batch counts as many of a call's items as it has rows.
     """
 
     def __init__(
@@ -183,11 +183,11 @@ class WaitingRows:
         self._to_items = to_items
         self._max_batch = max_batch
         self._keeps_input = keeps_input
-        # With the time of its arrival.
+        # Each with the time of its arrival.
         self._batches: deque[tuple[pa.RecordBatch, float]] = deque()
         # How many rows of the first one are gone.
         self._used = 0
-        # Where a row becomes several items: those that were too many for a call.
+        # Items that were too many for a call, where a row becomes several items.
         self._made: deque[Any] = deque()
         self.rows = 0
         # How many calls the largest record batch up to now makes.
@@ -214,13 +214,13 @@ class WaitingRows:
 
     @property
     def oldest(self) -> float:
-        """When the first of what waits arrived; of anything that does."""
+        """When the first waiting record batch arrived; 0, long ago, if none waits."""
         return self._batches[0][1] if self._batches else 0.0
 
     def cut(self) -> tuple[list[Any], pa.RecordBatch | None]:
         """Take a call's items out, and their rows if they are kept.
 
-        There are none at all if no rows that wait make any.
+        There are no items if none of the waiting rows makes any.
         """
         items = [*islice(self._made, self._max_batch)]
         for _ in items:

@@ -38,9 +38,9 @@ _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
 
 
 class OutputColumn(NamedTuple):
-    """A column, and its places among the input's and the results', where it is there.
+    """A column, with its index among the input's and among the results', or None.
 
-    One that is in neither is the error's.
+    The column that is in neither is the error's.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Declared:
     """What is known of the results before there are any.
 
     Attributes:
-        schema: Of the frame that is returned.
-        columns: Of the results.
-        output: Those of the frame; None where it has the results' and no others.
+        schema: The schema of the returned frame.
+        columns: The columns of the results.
+        output: The columns of the frame; None if they are just the results'.
     """
 
     schema: StructType
@@ -141,7 +141,7 @@ def _beside_input(
 
 
 def _refuse_twice(field: str, names: list[str]) -> None:
-    # As Spark sees them, unless it was told to look at case.
+    # Case is ignored, as Spark does by default.
     folded = [name.casefold() for name in names]
     for name in names:
         if folded.count(name.casefold()) > 1:
@@ -163,7 +163,7 @@ def _arrow_type(declared: DataType, column: str) -> pa.DataType:
         return plain
     if isinstance(declared, spark_types.DecimalType):
         return pa.decimal128(declared.precision, declared.scale)
-    # Of `ARRAY()`, an array of nulls without nulls, Arrow has none.
+    # Arrow has no type for `ARRAY()`, an array of nulls without nulls.
     empty = spark_types.ArrayType(spark_types.NullType(), containsNull=False)
     if isinstance(declared, spark_types.ArrayType) and declared != empty:
         return pa.list_(_arrow_type(declared.elementType, column))
@@ -186,7 +186,7 @@ def beside_input(
     results: pa.RecordBatch,
     errors: Sequence[str | None],
 ) -> pa.RecordBatch:
-    """Return a row for each of the three; where there is an error results are null."""
+    """Join the rows of input, results and errors; results are null beside an error."""
     texts = pa.array(errors, pa.string())
     is_good = texts.is_null()
     arrays = []

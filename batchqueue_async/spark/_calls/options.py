@@ -38,7 +38,7 @@ _MOST_IN_FLIGHT = 65_536
 class CallOptions:
     """All settings of a `map_async` that say how calls are made.
 
-    Attributes are the arguments of `map_async`; `key` tells one from all others.
+    Attributes are the arguments of `map_async`; `key` is unique to one call of it.
     """
 
     key: str
@@ -88,7 +88,7 @@ class CallOptions:
 def _require_call(call: object, *, has_client: bool) -> None:
     """Refuse what is no async function, or takes other arguments.
 
-    What is written in C, or marked as a coroutine function, is taken at its word.
+    What is written in C, or marked as a coroutine function, is not looked into.
     """
     require_callable("call", call)
     if not _is_async(call) and isinstance(_python_function(call), types.FunctionType):
@@ -103,7 +103,7 @@ def _require_open(opener: object) -> None:
     require_callable("open", opener)
     rule = "a function that returns an async context manager"
     function = _python_function(opener)
-    # What `asynccontextmanager` and `contextmanager` make calls what it was made of.
+    # The function that `asynccontextmanager` or `contextmanager` wraps, if any.
     made_of = getattr(function, "__wrapped__", None)
     if _is_async(opener) or inspect.isasyncgenfunction(function):
         refuse("open", f"{rule} (as @asynccontextmanager makes it)", opener, TypeError)
@@ -139,7 +139,7 @@ def _require_arguments(
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):
-        # Written in C: it says so itself when it is called.
+        # Written in C: it checks its arguments itself when it is called.
         return
     try:
         signature.bind(*wanted)

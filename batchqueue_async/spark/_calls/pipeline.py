@@ -1,7 +1,7 @@
 """The calls of one task: rows in, rows out, and never more than may be in flight.
 
-On the loop alone. Whoever has the rows, and wants the others, calls `advance` again and
-again; calls begin and end in between, too.
+Runs on the loop alone. The task's thread calls `advance` again and again, to bring rows
+and to get others; calls begin and end in between, too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .results import ResultMaker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Rows leave together, so that Spark does not get thousands of tiny record batches; but
-# whoever wants only the first of them doesn't wait for more than that many seconds.
+# Finished rows leave together, so that Spark does not get thousands of tiny record
+# batches; but no row waits for others longer than `_LONGEST` seconds.
 _ENOUGH_ROWS = 2_000
 _LONGEST = 0.1
 
@@ -32,7 +32,7 @@ Ask: TypeAlias = Callable[[list[Any]], Awaitable[object]]
 
 
 class Step(NamedTuple):
-    """Rows to be passed on, and whether the next call is to bring others, or none."""
+    """Rows to be passed on; whether more input is wanted; whether that was all."""
 
     rows: list[pa.RecordBatch]
     wants_more: bool
@@ -72,7 +72,7 @@ class CallPipeline:
         self._is_late = False
         self._error: BaseException | None = None
         self._attempts = self._given = self._items = self._failed = 0
-        # For the task below, and for `advance`.
+        # The first one wakes the task below, the second one `advance`.
         self._news = asyncio.Event()
         self._due = asyncio.Event()
         self._beginning = asyncio.create_task(self._begin_calls(), name="map_async")
@@ -87,7 +87,7 @@ class CallPipeline:
     ) -> Step:
         """Take rows, if there are any, and wait until there is something to be done.
 
-        Raises what a call did, where nothing else was asked for, or `to_items`.
+        Raises what a call raised, with `on_error="raise"`, or what `to_items` raised.
         """
         if batch is not None:
             self._waiting.add(batch, asyncio.get_running_loop().time())
@@ -101,10 +101,10 @@ class CallPipeline:
         return self._step()
 
     async def abandon(self) -> None:
-        """Begin no more calls; whoever has the queue ends those in flight."""
+        """Begin no more calls; the queue's owner ends those in flight."""
         self._beginning.cancel()
 
-    # What the slots tell.
+    # What the slots call.
 
     def attempted(self, items: int) -> None:
         self._attempts += 1
@@ -153,7 +153,7 @@ class CallPipeline:
         try:
             while await self._may_begin():
                 await self._begin_call()
-                # It is on its way before the next one's items are made.
+                # So that the call starts before the next one's items are made.
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - `advance` raises it
             self._fail(error)
@@ -165,7 +165,7 @@ class CallPipeline:
         if not items:
             return
         call = Call(items, given, self._output)
-        # The last one that had a call: its drain task is awake.
+        # The slot that was freed last: its drain task is still awake.
         slot = self._free.pop()
         self._items += len(call)
         self._line.join(call)
@@ -228,7 +228,7 @@ class CallPipeline:
     def _wants_more(self) -> bool:
         if self._is_ended or not self._waiting.wants_more:
             return False
-        # What waits in the line beside those in flight has the memory meanwhile.
+        # Settled calls that wait for an earlier one use the memory meanwhile.
         return not (self._line.is_buffering and self._waiting.is_enough)
 
     @property
@@ -254,7 +254,7 @@ class CallPipeline:
     def _fail(self, error: BaseException, note: str | None = None) -> None:
         if self._error is None:
             if isinstance(error, asyncio.CancelledError):
-                # Raised as it is, it would cancel whoever waits in `advance`.
+                # A CancelledError raised there would cancel whoever waits in `advance`.
                 cause, error = error, BatchQueueError("a call was cancelled by itself")
                 error.__cause__ = cause
             self._error = error
@@ -264,11 +264,11 @@ class CallPipeline:
 
 
 class CallSlot:
-    """A handler of the queue, for a type of item that only its own calls have.
+    """A handler of the queue, for a type of item that no other slot has.
 
-    So each call in flight is in a partition of its own, and what the queue does for a
-    batch it does for the call: attempts, waits, halves, the account. What is put into
-    the queue are the positions of the call's items.
+    So each call in flight has a partition of its own, and the queue does for the call
+    what it does for a batch: it tries again, pauses, splits and counts. The queue's
+    items are the positions of the call's items.
     """
 
     def __init__(self, name: str, ask: Ask, maker: ResultMaker) -> None:
@@ -282,9 +282,9 @@ class CallSlot:
         self._positions: list[int] = []
 
     def take(self, call: Call, owner: CallPipeline) -> list[int]:
-        """Have the call for its own; returns what to put into the queue."""
+        """Take over a call; returns the positions to put into the queue."""
         self._call, self._owner = call, owner
-        # They are made once, for all calls.
+        # Positions are made once, and used by all calls.
         self._positions += map(
             self.position_type, range(len(self._positions), len(call))
         )
@@ -300,7 +300,7 @@ class CallSlot:
             returned = await self._ask(items)
             call.settle(self._maker.made(positions, items, returned))
         except Exception as error:
-            # The queue has what failed tried again, or gives it up.
+            # The queue has the failed items tried again, or gives them up.
             call.is_tried_again = True
             owner.look()
             if isinstance(error, PartialFailure):
@@ -333,7 +333,7 @@ class CallSlot:
         failed = {*partial.failed}
         good = [at for at in range(len(items)) if at not in failed]
         if not good or not failed.issubset(range(len(items))):
-            # All of them, or places that are none: the queue says that.
+            # All items failed, or a position is invalid: the queue deals with that.
             return
         results = partial.results
         if results is None or len(results) != len(items):
@@ -357,5 +357,5 @@ def _text_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - whatever a user's class does
         text = ""
     text = f"{type(error).__name__}: {text}".removesuffix(": ")
-    # Arrow takes no half of a surrogate.
+    # Arrow takes no lone surrogates.
     return text.encode("utf-8", "backslashreplace").decode()

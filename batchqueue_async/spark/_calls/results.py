@@ -16,7 +16,7 @@ from batchqueue_async.sinks.exact_values import Exact, exact_for
 class Results(NamedTuple):
     """What came of some of a call's items, in their order.
 
-    `counts` are how many rows each has; None for one each.
+    `counts` are how many rows each item has; None if each has one.
     """
 
     positions: Sequence[int]
@@ -60,7 +60,7 @@ class ResultMaker:
     def failed(
         self, positions: Sequence[int], items: Sequence[Any], error: str
     ) -> Results:
-        """Return nulls in their place: a row for an item, all of a record batch's."""
+        """Return rows of nulls: one for an item, or as many as a record batch has."""
         counts = [
             each.num_rows if isinstance(each, pa.RecordBatch) else 1 for each in items
         ]
@@ -126,7 +126,7 @@ class RowColumns:
         self._columns = columns
         self._names = [each.name for each in columns]
         self._exact = [exact_for(each.type) for each in columns]
-        # Spark goes by its own schema; a null where none may be is refused here.
+        # All nullable: Spark goes by its own schema, and `_refuse_null` checks nulls.
         self.schema = pa.schema([(each.name, each.type) for each in columns])
 
     def of_rows(self, rows: Sequence[Any]) -> pa.RecordBatch:
@@ -171,7 +171,7 @@ class RowColumns:
         if not isinstance(row, tuple):
             msg = f"result {at} must be a dict, a tuple or a Row, got {kind_of(row)}"
             raise TypeError(msg)
-        # Of a Row, or of a NamedTuple: where names are known they count.
+        # Of a Row or a NamedTuple values are taken by name, not by position.
         names = getattr(row, "__fields__", None) or getattr(row, "_fields", None)
         if names is not None:
             for name in self._names:

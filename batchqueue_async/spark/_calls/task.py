@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
     from batchqueue_async.spark.executor_stats import CallCounts, Report
 
-# A call, or its client's opening, may block the loop for as long as it imports a model.
+# Seconds. A call, or opening its client, may block the loop while it loads a model.
 _PATIENCE = 600.0
-# Seconds for what a task leaves that ends before its rows do; its process ends, too.
+# Seconds to end the calls of a task that ends early, with which its process ends, too.
 _GRACE = 1.0
 _NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-map-async", patience=_PATIENCE)
 
-# By the key of their `map_async`. A forked child's are its parent's at first, and are
+# By the key of their `map_async`. A forked child inherits its parent's, which are
 # replaced when it opens queues of its own.
 _callers: dict[str, Caller] = {}
 
@@ -68,7 +68,8 @@ class OpenCaller:
 class CallTask:
     """The function for `mapInArrow`.
 
-    The driver reads `counts`, where it can; `told` is for whoever watches all its jobs.
+    `counts` are for `call_counts`, `told` is for `SparkJobs`; Spark Connect has
+    neither.
     """
 
     options: CallOptions
@@ -118,7 +119,7 @@ def _rows_of(
 def _abandon(
     queue: SyncBatchQueue[int], caller: Caller, pipeline: CallPipeline
 ) -> None:
-    """End what is in flight for rows that nobody will see.
+    """End calls in flight whose rows nobody will see.
 
     The next task of the process, should there be one, opens another queue.
     """
@@ -151,7 +152,7 @@ class Caller:
         return BatchQueueConfig(
             drain_tasks=DrainTaskPolicy.fixed(len(self.slots)),
             partitions=PartitionPolicy.fixed(len(self.slots)),
-            # A call is whole when it comes, and nothing is put to it.
+            # A call's items come all at once, and no others are added to them.
             buffer_size=self.options.max_batch,
             retry=self.options.retry,
             on_error=_give_up,
@@ -162,7 +163,7 @@ class Caller:
         return {slot.position_type: slot for slot in self.slots}
 
     async def begin(self, queue: BatchQueue[int]) -> CallPipeline:
-        """Return the calls of a task; there is one task at a time."""
+        """Return the pipeline of a task; a process runs one task at a time."""
         return CallPipeline(self.options, self.declared.output, self.slots, queue)
 
     async def ask(self, items: list[Any]) -> object:
@@ -202,8 +203,9 @@ def _give_up(positions: list[Any], error: BaseException) -> None:
 class CallRate:
     """A token bucket that holds one token: calls are spread, there are no bursts.
 
-    In any `t` seconds no more than `1 + t * per_second` calls begin. Who waits has his
-    moment already, so those who are woken late don't slow the others down.
+    In any `t` seconds no more than `1 + t * per_second` calls begin. Each waiting call
+    has its time to begin already, so one that is woken late doesn't slow the others
+    down.
     """
 
     def __init__(self, per_second: float) -> None:
@@ -224,9 +226,9 @@ class CallRate:
 class Client:
     """Opened by the first call that needs it; open until `close`, or the loop's end.
 
-    A task of its own enters the context manager and leaves it: many of those that are
-    built on cancel scopes insist on one task for both. A loop cancels its tasks when it
-    ends, after the queue is drained: that closes the client.
+    A task of its own enters the context manager and leaves it: many that are built on
+    cancel scopes insist on one task for both. A loop cancels its tasks when it ends,
+    after the queue is drained: that closes the client.
     """
 
     def __init__(self, open_client: Open) -> None:
@@ -235,12 +237,12 @@ class Client:
         self._holder: asyncio.Task[None] | None = None
 
     async def get(self) -> object:
-        """Return the client; what opening it raises, the next one tries again."""
+        """Return the client; if opening it raises, the next call tries again."""
         if self._opened is None:
             loop = asyncio.get_running_loop()
             self._opened = loop.create_future()
             self._holder = loop.create_task(self._hold(self._opened), name="client")
-        # That one call is cancelled is nothing to the others.
+        # Shielded: a call that is cancelled must not cancel the others' client.
         return await asyncio.shield(self._opened)
 
     async def close(self) -> None:
