@@ -1,8 +1,8 @@
 """How long the oldest waiting item of a partition has waited.
 
 No time is kept per item: a mark says that the items from it on came at its time or
-later. For `linger` marks are made for items that come by `offer`; the hot path makes
-none, so an item may count as a little older than it is, never as younger.
+later. For `linger` marks are made by `offer` and for the waiting line; the hot path
+makes none, so an item may count as a little older than it is, never as younger.
 
 For `stats()` the time is kept at which an item finds its partition empty: it is exact
 while that is the oldest. Items that a take, or `DROP_OLDEST`, leaves are dated by the
