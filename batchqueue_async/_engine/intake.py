@@ -213,11 +213,11 @@ class Intake:
                     # A `__del__`, a signal handler or a metaclass put something in.
                     return False
             items.extend(chunk)
-            # Nothing else may have come since the look at types.
+            # Only if nothing else has come in since the look at types.
             if is_alike and len(items) == count + more:
                 partition.uniform_prefix = count + more
         except BaseException as error:
-            # Of a signal handler. The look at types may have let other items in, too.
+            # Raised by a signal handler. Other items may have come in before, too.
             with_accepted(error, more if len(items) >= count + more else 0)
             raise
         return True
@@ -261,7 +261,7 @@ class Intake:
             return self._place_run(sole, chunk, placed)
         if self._placement.first.is_open_to_threads or self._is_fair:
             # Each placing takes the guard, or puts its key's buffer into the ring of
-            # fair turns, so few placings are cheap.
+            # fair turns, so the fewest placings are the cheapest.
             bins = sorted_bins(chunk, self._placement)
             return self._place_bins(bins, None, placed)
         if self._sorter is None or not self._sorter.suits(chunk):

@@ -341,7 +341,7 @@ def on_create(
 async def settle_all(
     manager: BatchQueueManager, timeout: float | None, flushed: list[Flush]
 ) -> None:
-    """Flush all queues, the last created first, and add them to `flushed`."""
+    """Flush all queues, the last created first, into `flushed`; not for users."""
     async with asyncio.timeout(timeout):
         # Those that end are first: a shutdown takes them from the end of `_queues`.
         ending = manager._ending.values()  # noqa: SLF001

@@ -269,7 +269,7 @@ class Grouping(Generic[T]):
         items = partition.take(most)
         count = len(items)
         if (batch := self._sole_batch(partition, items)) is not None:
-            # No call from here on: it is the partition's, or in a batch.
+            # No call from here on: items are in the partition's `taken` or in a batch.
             undelivered += (batch,)
         else:
             self.forget()

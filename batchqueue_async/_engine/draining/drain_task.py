@@ -272,7 +272,7 @@ class DrainTask(Generic[T]):
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
-        # What a cancellation left goes first, and alone.
+        # Batches that a cancelled cycle left go first, and alone.
         left = bool(in_flight.undelivered)
         for due in ([],) if left else self._schedule.due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)

@@ -330,7 +330,7 @@ async def _call_on_error(
     error: BaseException,
     timeout: float | None,
 ) -> None:
-    """Call it; what it raises is logged, with the error that it got."""
+    """Call `on_error`; what it raises is logged, with the error that it got."""
     if on_error is None:
         return
     raised = await attempt(on_error, items, error, timeout=timeout)

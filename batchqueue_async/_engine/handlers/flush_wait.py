@@ -60,7 +60,7 @@ class FlushWait(CallWait):
         if not left_out:
             super().refuse()
             return
-        # At once, since the search is repeated; the rest on the queue's loop.
+        # At once, since the caller searches again; the rest on the queue's loop.
         self._left_out |= left_out
         on(self._loop, self._leave_out)
 

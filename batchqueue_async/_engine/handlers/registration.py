@@ -179,7 +179,7 @@ class Registration:
         # How logs and stats name it.
         self.label = _label(handler, item_type)
         self.weight = weight
-        # Its number, by which a custom selector's handlers have a drain task for hooks.
+        # Its number: with a custom selector it says which drain task calls its hooks.
         self.order = order
         # Which other calls of `consume` may be inside of the handler beside one. If it
         # takes one call at a time, calls wait at its lock, before any timeout runs.

@@ -214,7 +214,7 @@ class AdaptiveCount:
             return
         self._known = worth
         self._is_starting = False
-        # Next time the other way.
+        # Next time try the other direction.
         self._direction = -self._direction
         if tried < before and self._refused is not None:
             # Fewer were no better, so try more at once: the server may have recovered.
@@ -245,7 +245,7 @@ class Demand:
         # many rebalancing intervals it has lasted.
         self._goes_on, self._intervals = False, 0
         self._counts = True
-        # If not 0, the next round is at least so long, and ignored: refusals go on.
+        # If not 0: the next round lasts so long, and is ignored, as old refusals go on.
         self._settles = 0.0
         self.begin_round(is_as_planned=True)
 
@@ -276,7 +276,7 @@ class Demand:
         if self._settles:
             self._settles = 0.0
             return
-        # Refused batches hold handoffs up, so with refusals it counts all the same.
+        # A round with refusals counts even so: refused batches hold handoffs up.
         if not self._counts and not is_throttled:
             return
         before, rate = self.count.count, (self._handled_now() - self._handled) / seconds

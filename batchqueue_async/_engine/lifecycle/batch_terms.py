@@ -84,7 +84,7 @@ class BatchTerms:
         self._is_open = False
         # The partitions' clock; unlike `_clock` it works on any thread.
         self._now: Callable[[], float] = monotonic
-        # Whether items of any handler linger; and of how many noted handlers they do.
+        # Whether any items linger; and how many of the noted handlers have a linger.
         self.lingers = parts.config.linger > 0
         self._lingering = 0
         # By the partition's index, or with a selector other than `by_type` under None.

@@ -157,7 +157,7 @@ class Lifecycle:
         with Shielded():
             self._tells_leftovers = True
             left = await self.shutdown(timeout)
-            # No call in between. If any are left, it had ended before, unfetched.
+            # No call in between. What is left here an earlier shutdown left unfetched.
             self.leftovers += left
             if left:
                 self._registry().keep_unfetched(self)
@@ -267,7 +267,7 @@ class Lifecycle:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         is_stray = task.cancelled() and not is_ending(task.get_loop())
         if is_stray and task is self._task:
-            # User code has cancelled it: go on. At a loop's end the registry does.
+            # User code has cancelled it: resume. At a loop's end the registry does it.
             self.resume()
 
     async def _wait_for_end(self) -> None:
@@ -287,7 +287,7 @@ class Lifecycle:
         """Wait for the end of a shutdown that is under way.
 
         Args:
-            wait: Of a handler that calls; it ends, too, if that would await itself.
+            wait: That of a calling handler; it is refused if it would await itself.
 
         Raises:
             CancelledError: The caller was cancelled, or user code has cancelled the
@@ -309,7 +309,7 @@ class Lifecycle:
                 raise asyncio.CancelledError
             error = None if task.cancelled() or not task.done() else task.exception()
             if error and not isinstance(error, (KeyboardInterrupt, SystemExit)):
-                break  # Raised below; Ctrl-C was raised by the loop's run: go on.
+                break  # Raised below. After Ctrl-C the loop runs again: go on.
         if task is not None and not task.cancelled():
             task.result()
 

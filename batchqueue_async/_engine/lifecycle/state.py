@@ -1,4 +1,4 @@
-"""Where a queue is in its life, and who may use it then."""
+"""Which state of its life a queue is in, and who may use it then."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class QueueTasks:
-    """Starts the tasks, wakes them, and tells them how to end; none before `start`."""
+    """Starts a queue's tasks, wakes them, ends them; there are none before `start`."""
 
     __slots__ = ("_parts", "drain_tasks", "rebalancer", "rebalancing", "running")
 

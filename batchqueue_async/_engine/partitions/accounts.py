@@ -67,11 +67,11 @@ class Accounts:
         # How many items have left the buffer: the position of its first item.
         self.taken_out = 0
         # How many items of the last take are not settled, by the position of the first
-        # of them, ascending: of all together, or of each handler if somebody watches.
+        # of them, ascending: as one group, or one per handler if somebody watches.
         self._unsettled: dict[int, int] = {}
-        # The position of each watcher, lowest first, as the accepted items only become
-        # more. None without any: one object less to look at. Not a plain dict, whose
-        # first entry takes the longer to find the more were removed before it.
+        # The position of each watcher, lowest first, since positions only grow. None
+        # without watchers: one object less to look at. Not a plain dict, whose first
+        # entry takes the longer to find the more were removed before it.
         self.watchers: OrderedDict[Watcher, int] | None = None
 
     @property

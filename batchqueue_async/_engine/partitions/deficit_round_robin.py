@@ -1,4 +1,4 @@
-"""Who is served next, and with how much: deficit round robin.
+"""Which flow is served next, and how much it gives: deficit round robin.
 
 M. Shreedhar and G. Varghese, Efficient Fair Queueing Using Deficit Round Robin, SIGCOMM
 1995. Flows with items stand in a ring. At its turn a flow's deficit grows by its gain,

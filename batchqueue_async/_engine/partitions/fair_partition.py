@@ -57,7 +57,7 @@ class FairPartition(Partition[T]):
         selector: FairSelector[T, Any],
         on_drop: Callable[[list[T]], None] | None,
     ) -> None:
-        # By key, and only for as long as somebody else holds them.
+        # Buffers by key, kept only for as long as something else references them.
         self._buffers: WeakValueDictionary[Hashable, KeyBuffer[T]]
         self._buffers = WeakValueDictionary()
         self._ring: DeficitRoundRobin[KeyBuffer[T]]
@@ -234,7 +234,7 @@ class FairPartition(Partition[T]):
 
 
 class FairLine(WaitingLine):
-    """All producers that wait for room in any of the buffers; nobody joins it."""
+    """All producers that wait for room in any of the buffers; none joins it here."""
 
     __slots__ = ("_buffers",)
 
@@ -244,7 +244,7 @@ class FairLine(WaitingLine):
 
     @property
     def head(self) -> Waiter | None:
-        """Somebody who waits, or None."""
+        """One of the waiting producers, or None."""
         return next(iter(self), None)
 
     @head.setter

@@ -1,7 +1,7 @@
 """The items of one key that wait in a fair partition.
 
 To producers it is a partition of its own: with its bound, its line of producers, its
-order. Drain tasks know the fair partition, which says how many to take from which.
+order. Drain tasks know the fair partition, which says how many each buffer gives.
 
 Invariant: only those that need a buffer reference it: the ring while it has items, a
 batch while some of them are in flight, a producer while it puts in or waits. So it is
@@ -128,7 +128,7 @@ _LONGEST_LIST = 64
 
 
 class KeyBuffer(Partition[T]):
-    """One key's buffer, and its place among those who share a fair partition."""
+    """One key's buffer, and its place among those that share a fair partition."""
 
     # Placed items cannot be taken back, since they are counted elsewhere, too. So
     # producers place their own.

@@ -299,7 +299,7 @@ class Partition(ProducersQueue[T]):
             return self.ages.oldest(self.accounts.taken_out, now)
 
     def watch(self, watcher: Watcher) -> bool:
-        """Tell `watcher` once all items in now are settled; False if they are."""
+        """Tell `watcher` once all items that are in are settled; False if they are."""
         with self.guard:
             if self.line.unaware:
                 run_again(self)

@@ -19,7 +19,7 @@ class Pause:
     __slots__ = ("holders", "since", "waiting")
 
     def __init__(self) -> None:
-        # Who keeps it on.
+        # What keeps it on: batches, calls, or a line with unaware producers.
         self.holders: dict[object, None] = {}
         # The futures of those that wait for its end.
         self.waiting: tuple[asyncio.Future[None], ...] = ()

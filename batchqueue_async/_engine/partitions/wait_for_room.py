@@ -1,9 +1,9 @@
 """How producers on the loop wait for room, one after the other.
 
-Whoever makes room, by a take for instance, places the items of those who wait, in
+The code that makes room, a take for instance, places the items of waiting producers, in
 order. If each producer placed its own item, it would do so some turns of the loop
-later. Whoever comes meanwhile must not overtake, and so would have to wait as well,
-though there is room; then so would whoever comes after that, for ever.
+later. A producer that comes meanwhile must not overtake, and so would have to wait as
+well, though there is room; then so would the next one, for ever.
 
 A producer of one item may be cancelled after its item was placed and before its task
 runs again: it is *unaware* of its item then, and cancelled it must leave nothing
@@ -80,7 +80,7 @@ def put_in_turn(
 def put_one_in_turn(
     partition: Partition[T], chunk: Sequence[T], loop: asyncio.AbstractEventLoop
 ) -> Generator[Any, None, bool]:
-    """Accept a single item, where those who wait on the loop are served.
+    """Accept a single item, in a partition that `serves_on_loop`.
 
     As `put_in_turn`, for half of the price. Returns whether it was accepted.
     """
@@ -189,7 +189,7 @@ class ServedWaiter(LoopWaiter):
         return chunk[first : first + self.granted]
 
     def _note_unaware(self, partition: Partition[Any], position: int) -> bool:
-        """Note that the item there may be taken back; False if too many may be."""
+        """Note that the item at `position` may be taken back; False if too many may."""
         line, pausing = partition.line, partition.pausing or Pause()
         if line.unaware is None:
             # No call in between, after which a signal handler might raise: the
@@ -229,7 +229,7 @@ class ServedWaiter(LoopWaiter):
 
 
 def place_singles(partition: Partition[Any], room: int) -> int:
-    """Place the items of those at the line's head who bring one each.
+    """Place the items of producers at the line's head that bring one each.
 
     As `reserve` and `filled` do it for all, for a fraction of the price.
 

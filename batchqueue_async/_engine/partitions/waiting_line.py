@@ -170,7 +170,7 @@ class WaitingLine:
             self.unserved = waiter
 
     def place_singles_of_threads(self, partition: Partition[Any], room: int) -> int:
-        """Place the items of those at the head that bring one each, on other threads.
+        """Place single items of producers at the head that wait on other threads.
 
         Returns:
             How many were placed.

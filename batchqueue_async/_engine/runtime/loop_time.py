@@ -1,4 +1,4 @@
-"""Who has an event loop's time: tasks that sleep, drain tasks, a handler that keeps it.
+"""How an event loop's time is shared, by sleeping tasks, drain tasks and handlers.
 
 Promise D1: the loop gets its turn at a handler's end, as soon as `SLICE` seconds have
 passed since its last one. A turn after each handler call would cost half as much as a
@@ -169,7 +169,7 @@ class LoopTurn:
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
-        """Return the loop's; the first call makes it."""
+        """Return the loop's `LoopTurn`; the first call makes it."""
         return kept_by(loop, _TURN, lambda: LoopTurn(loop))
 
     def join(self) -> None:
@@ -288,7 +288,7 @@ class ThreadUse:
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> ThreadUse:
-        """Return the loop's; the first call makes it."""
+        """Return the loop's `ThreadUse`; the first call makes it."""
         return kept_by(loop, _USE, ThreadUse)
 
     def look(self, now: float) -> None:
