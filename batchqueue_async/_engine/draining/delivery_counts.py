@@ -27,7 +27,7 @@ class DeliveryCounts:
         self.calls = 0
         # Items that were to be tried again, counted each time.
         self.retried = 0
-        # The longest pause that a handler asked for since this was last set to zero.
+        # Longest pause that a handler asked for since adaptive drain tasks reset this.
         self.retry_after = 0.0
         # The types without a handler that were logged, which is done once for each. By
         # identity: a metaclass may refuse to be hashed. None until there are some.

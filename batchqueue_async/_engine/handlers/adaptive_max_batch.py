@@ -106,7 +106,7 @@ class AdaptiveLimit:
         self._owed = inf
         # The largest batch that was handled since the last failure.
         self._passed = 0
-        # Limit, former value and reason if the call after a failure does not fail.
+        # `_limit`, `_before`, `_reason` if the call after a failure does not fail.
         self._undo: tuple[float, int, LimitReason] | None = None
         self._begin_round()
 

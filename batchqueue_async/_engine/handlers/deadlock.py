@@ -234,8 +234,8 @@ def find(
 ) -> Wait | None:
     """Return a matching wait of one of these nodes, perhaps by way of others.
 
-    A wait that any one of several nodes can serve leads to none of them. It is returned
-    itself if all of them wait for each other, or for nodes that are held up.
+    A wait that `needs_one` of several nodes is not followed to them. It is returned if
+    all of these nodes wait for each other, or for nodes that are held up.
     """
     seen: set[Node] = set()
     choices: list[Wait] = []
@@ -302,7 +302,7 @@ def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
 
 
 def refuse_cycles(node: Node) -> None:
-    """Refuse waits for this node that the node, as of now, waits for itself."""
+    """Refuse waits for this node for which the node, as of now, waits itself."""
     while (wait := find((node,), lambda each: node in each.targets())) is not None:
         together = _stuck_together(wait) if wait.needs_one else (wait,)
         refused = next((each for each in together if each.is_refusable), None)

@@ -275,7 +275,7 @@ class DeadlockDetector:
         return kind(call, self, partition, waiter)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
-        """Whether the drain task waits for this call, which is about to wait."""
+        """Whether the drain task waits for this queue's call that is about to wait."""
         if call.detector is not self or drain_task is None:
             return False
         if call.drain_task == drain_task:

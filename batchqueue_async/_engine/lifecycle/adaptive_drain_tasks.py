@@ -245,7 +245,7 @@ class Demand:
         # many rebalancing intervals it has lasted.
         self._goes_on, self._intervals = False, 0
         self._counts = True
-        # If not 0: the next round lasts so long, and is ignored, as old refusals go on.
+        # If not 0: least seconds of the next round, which old refusals make not count.
         self._settles = 0.0
         self.begin_round(is_as_planned=True)
 

@@ -129,7 +129,7 @@ class Accounts:
         self.handled += handled
 
     def without(self, position: int) -> OrderedDict[Watcher, int] | None:
-        """Return the watchers as they were if the item at `position` had never come."""
+        """Return the watchers as if the item at `position` had never come."""
         if self.watchers is None:
             return None
         return OrderedDict(

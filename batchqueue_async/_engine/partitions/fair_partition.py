@@ -198,7 +198,7 @@ class FairPartition(Partition[T]):
             each.take_rest(left)
 
     def open(self) -> None:
-        """Let producers in, with this partition's due size, clock and linger."""
+        """Open it, and give its due size, clock and linger to all buffers."""
         super().open()
         for each in live(self._buffers):
             each.due_size, each.clock = self.due_size, self.clock
