@@ -32,7 +32,7 @@ supervisors do, sends it twice.
 
 @runtime_checkable
 class DrainsOnSignals(Protocol):
-    """What has a loop on a thread of its own: a `LoopThread`."""
+    """Something that runs a loop on a thread of its own: a `LoopThread`."""
 
     def install_draining(
         self, signals: Iterable[signal.Signals], timeout: Timeout
@@ -51,13 +51,13 @@ def drain_on_signals(
     that, by way of `SystemExit(128 + signal)`, so `finally` blocks run. With a
     `LoopThread` the main thread gets that `SystemExit` at once, wherever it is, also in
     `produce`; where it leaves the `LoopThread`, or at the interpreter's exit, it waits
-    for the queues. A second signal ends the wait, unless it comes within 0.1 s: that is
-    the first one, sent to the program and to its group.
+    for the queues. A second signal ends the wait, unless it comes within 0.1 s: then it
+    is the first one, which was sent to the program and to its group.
 
-    Called for several, on one loop, it drains one after the other, the last one first:
-    call it for the end of a chain first.
+    Called for several managers or queues on one loop, it drains one after the other,
+    the last one first: call it for the end of a chain first.
 
-    A child that is forked meanwhile has the handlers from before.
+    A child that is forked meanwhile has the signal handlers from before.
 
     Off unless called; web servers have signal handlers of their own, so there the
     manager belongs in the server's lifespan instead.
@@ -98,9 +98,9 @@ class _Draining:
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
-        # By signal: the handler from before, and ours as `signal` knows it.
+        # By signal: the handler from before, and ours as `signal.getsignal` returns it.
         self.replaced: dict[signal.Signals, tuple[Any, Any]] = {}
-        # By signal: whose handler was replaced, and who is drained after this one.
+        # By signal: the one whose handler was replaced, which is drained after this.
         self.next: dict[signal.Signals, _Draining] = {}
 
     def replace_handler(
@@ -108,7 +108,7 @@ class _Draining:
     ) -> None:
         before = signal.getsignal(each)
         loop.add_signal_handler(each, self.begin, each)
-        # With the loop: kept by anybody else, it would keep the loop through the queue.
+        # An attribute of the loop: a global would keep the loop alive by the queue.
         installed: dict[signal.Signals, _Draining] = kept_by(loop, _INSTALLED, dict)
         last = installed.get(each)
         if last is not None:
@@ -148,7 +148,7 @@ class _Draining:
                 each.shorten_deadline()
 
     def shorten_deadline(self) -> None:
-        # The closing may not have begun yet.
+        # For a shutdown that has not begun yet.
         self._timeout = 0.0
         if isinstance(self._drained, BatchQueueManager):
             self._drained.shorten_deadline()
@@ -163,14 +163,14 @@ class _Draining:
             await each.close()
 
     def _all_for(self, received: signal.Signals) -> Iterator[_Draining]:
-        """Go through what is drained then, one after the other."""
+        """Return what is drained on this signal, in order."""
         each: _Draining | None = self
         while each is not None:
             yield each
             each = each.next.get(received)
 
     def is_over_for(self, drained: BatchQueueManager | BatchQueue[Any]) -> bool:
-        """Whether nothing is left to drain here, if `drained` is seen to."""
+        """Whether nothing is left to drain here once `drained` is drained."""
         if self._drained is drained:
             return True
         if isinstance(self._drained, BatchQueueManager):

@@ -1,6 +1,6 @@
-"""What one handler was like up to one moment: frozen, and apart from the handler.
+"""Statistics of one handler at one moment, which do not change after that.
 
-And what counts it: why batches were cut, and their sizes, only where somebody asks.
+And the counters for them: why batches were cut, and their sizes, only if configured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Histogram(Value):
-    """How often something was how large."""
+    """How often values of each size were seen."""
 
     bounds: tuple[float, ...]
     """The upper bounds of all classes but the last one, ascending; a value that is
@@ -39,7 +39,7 @@ class Histogram(Value):
 
 
 class Cuts(Value, kw_only=True):
-    """Why a handler's batches were cut where they were, in batches."""
+    """Why a handler's batches were cut where they were: a number of batches each."""
 
     full: int
     """`max_batch` or `buffer_size` was reached, or a producer waited for room."""
@@ -60,7 +60,7 @@ LimitReason: TypeAlias = Literal[
 
 
 class BatchLimit(Value, kw_only=True):
-    """What `max_batch="auto"` has come to, and why.
+    """What limit `max_batch="auto"` has found, and why.
 
     The last five count how often the limit was changed for that reason.
     """
@@ -99,7 +99,7 @@ CountReason: TypeAlias = Literal["start", "faster", "no_gain", "idle", "throttle
 
 
 class DrainTaskLimit(Value, kw_only=True):
-    """What `DrainTaskPolicy.adaptive` has come to, and why.
+    """What number of drain tasks `DrainTaskPolicy.adaptive` has found, and why.
 
     The last four count how often it was changed for that reason.
     """
@@ -196,7 +196,7 @@ DUE, LINGER, FULL, FLUSH, CLOSE = range(5)
 
 
 class BatchListener(Protocol):
-    """Somebody who wants to know of each single batch, on the loop; must not raise."""
+    """Something that is told of each single batch, on the loop; it must not raise."""
 
     def cut(self, handler: str, size: int) -> None:
         """A batch was made for the handler of this name."""
@@ -206,11 +206,11 @@ class BatchListener(Protocol):
 
 
 class Meter:
-    """Counts by class; the last class of each is what exceeds all bounds."""
+    """Counts by class; the last class of each is for what exceeds all bounds."""
 
     def __init__(self, handler: str, listeners: Sequence[BatchListener]) -> None:
         self._handler = handler
-        # Those of the queue: there may be more of them later.
+        # The list of the queue, which may get more listeners later.
         self._listeners = listeners
         self.sizes = [0] * (len(SIZES) + 1)
         self.items = 0
@@ -247,7 +247,7 @@ class Meter:
 
 
 def causes_of(partitions: Iterable[Partition[Any]]) -> Causes:
-    """Return why each partition is taken from; to be asked before that is done."""
+    """Return why each partition is taken from; to be called before the take."""
     return {partition: _cause(partition) for partition in partitions}
 
 
@@ -262,12 +262,12 @@ def _cause(partition: Partition[Any]) -> int:
 
 
 def note_cuts(batches: Iterable[Batch[Any]], causes: Causes) -> None:
-    """Book the batches that were made of it, with their handlers."""
+    """Count the batches of a take, and why they were cut, with their handlers."""
     for batch in batches:
         if batch.registration is None or (meter := batch.registration.meter) is None:
             continue
         most = batch.registration.max_batch
-        # A piece of several partitions, each of which holds less.
+        # It may be full with items of several partitions, none of which was full.
         is_full = most is not None and len(batch) >= most
         why = max(causes[share.partition] for share in batch.shares)
         meter.cut(len(batch), FULL if is_full else why)

@@ -61,20 +61,20 @@ class Intake:
         self._parts = parts
         self._placement = placement = parts.placement
         self._sole = placement.sole
-        # For the loop's own chunks: nobody else may use its lists.
+        # For chunks that come on the loop: no other thread may use its lists.
         self._sorter: Sorter | None = None
         if isinstance(placement, TypePlacement) and self._sole is None:
             self._sorter = Sorter(placement)
         self._is_fair = isinstance(parts.config.selector, FairSelector)
         self._waits = parts.config.when_full is WhenFull.WAIT
-        # Of a queue without a bridge, from the first `offer` on.
+        # Set at the first `offer` to a queue without a bridge.
         self._loop_waker: LoopWaker[Any] | None = None
 
     @property
     def chunk_length(self) -> int:
         """How many items of a long iterable are sorted together.
 
-        With thousands of partitions it takes more of them to make sorting worthwhile.
+        With thousands of partitions it takes more items to make sorting worthwhile.
         """
         return max(LENGTH, 128 * len(self._placement.partitions))
 
@@ -98,14 +98,14 @@ class Intake:
         if partition.append(item) or waker.put(partition, (item,)):
             return Offer.ACCEPTED
         partition.reject(1)
-        # It never opens again, so this is as true as it was at the refusal.
+        # It never opens again: if it was closed at the refusal, it still is.
         return Offer.CLOSED if partition.is_closed else Offer.FULL
 
     def _offered_to(self) -> LoopWaker[Any] | None:
-        """Return who tells the loop; None if nothing is accepted any more."""
+        """Return what wakes the loop; None if nothing is accepted any more."""
         parts = self._parts
         if parts.ingress is None:
-            # Nobody but the loop's own thread: whoever else calls is refused here.
+            # Only the loop's own thread may offer: callers from others are refused.
             if not admits(parts):
                 return None
             if self._loop_waker is None:
@@ -120,7 +120,7 @@ class Intake:
     def waiting_one(
         self, partition: Partition[Any], chunk: Sequence[Any]
     ) -> Awaitable[bool] | None:
-        """As `waiting`, for a single item; awaited, it says whether that is in."""
+        """As `waiting`, for a single item; awaited, it returns whether that is in."""
         if not self._waits or partition.is_closed:
             return None
         loop = self._parts.loop
@@ -136,7 +136,7 @@ class Intake:
             if (waiting := self.waiting(partition, chunk, placed)) is not None:
                 await waiting
         except BaseException as error:
-            # It may be struck after it was in.
+            # The error may come after the item was accepted.
             with_accepted(error, placed.count)
             raise
         return placed.count == 1
@@ -144,9 +144,9 @@ class Intake:
     def waiting(
         self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
     ) -> Awaitable[None] | None:
-        """Return what accepts a chunk in turn, if it is to wait for room.
+        """Return an awaitable that accepts a chunk in turn, if it may wait for room.
 
-        Not a coroutine of its own: that would be one more to go through for each wait.
+        Not a coroutine itself: each wait would have to go through one more.
         """
         if not self._waits or partition.is_closed:
             return None
@@ -163,7 +163,7 @@ class Intake:
         placed: Tally,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Put in turn, but wait for no cycle, and lend the permit meanwhile."""
+        """Put in turn, but refuse deadlocks, and lend the permit while it waits."""
         waiter = LoopWaiter(loop, len(chunk), partition)
         partition.wait_in_line(waiter, chunk)
         wait = self._parts.detector.wait_for_room(partition, waiter)
@@ -174,7 +174,7 @@ class Intake:
                     wait.begin()
                 while not partition.is_closed:
                     if partition.line.may_finish(waiter):
-                        # Before the last item is in: a cancellation leaves nothing.
+                        # Before the last item is in: cancelled here, it leaves nothing.
                         await wait.over()
                     partition.notify(waiter.granted)
                     if waiter.granted:
@@ -182,7 +182,7 @@ class Intake:
                         if not waiter.wants:
                             break
                     wait.check()
-                    # Also behind one who waits for a permit to fill his slots.
+                    # Also if the producer ahead waits for its permit to fill its slots.
                     wait.begin()
                     asleep = waiter.fall_asleep()
                     if not waiter.is_woken:
@@ -213,11 +213,11 @@ class Intake:
                     # A `__del__`, a signal handler or a metaclass put something in.
                     return False
             items.extend(chunk)
-            # Nor has anything come since.
+            # Only if nothing else has come in since the look at types.
             if is_alike and len(items) == count + more:
                 partition.uniform_prefix = count + more
         except BaseException as error:
-            # A signal handler's. The look at types may have let something in, too.
+            # Raised by a signal handler. Other items may have come in before, too.
             with_accepted(error, more if len(items) >= count + more else 0)
             raise
         return True
@@ -243,7 +243,7 @@ class Intake:
     async def put_many(self, chunk: Sequence[Any], placed: Tally) -> None:
         """Accept a chunk, and count what was accepted.
 
-        What has room is placed at once; then partition by partition has to wait.
+        What has room is placed at once; the rest waits, partition by partition.
         """
         for partition, run in self._place(chunk, placed):
             before = placed.count
@@ -260,8 +260,8 @@ class Intake:
         if sole is not None:
             return self._place_run(sole, chunk, placed)
         if self._placement.first.is_open_to_threads or self._is_fair:
-            # Each placing takes the guard, or has its key's buffer take its place in
-            # the ring, so the fewest are the cheapest.
+            # Each placing takes the guard, or puts its key's buffer into the ring of
+            # fair turns, so the fewest placings are the cheapest.
             bins = sorted_bins(chunk, self._placement)
             return self._place_bins(bins, None, placed)
         if self._sorter is None or not self._sorter.suits(chunk):
@@ -280,7 +280,7 @@ class Intake:
         count = 0
         if partition.has_room:
             partition.notify(len(run))
-            # What a sole partition gets is looked at for its types when it comes.
+            # Only `offer` looks at types, which has to be done for a sole partition.
             if partition is not self._sole and partition.accept_at_once(run, placed):
                 return []
             count = partition.offer(run, placed)
@@ -289,7 +289,7 @@ class Intake:
     def _place_bins(
         self, bins: Iterable[Bin], sorter: Sorter | None, placed: Tally
     ) -> list[Run]:
-        """Place what there is room for; lists are emptied, or the partition's own."""
+        """Place what there is room for; empties the lists, or gives them away."""
         rest: list[Run] = []
         is_expected = is_due = False
         for own in bins:
@@ -300,10 +300,10 @@ class Intake:
                 items: Any = partition.items
                 items += run
                 placed.count += count
-                # Here and now: its items are in the processor's caches.
+                # Cleared now, while its items are in the processor's caches.
                 run.clear()
             elif count:
-                # Once for all that come to empty partitions, and before they do.
+                # Tell drain tasks once, before items come to empty partitions.
                 if not is_expected or (count >= partition.due_size and not is_due):
                     is_expected, is_due = True, count >= partition.due_size
                     self._parts.tasks.expect(is_due=is_due)
@@ -331,13 +331,13 @@ class Intake:
                         if self._try_offer(partition, item, placed):
                             missing += 1  # It has been counted there.
                             continue
-                        # Full, so its later items come here, too.
+                        # The partition is full: its later items go to `rest`, too.
                         items = rest.setdefault(partition, [])
                         missing += 1
                 except BaseException:
                     begun -= 1
                     raise
-                # What strikes from here on strikes when it is in: no call in between.
+                # A signal handler raises only after the append: then the item is in.
                 try:
                     items.append(item)
                 except MemoryError:
@@ -355,7 +355,7 @@ class Intake:
     ) -> bool:
         if len(partition.items) >= partition.full_at:
             return False
-        # Asked for the first time it is a look, and nearly always the only one.
+        # `has_fast_path` first: one look, and nearly always the only one.
         if not (partition.has_fast_path or partition.has_room):
             return False
         # Before it is accepted: see `Partition.notify`.

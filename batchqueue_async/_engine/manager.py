@@ -44,7 +44,7 @@ class BatchQueueManager(OfOneProcess):
             cancels running handlers and gives up what is left; None for no deadline.
 
     Raises:
-        TypeError, ValueError: The timeout is none.
+        TypeError, ValueError: The timeout is invalid.
     """
 
     def __init__(self, *, shutdown_timeout: float | None = 30.0) -> None:
@@ -52,7 +52,7 @@ class BatchQueueManager(OfOneProcess):
         self._shutdown_timeout = shutdown_timeout
         # In order of creation, which shutdown reverses.
         self._queues: dict[str, BatchQueue[Any]] = {}
-        # Their shutdown has begun, and is not complete or has leftovers for somebody.
+        # Queues whose shutdown is under way, or has left items that nobody fetched.
         self._ending: dict[int, BatchQueue[Any]] = {}
         self._warned: set[str] = set()
         self._closing: ManagerShutdown | None = None
@@ -120,7 +120,7 @@ class BatchQueueManager(OfOneProcess):
         return (*self._ending.values(), *self._queues.values())
 
     def stats(self) -> dict[str, BatchQueueStats]:
-        """Return what each queue looks like now, by name."""
+        """Return the statistics of each queue, by name."""
         return {queue.name: queue.stats() for queue in self.queues}
 
     async def shutdown(self, name: str, timeout: float | None = 30.0) -> list[Any]:
@@ -133,7 +133,7 @@ class BatchQueueManager(OfOneProcess):
             What the deadline left unhandled; [] if there is no such queue.
 
         Raises:
-            TypeError, ValueError: The timeout is none; nothing is closed.
+            TypeError, ValueError: The timeout is invalid; nothing is closed.
         """
         require_timeout("timeout", timeout)
         self._warned.discard(name)
@@ -164,7 +164,7 @@ class BatchQueueManager(OfOneProcess):
             TimeoutError: Not all was settled in time; its cause is the DeliveryError of
                 the queues before, if there was one.
             WouldDeadlock: A handler would wait for itself.
-            TypeError, ValueError: The timeout is none.
+            TypeError, ValueError: The timeout is invalid.
         """
         require_timeout("timeout", timeout)
         with reporting() as flushed:
@@ -185,7 +185,7 @@ class BatchQueueManager(OfOneProcess):
         Raises:
             WouldDeadlock: A handler of another queue would wait for itself; the
                 shutdown goes on.
-            TypeError, ValueError: The timeout is none; nothing is closed.
+            TypeError, ValueError: The timeout is invalid; nothing is closed.
         """
         require_timeout("timeout", timeout)
         return await self._end_all(timeout, tells=False)
@@ -202,7 +202,7 @@ class BatchQueueManager(OfOneProcess):
                 the manager's `shutdown_timeout`.
 
         Raises:
-            TypeError, ValueError: The timeout is none; nothing is closed.
+            TypeError, ValueError: The timeout is invalid; nothing is closed.
         """
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
@@ -285,7 +285,7 @@ class BatchQueueManager(OfOneProcess):
         if call is None:
             await asyncio.wait({task})
             return
-        # A handler waits for all that are to end, and for who ends them.
+        # A handler waits for all queues that are to end, and for what ends them.
         what = "the shutdown of all queues, which goes on"
         async with EndWait(call, self._ends, what) as wait:
             wait.begin()
@@ -296,7 +296,7 @@ class BatchQueueManager(OfOneProcess):
         return [node for each in queues for node in end_of(parts_of(each).detector)]
 
     def _forget(self, queue: BatchQueue[Any]) -> None:
-        """It is closed; for what is left of it somebody has still to come."""
+        """Drop a closed queue; keep it in `_ending` until its leftovers are fetched."""
         # Its name may be another queue's by now.
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
@@ -327,10 +327,10 @@ class BatchQueueManager(OfOneProcess):
 def on_create(
     manager: BatchQueueManager, tell: Callable[[BatchQueue[Any]], None]
 ) -> Callable[[], None]:
-    """Have `tell` called for each queue, those that there are first; not for users.
+    """Have `tell` called for each queue, existing ones first; not for users.
 
     Returns:
-        What ends that.
+        A function that ends it.
     """
     for queue in manager.queues:
         tell(queue)
@@ -341,9 +341,9 @@ def on_create(
 async def settle_all(
     manager: BatchQueueManager, timeout: float | None, flushed: list[Flush]
 ) -> None:
-    """Flush all queues, the last created first, and note which; not for users."""
+    """Flush all queues, the last created first, into `flushed`; not for users."""
     async with asyncio.timeout(timeout):
-        # Those that end are taken from the end of the others.
+        # Those that end are first: a shutdown takes them from the end of `_queues`.
         ending = manager._ending.values()  # noqa: SLF001
         for queue in (*ending, *reversed(manager._queues.values())):  # noqa: SLF001
             flush = Flush(parts_of(queue), queue._log)  # noqa: SLF001
@@ -353,9 +353,9 @@ async def settle_all(
 
 @contextmanager
 def reporting() -> Iterator[list[Flush]]:
-    """Raise what the flushes say that are noted here, by whoever waited for them.
+    """Raise the failures of the flushes that are added to the list, at the block's end.
 
-    Not before: of who is cancelled meanwhile, or waits no longer, the next one is told.
+    Not earlier: if the caller is cancelled meanwhile, the next flush reports them.
     """
     flushed: list[Flush] = []
     try:

@@ -1,7 +1,7 @@
 """The end of a manager's queues: one after the other, under one deadline.
 
-It runs on a task of its own, so that it goes on when who asked for it is cancelled, and
-so that a handler of one of the queues can ask for it without waiting for itself.
+It runs on a task of its own, so that it goes on when its caller is cancelled, and so
+that a handler of one of the queues can ask for it without waiting for itself.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from batchqueue_async._engine.runtime.log import logger
 
 
 class ManagerShutdown:
-    """One run, which all share who ask for it while it is under way.
+    """One shutdown, shared by all callers that ask for one while it is under way.
 
     Args:
         next_queue: Returns the next queue to end that is not among the given ones.
-        under_way: Returns those whose shutdown has begun.
+        under_way: Returns the queues whose shutdown has begun.
     """
 
     def __init__(
@@ -35,24 +35,24 @@ class ManagerShutdown:
         self._deadlines: list[float] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
-        # Whether somebody wants leftovers to go to `on_error`.
+        # Whether a caller wants leftovers to go to `on_error`.
         self._tells = False
-        # Callers who wait for the lists.
+        # How many callers wait for the lists of leftovers.
         self._listers = 0
         self._left: list[tuple[BatchQueue[Any], list[Any]]] = []
         self.task = outside(self._loop.create_task, self._run())
         self.task.set_name("closing of a manager's queues")
 
     def begin(self, deadline: float | None, *, tells: bool) -> None:
-        """Somebody asks for it, and does not wait: what he asked for holds for good."""
+        """Add a caller that does not wait: what it asked for holds for good."""
         self._add(deadline)
         self._tells |= tells
 
     @contextlib.contextmanager
     def awaited(self, deadline: float | None, *, tells: bool) -> Iterator[None]:
-        """Somebody asks for it, and waits inside of the block.
+        """Add a caller that waits inside of the block.
 
-        Whoever is cancelled takes his deadline along: the next one brings his own.
+        If the caller is cancelled its deadline is dropped: the next one brings its own.
         """
         self.begin(deadline, tells=tells)
         self._listers += not tells
@@ -66,7 +66,7 @@ class ManagerShutdown:
             self._return_lists()
 
     def take_lists(self) -> dict[str, list[Any]]:
-        """Return what was left, by queue name; the first who asks gets it."""
+        """Return what was left, by queue name; the first caller gets it."""
         lists: dict[str, list[Any]] = {}
         left, self._left = self._left, []
         for queue, items in left:
@@ -77,7 +77,7 @@ class ManagerShutdown:
         self._add(deadline)
 
     async def _run(self) -> None:
-        # An eager task gets here before those who start it have said what they want.
+        # An eager task gets here before its first caller has said what it wants.
         await asyncio.sleep(0)
         seen: set[int] = set()
         try:
@@ -94,7 +94,7 @@ class ManagerShutdown:
             self._return_lists()
 
     async def _end(self, queue: BatchQueue[Any]) -> None:
-        # The deadline is the run's: it may change.
+        # The deadline is this run's, and may change, so the queue gets none.
         timeout = 0.0 if self._is_late else None
         if self._tells:
             await queue.close(timeout)
@@ -103,7 +103,7 @@ class ManagerShutdown:
             self._left.append((queue, left))
 
     def _return_lists(self) -> None:
-        """Have no list here that nobody is going to take."""
+        """Return lists that no caller waits for to their queues."""
         if self._listers:
             return
         left, self._left = self._left, []

@@ -32,10 +32,10 @@ from batchqueue_async._policies.retry import Retry
 
 S = TypeVar("S")
 
-# Once: to look a member of an enum up takes Python 3.11 longer than all else here.
+# Looked up once: on Python 3.11, enum access takes longer than all else here.
 _RUNNING = State.RUNNING
 
-# Where there is never room: stands for the partition of a type that has none yet.
+# Never has room: stands for the partition of a type that has none yet.
 _NOWHERE: Partition[Any] = Partition(0, 1, 1)
 
 
@@ -47,10 +47,10 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
     Args:
         name: Stands in logs, errors and statistics.
-        config: What it is declared with; policies are resolved now.
+        config: The queue's settings; policies are resolved now.
 
     Raises:
-        TypeError: One of them is something else.
+        TypeError: The name is no str, or the config no `BatchQueueConfig`.
         ValueError: The name has half of a surrogate pair: UTF-8 cannot write it.
     """
 
@@ -66,7 +66,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         no_effect.warn_of_concurrency(*concurrency_of(config.consumer), config)
         self._intake = intake_of(parts)
         self._log = parts.failures.new_log()
-        # The registry keeps that, and so the queue that its user lost sight of.
+        # The registry keeps `lifecycle`, and so a queue that its user no longer keeps.
         parts.lifecycle.queue = self
         # For the hot paths.
         self._sole = parts.placement.sole
@@ -124,13 +124,13 @@ class BatchQueue(OfOneProcess, Generic[T]):
             handler: An object with `consume(batch)`, or a callable; sync or async.
             weight: How much it counts for adaptive partitions, of which a queue has
                 65,536 at most.
-            max_batch: As in `BatchQueueConfig`, which counts where this is None; so do
-                the next four. A partition whose types differ goes by the smallest.
-            linger: In seconds. In a partition that it shares, the first that is due
-                takes all along: that goes by the shortest.
+            max_batch: As in `BatchQueueConfig`, whose value holds if this is None;
+                so for the next four. A partition of several types goes by the smallest.
+            linger: In seconds. In a partition that types share, all are taken when the
+                first of them is due, so the shortest linger counts there.
             retry: How often its batches are tried.
-            on_error: Gets its batches that finally failed; not what a shutdown leaves,
-                which the queue's gets.
+            on_error: Gets its batches that finally failed; what a shutdown leaves goes
+                to that of the queue.
             handler_timeout: In seconds; for its hooks and its `on_error`, too.
             max_batch_bytes: In the unit of `size_of`. For a queue that counts sizes:
                 with `size_of`, `max_batch_bytes` or `buffer_bytes` in its config.
@@ -310,9 +310,9 @@ class BatchQueue(OfOneProcess, Generic[T]):
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything accepted before this call is settled.
 
-        Ends naps and linger; then handlers with `on_flush` are told. Where shutdown has
-        begun, it waits for their `on_close` instead. From a handler of this queue, what
-        waits for that handler is left out.
+        Ends naps and linger; then it calls the handlers' `on_flush`. If shutdown has
+        begun, it waits for their `on_close` instead. Called by a handler of this queue,
+        it leaves out what waits for that handler.
 
         Args:
             timeout: Seconds to wait at most.
@@ -322,7 +322,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
             TimeoutError: Not all was settled in time.
             BatchQueueError: Called from another loop or thread.
             WouldDeadlock: Another queue's handler would wait for itself.
-            TypeError, ValueError: The timeout is none.
+            TypeError, ValueError: The timeout is invalid.
         """
         _validation.require_timeout("timeout", timeout)
         await Flush(self._parts, self._log).run(timeout)
@@ -345,7 +345,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         Raises:
             BatchQueueError: Called from another loop or thread.
             WouldDeadlock: Another queue's handler would wait for itself.
-            TypeError, ValueError: The timeout is none; nothing is closed.
+            TypeError, ValueError: The timeout is invalid; nothing is closed.
         """
         return await self._parts.lifecycle.shutdown(timeout)
 
@@ -362,12 +362,12 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
         Raises:
             BatchQueueError: Called from another loop or thread.
-            TypeError, ValueError: The timeout is none; nothing is closed.
+            TypeError, ValueError: The timeout is invalid; nothing is closed.
         """
         await self._parts.lifecycle.close(timeout)
 
     def stats(self) -> BatchQueueStats:
-        """Return what the queue looks like now, whatever its state."""
+        """Return the queue's statistics of this moment, whatever its state."""
         return snapshot(self._parts)
 
     def __repr__(self) -> str:
@@ -395,5 +395,5 @@ class BatchQueue(OfOneProcess, Generic[T]):
 
 
 def parts_of(queue: BatchQueue[T]) -> Parts:
-    """Return what the library's other parts work with; not meant for users."""
+    """Return the queue's parts for other modules of the library; not for users."""
     return queue._parts  # noqa: SLF001

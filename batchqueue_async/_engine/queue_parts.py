@@ -1,6 +1,6 @@
-"""The parts of one queue, in one record, where they find each other.
+"""The parts of one queue, in one record, by which they find each other.
 
-So that no part has to hand calls on to another. The parts import this module for its
+With it no part has to hand calls on to another. The parts import this module for its
 type only.
 """
 
@@ -32,7 +32,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 
 
 class Parts:
-    """A plain record: what there is of a queue, made in the order of who needs whom."""
+    """A plain record of a queue's parts, each made after those that it needs."""
 
     __slots__ = (
         "byte_budget",
@@ -61,13 +61,13 @@ class Parts:
         self.name = name
         self.config = config
         self.state = State.NEW
-        # The one it was started on.
+        # The loop that the queue was started on.
         self.loop: asyncio.AbstractEventLoop | None = None
-        # The bridge's, from the first `SyncBatchQueue` on.
+        # Set by the bridge, from the first `SyncBatchQueue` on.
         self.ingress: LoopWaker[Any] | None = None
         self.partitions: list[Partition[Any]] = []
         self.ownership = Ownership(self.partitions)
-        # What all partitions have in common, where items are measured.
+        # The room that all partitions share, if items are measured.
         self.byte_budget = byte_budget_of(config, self.partitions)
         self.loads = Loads(self.partitions, config.rebalancing)
         self.handlers = HandlerRegistry(config.consumer, HandlerSettings.of(config))
@@ -79,7 +79,7 @@ class Parts:
         )
         self.failures = FailureLogs()
         self.repeated_failures = RepeatedFailures()
-        # None where nothing is dropped.
+        # None unless full partitions drop their oldest items.
         self.drops: DropReport | None = None
         if config.when_full is WhenFull.DROP_OLDEST:
             self.drops = DropReport(name, self.partitions)

@@ -44,20 +44,20 @@ class SizedIntake(Intake):
     def offer(self, item: object) -> Offer:
         answer = super().offer(item)
         if answer is Offer.FULL and (waker := self._offered_to()) is not None:
-            # What lingers keeps others out.
+            # Lingering items take up the room: have the drain tasks look.
             partition = self._sole or self._placement.first
             waker.post(partition)
         return answer
 
     def put_whole(self, chunk: list[Any]) -> bool:
-        """Return False: there is always an edge to be met."""
+        """Return False: the sizes of the items have to be asked for first."""
         return False
 
     async def put_many(self, chunk: Sequence[Any], placed: Tally) -> None:
         before = placed.count
         known, error = measured(chunk, self._budget.measure)
         await super().put_many(known, placed)
-        # Where the queue closed meanwhile it is not said that it came to this one.
+        # If the queue closed meanwhile, the item that has no size was not reached.
         is_reached = placed.count == before + len(known) or not self._waits
         if error is not None and is_reached:
             raise error
@@ -82,7 +82,7 @@ class SizedIntake(Intake):
                 cast("Measured[Any]", chunk)
             )
             count = partition.offer(chunk, placed)
-        # No call from here on, if all are in: nothing strikes.
+        # If all items are in, no call follows, in which an error could be raised.
         if count < coming:
             self._budget.end_linger()
         return count

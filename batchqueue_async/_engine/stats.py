@@ -1,4 +1,4 @@
-"""What a queue looks like at one moment: frozen, and apart from the queue."""
+"""The statistics of a queue at one moment, which do not change after that."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Totals(Value, kw_only=True):
     def unaccounted(self) -> int:
         """Accepted items that neither wait, nor are in flight, nor have an outcome.
 
-        0, always: what is accepted is accounted for. With
-        `BatchQueueConfig(audit=True)` that is measured, since `accepted` is counted by
-        itself then; without it, it is derived from the others.
+        It is always 0, as what is accepted is accounted for. With
+        `BatchQueueConfig(audit=True)` that is measured, since `accepted` is counted
+        independently then; else `accepted` is derived from the other numbers.
         """
         settled = self.handled + self.failed + self.dropped + self.unhandled
         return self.accepted - self.waiting - self.in_flight - settled - self.returned
@@ -155,7 +155,7 @@ class BatchQueueStats(Totals, kw_only=True):
 
 
 class Overview(Value):
-    """What is seen of a queue from afar: its sums, and the largest of its parts."""
+    """A queue at a glance: its sums, its fullest partitions, its busiest handlers."""
 
     stats: BatchQueueStats
     """Of its partitions the fullest, of its handlers the busiest; sums are of all."""
@@ -172,15 +172,15 @@ def snapshot(parts: Parts) -> BatchQueueStats:
 def overview(
     parts: Parts, *, partitions: int | None = None, handlers: int | None = None
 ) -> Overview:
-    """Return the sums of this moment, and so many of its parts; None for all.
+    """Return the sums, and so many partitions and handlers; None for all.
 
-    With thousands of partitions a look at each takes the loop's time for a moment, and
-    whoever looks once a second can't show them all.
+    With thousands of partitions a look at each holds the loop up, and a display that
+    looks once a second can't show them all.
     """
-    # Of now: read from another thread, there may be more of them in a moment.
+    # A copy: if another thread calls this, partitions may be added meanwhile.
     every = tuple(parts.partitions)
     places: Iterable[int] = range(len(every))
-    # One for all partitions: with threads, sums are of one moment, too.
+    # All partitions share one guard: with threads, too, sums are of one moment.
     with every[0].guard:
         waiting = [len(each.items) for each in every]
         sums: dict[str, Any] = {}
@@ -190,7 +190,7 @@ def overview(
         owners = parts.ownership.owners()
         shown = tuple(_partition(every[at], owners[at]) for at in places)
     if partitions is None:
-        # Of what is shown: a signal handler may have put something in meanwhile.
+        # Summed from what is shown: a signal handler may have put items in meanwhile.
         names = Totals.__dataclass_fields__
         sums = {name: sum(map(attrgetter(name), shown)) for name in names}
         sums["oldest_age"] = max(each.oldest_age for each in shown)
@@ -250,7 +250,7 @@ def _queue(
 
 
 def now_of(stats: BatchQueueStats) -> str:
-    """Return what a queue's repr says: what is under way, in the words of `stats`."""
+    """Return the part of a queue's repr that says what is under way."""
     told = [f"waiting={stats.waiting}", f"in_flight={stats.in_flight}"]
     if stats.oldest_age:
         told.append(f"oldest_age={stats.oldest_age:.3g}")
@@ -266,7 +266,7 @@ def _waiting_producers(partition: Partition[Any]) -> int:
 def _partition(partition: Partition[Any], owner: int | None) -> PartitionStats:
     accounts, entered = partition.accounts, partition.entered
     waiting = len(partition.items)
-    # No call before the last three: a signal handler may put something in after one.
+    # No call before the last three, in which a signal handler could put an item in.
     counts = {
         "index": partition.index,
         "owner": owner,

@@ -1,12 +1,12 @@
-"""Notices, for threads that wait on it, that a loop is dead or does not run.
+"""Notices, for threads that wait for a loop, that it is dead or does not run.
 
 A loop that does not answer may be stopped, or a handler blocks it, or the machine is so
-busy that the loop just had no turn. What tells them apart is how threads fare that want
-nothing but a short nap: where those come late, too, silence says little. So silence is
-not counted in seconds of the clock, but in those that the machine was free to answer.
+busy that the loop just had no turn. To tell these apart, a waiting thread takes short
+naps: if they end late, too, silence says little. So silence is not counted in seconds
+of the clock, but in seconds in which the machine was free to answer.
 
-All who wait for one loop share what is known of it. One of them looks often; the others
-sleep for long, so that hundreds of blocked threads cost next to nothing.
+All threads that wait for one loop share what is known of it. One of them looks often;
+the others sleep for long, so that hundreds of blocked threads cost next to nothing.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ PATIENCE = 0.5
 FOR_QUEUES = "; wrap a handler that blocks in in_thread, or set a longer patience="
 """What a queue's user may do about a loop that does not answer."""
 
-# Seconds between two looks of the one who leads, and of the others at most.
+# Seconds between two looks of the thread that leads, and of the others at most.
 _SHORT = 0.1
 _LONG = 1.0
 
-# A look that comes so much later than a nap would make it is of a busy machine (or of a
-# process that was suspended), and counts as a fifth of a nap. Beside eight computing
+# A look that comes so much later than its nap should end shows a busy machine (or that
+# the process was suspended), and counts as a fifth of a nap. Beside eight computing
 # threads a turn of the interpreter's lock takes that long: a loop needs several.
 _LATE = 1.2
 _LATE_BY = 0.02
 _LATE_SHARE = 0.2
-# The one who leads may be so much later before another one takes the lead.
+# The thread that leads may be late by so much before another one takes the lead.
 _LEASE = 1.5
 _LEASE_BY = 0.05
 
 # Other threads that use so much of a processor may have had the interpreter's lock.
 _OTHERS = 0.5
 
-# A thread that uses less of a free processor than this is asleep: it waits for neither
-# its turn nor the interpreter's lock. One that uses more is at work, perhaps beside
-# others, and so counts by what it uses; but a quarter of the time at least.
+# A loop's thread that uses less of a free processor than this is asleep: it waits for
+# neither its turn nor the interpreter's lock. If it uses more it is at work, perhaps
+# beside others: then the time that it uses counts, a quarter of all time at least.
 _ASLEEP = 0.02
 _AT_WORK_SHARE = 0.25
 
@@ -56,7 +56,7 @@ class Heartbeat:
     """
 
     def __init__(self) -> None:
-        # Seconds in which the loop could have answered, since ever; how many there had
+        # Seconds in which the loop could have answered, in all; and how many there had
         # been at its last answer.
         self.free = 0.0
         self.answered = 0.0
@@ -64,7 +64,7 @@ class Heartbeat:
         self._is_excused = False
         self._looked = time.monotonic()
         self._process = time.process_time()
-        # Who looks often, how often, and until when it is to have looked again.
+        # Who looks often, after naps of how many seconds, and by when again at latest.
         self._leader: object = None
         self._short = _SHORT
         self._lease = 0.0
@@ -74,7 +74,7 @@ class Heartbeat:
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> Heartbeat:
-        """Return the loop's; the first call makes it."""
+        """Return the loop's heartbeat; the first call makes it."""
         heartbeat = getattr(loop, _ATTRIBUTE, None)
         if heartbeat is None:
             heartbeat = Heartbeat()
@@ -92,10 +92,10 @@ class Heartbeat:
         return True
 
     def ask(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the loop answer, unless it is still to.
+        """Ask the loop to answer, unless it has been asked already.
 
         Raises:
-            RuntimeError: It is closed.
+            RuntimeError: The loop is closed.
         """
         if not self._is_asked:
             self._is_asked = True
@@ -107,7 +107,7 @@ class Heartbeat:
 
     @contextmanager
     def excused(self) -> Iterator[None]:
-        """Let the time not count: the loop is kept from answering, and will go on."""
+        """Do not count this time: the loop is kept from answering, and will go on."""
         self._is_excused = True
         try:
             yield
@@ -119,7 +119,7 @@ class Heartbeat:
         """Count the time since the last look, whoever took it.
 
         Args:
-            is_running: A loop that is not run has no excuse.
+            is_running: Whether the loop runs; else a busy machine is no excuse for it.
         """
         now = time.monotonic()
         took, self._looked = now - self._looked, now
@@ -127,7 +127,7 @@ class Heartbeat:
         if self._is_excused:
             return
         worked = min(took, self._worked())
-        # Where the loop's own share is not known, it may be all of it.
+        # If the time of the loop's thread is not known, it may be that of the process.
         others = 0.0 if self._used is None else self._process - before - worked
         if not is_running:
             share = min(took, self._short)
@@ -148,7 +148,7 @@ class Heartbeat:
         try:
             used = time.clock_gettime(self._clock)
         except OSError:
-            # Its thread has ended.
+            # The loop's thread has ended.
             self._clock = self._used = None
             return 0.0
         before, self._used = self._used, used
@@ -159,7 +159,7 @@ class Heartbeat:
         self._is_asked = False
         here = get_ident()
         if here != self._thread and hasattr(time, "pthread_getcpuclockid"):
-            # Asked for here: of a thread that has ended it must not be.
+            # Asked for on the thread itself: of an ended thread it must not be.
             self._thread, self._used = here, None
             self._clock = time.pthread_getcpuclockid(here)
 
@@ -167,7 +167,7 @@ class Heartbeat:
 class LoopWatchdog:
     """One thread's wait for something that a loop is to do.
 
-    After `patience` seconds of silence, of a machine that is free, the loop is dead.
+    After `patience` seconds of silence on a free machine the loop counts as dead.
     """
 
     def __init__(

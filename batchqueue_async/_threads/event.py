@@ -1,4 +1,4 @@
-"""Something that happens, and that threads wait for."""
+"""An event that threads wait for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import suppress
 
 
 class ThreadEvent:
-    """As `threading.Event`, but a Ctrl-C leaves its `wait` as itself.
+    """As `threading.Event`, but a Ctrl-C leaves its `wait` as `KeyboardInterrupt`.
 
-    The library's takes and gives back a lock in Python code: struck in between, it
-    raises `RuntimeError: release unlocked lock` instead.
+    The standard one takes and releases a lock in Python code: if a Ctrl-C comes in
+    between, it raises `RuntimeError: release unlocked lock` instead.
     """
 
     __slots__ = ("_lock", "is_set")
@@ -26,21 +26,21 @@ class ThreadEvent:
         self._open()
 
     def clear(self) -> None:
-        """Let those who come wait again; for an event that one thread waits for."""
+        """Make later calls wait again; only for an event that one thread waits for."""
         self.is_set = False
         self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float) -> None:
-        """Wait for that long at most; the caller looks afterwards at what is so."""
+        """Wait for that long at most; the caller looks afterwards whether it is set."""
         if self.is_set:
             return
         try:
             self._lock.acquire(timeout=seconds)
         finally:
-            # Nobody knows whether an interrupted `acquire` has it: others wait, too.
+            # An interrupted `acquire` may have the lock, for which others wait, too.
             self._open()
 
     def _open(self) -> None:
         if self.is_set:
-            with suppress(RuntimeError):  # It is open.
+            with suppress(RuntimeError):  # It is open already.
                 self._lock.release()

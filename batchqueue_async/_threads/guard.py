@@ -31,9 +31,9 @@ PAUSE = 50e-6
 class Guard:
     """Reentrant: a `__del__` or a signal handler may produce anywhere.
 
-    Ctrl-C can't leak it. It strikes after a call or where a Python function begins, so
-    `__exit__` is the C method itself, and `__enter__` gives back what it had no time to
-    return.
+    Ctrl-C can't leave it locked. It is raised after a call or where a Python function
+    begins, so `__exit__` is the C method itself, and `__enter__` releases the lock if
+    it is cut short.
     """
 
     __slots__ = ("__exit__", "lock")
@@ -51,7 +51,7 @@ class Guard:
             while not lock.acquire(False):  # noqa: FBT003
                 time.sleep(PAUSE)
         except BaseException:
-            # Owned before, too, it was not refused: it has been acquired once more.
+            # If it is owned, this call has acquired it: the owner is never refused.
             if lock._is_owned():  # noqa: SLF001
                 lock.release()
             raise

@@ -35,8 +35,8 @@ class Batch(Generic[T]):
     keep or change its list, and what failed or was left is still known.
     """
 
-    # The first share is kept here, and nearly always it is the only one: with many
-    # types, objects that are looked at once in a cycle are the price of a batch.
+    # The first share is kept in the batch, as it is nearly always the only one: with
+    # many types, each further object that a cycle looks at adds to a batch's price.
     __slots__ = (
         "attempts",
         "count",
@@ -90,17 +90,17 @@ class Batch(Generic[T]):
 
     @property
     def order_keys(self) -> set[OrderKey]:
-        """It must not overtake a batch taken before it that has one of these, too."""
+        """Keys of its order: it must not overtake an earlier batch that shares one."""
         if self.registration is None:
             return set()
         lock, others = self.registration.lock, self.others or ()
         return {(lock, self.partition), *((lock, each.partition) for each in others)}
 
     def is_kept_out(self, drain_task: int) -> bool:
-        """Whether its handler is at work on another one, and cannot be stopped.
+        """Whether its handler is at work on another batch, and cannot be stopped.
 
-        For the drain task that is to deliver it: with its own call still inside it
-        would enter the handler twice, whatever the partition.
+        If that is a call of the same drain task, the batch is kept out whatever its
+        partition: the drain task would enter the handler twice.
         """
         registration = self.registration
         if registration is None or not registration.lock.stuck:
@@ -115,7 +115,7 @@ class Batch(Generic[T]):
         )
 
     def settle(self, outcome: Outcome, left: list[T] | None = None) -> None:
-        """Book how they ended, and add them to `left`; only the first call counts."""
+        """Book how its items ended; add them to `left`; only the first call counts."""
         if self.is_settled:
             return
         registration, count = self.registration, len(self.items)
@@ -152,12 +152,12 @@ class Batch(Generic[T]):
         return None
 
     def tell(self) -> None:
-        """Tell who waits for its being settled; to be done again if that raises."""
+        """Tell watchers that its items are settled; to be called again if it raises."""
         for share in self.shares:
             share.partition.accounts.tell_watchers()
 
     def charge(self, seconds: float) -> None:
-        """Book the time that the handler took to the partitions, by their items."""
+        """Book the handler's time with the partitions, in proportion to their items."""
         if self.is_settled:
             # It was given up meanwhile.
             return
@@ -265,11 +265,11 @@ class Grouping(Generic[T]):
     def take_from(
         self, partition: Partition[T], most: int | None, undelivered: list[Batch[T]]
     ) -> int:
-        """Take from the only partition: nearly always all of it is one batch."""
+        """Take from the only partition that is due: nearly always that is one batch."""
         items = partition.take(most)
         count = len(items)
         if (batch := self._sole_batch(partition, items)) is not None:
-            # No call from here on: it is the partition's, or in a batch.
+            # No call from here on: items are in the partition's `taken` or in a batch.
             undelivered += (batch,)
         else:
             self.forget()
@@ -280,7 +280,7 @@ class Grouping(Generic[T]):
         return count
 
     def _sole_batch(self, partition: Partition[T], items: list[T]) -> Batch[T] | None:
-        """Return all that was taken as one batch, if it is seen that it is one."""
+        """Return all that was taken as one batch, if it is easily seen to be one."""
         handlers = self._handlers
         registration = handlers.consumer
         if handlers.have_limits or not items:
@@ -365,7 +365,7 @@ class Grouping(Generic[T]):
         return by_handler
 
     def batches(self, most: int | None) -> list[Batch[T]]:
-        """Give the batches away, those of more than `most` items in pieces."""
+        """Return the batches, those of more than `most` items in pieces."""
         whole = [*self._batches.values(), *(self._apart or ())]
         have_own = self._handlers.have_limits
         if most is None and not have_own:

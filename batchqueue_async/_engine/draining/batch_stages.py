@@ -1,7 +1,7 @@
-"""How far a batch has come: for who goes on after a signal handler has raised."""
+"""How far a batch has come: for code that goes on after a signal handler has raised."""
 
-# Plain numbers, in their order, since each batch changes its own several times and
-# whoever goes on compares them.
+# Plain numbers, in their order, since each batch changes its stage several times, and
+# code that goes on compares them.
 WAITING = 0
 INSIDE = 1
 """Its handler was called; its drain task is inside, by the handler's lock."""

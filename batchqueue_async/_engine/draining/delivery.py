@@ -1,8 +1,8 @@
-"""Gives what drain tasks have taken to its handlers; until it is settled it is here.
+"""Delivers items that drain tasks took to handlers; keeps them until they are settled.
 
 Invariants:
-* What was taken is here until it is settled, so nothing is lost when the drain task is
-  cancelled, and a restarted one goes on with it.
+* Items that were taken are kept here until they are settled, so none is lost when the
+  drain task is cancelled, and a restarted one goes on with them.
 * No batch is delivered while one that was taken before it, for the same handler and
   from one of the same partitions, waits for its retry or has a handler at work that
   cannot be stopped (promises B1 and B3).
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a call has raised, and what is left of it.
+# What a call has raised, and its future if it still runs.
 _NOTHING: tuple[BaseException | None, asyncio.Future[Any] | None] = (None, None)
 
 
@@ -64,7 +64,7 @@ def leave(batch: Batch[Any], registration: Registration) -> None:
 def _raised(
     error: BaseException, call: HandlerCall
 ) -> tuple[BaseException, asyncio.Future[Any] | None]:
-    """Return what came out of a call, and what goes on of it; see `user_error`."""
+    """Return what a call raised, and its future if it still runs; see `user_error`."""
     left = error.left if isinstance(error, LeftBehind) else None
     assert call.registration is not None
     if call.coroutine is not None and call.registration.timeout is None:
@@ -106,26 +106,26 @@ class InFlight(Generic[T]):
         self._turn = turn
         # Where keys share partitions, these are taken from buffer by buffer.
         self._buffers_to_take = parts.placement.buffers_to_take
-        # Whether anybody asks why batches are cut.
+        # Whether statistics tell why batches are cut.
         self._is_measured = parts.config.measure_handlers
         # Whether there are no keys, measures or sizes for a take to ask for.
         self._is_plain = not (
             self._buffers_to_take or self._is_measured or parts.byte_budget
         )
-        # To be delivered now: in a cycle, or first if one was cut short. The next one
-        # last: a stack takes a tenth of a deque's memory.
+        # Batches to deliver in this cycle, or left by one that was cut short. The next
+        # one is the last: a stack takes a tenth of a deque's memory.
         self.undelivered: list[Batch[T]] = []
         # Partitions of the last take whose items are not in batches yet.
         self.taking: Sequence[Partition[T]] = ()
-        # What the handler of the batch in hands has raised.
+        # What the handler of the batch at hand has raised.
         self._error: BaseException | None = None
         # Deferred batches that have ended, and whose partitions are still paused.
         self._to_resume: list[Batch[T]] = []
         self.retries: RetryQueue[T] = RetryQueue(parts, drain_task)
         # At the deadline nothing more is delivered: all that is left returns.
         self.is_stopped = False
-        # Whether a delivery was cancelled for good since, and nobody has looked at the
-        # batch that was in its hands.
+        # Whether a delivery was cut short, and it is not decided yet what becomes of
+        # the batch that was at hand.
         self.was_cut_short = False
 
     def unsettled(self) -> Iterator[Batch[T]]:
@@ -177,7 +177,7 @@ class InFlight(Generic[T]):
         return count
 
     def _take_retries(self, now: float) -> None:
-        """Have what may be tried again delivered; as small as its handler takes now."""
+        """Move batches that may be retried to `undelivered`, cut to the new limit."""
         due, staying = self.retries.due_at(now)
         pieces, cut = [], []
         for batch in due:
@@ -186,7 +186,7 @@ class InFlight(Generic[T]):
             if parts != [batch]:
                 cut.append(batch)
         pieces.reverse()
-        # No call from here on: each is here or there.
+        # No call from here on: each batch is in one of both lists.
         self.undelivered[:0] = pieces
         self.retries.batches = staying
         self._to_resume += cut
@@ -194,7 +194,7 @@ class InFlight(Generic[T]):
     def _have_taken(
         self, partitions: Sequence[Partition[T]], batches: list[Batch[T]]
     ) -> None:
-        """What was taken is in these batches from now on."""
+        """Keep these batches, which have all items of the take from now on."""
         # Batches that are there already are delivered first.
         self.undelivered[:0] = reversed(batches)
         # No call in between.
@@ -220,7 +220,7 @@ class InFlight(Generic[T]):
         self.was_cut_short = bool(self.undelivered)
 
     def sort_again(self) -> None:
-        """Have in batches what was taken and is not in one."""
+        """Put items that were taken, and are in no batch yet, into batches."""
         if self.taking:
             grouping, most = self._grouping, self._parts.handlers.most_taken
             grouping.forget()
@@ -262,12 +262,12 @@ class InFlight(Generic[T]):
                 else:
                     self._error = error
                     yield from self._fail(batch, error)
-                # An error that is kept may keep this frame, as that of its callers.
+                # If the error is kept, its traceback may keep this frame and the batch.
                 del batch, error
                 if self.task.cancelling():
-                    # By a handler, of the task it ran in.
+                    # A handler has cancelled the task that it ran in.
                     yield from absorb_cancellation()
-                # After the last one the cycle's end sees to it.
+                # After the last batch the end of the cycle gives the loop its turn.
                 if self.undelivered and self._turn.is_over():
                     yield from self._turn.next()
         finally:
@@ -322,7 +322,7 @@ class InFlight(Generic[T]):
         seconds: float,
         error: BaseException | None,
     ) -> None:
-        """Book what a call took, with all who may ask for it."""
+        """Book a call's time with partitions, counts, meter and adaptive limit."""
         batch.charge(seconds)
         self._counts.calls += error is None
         if registration.meter is not None:
@@ -331,11 +331,11 @@ class InFlight(Generic[T]):
 
     @coroutine
     def _defer_if_blocked(self, batch: Batch[T]) -> Generator[Any, None, bool]:
-        """Put it among the retries if it must not be delivered now; returns whether."""
+        """Defer a batch if it must not be delivered now; returns whether it was."""
         if not self.retries.note_due_if_blocked(batch):
             return False
         self._defer(batch)
-        # There may be thousands.
+        # There may be thousands of such batches.
         if self._turn.is_over():
             yield from self._turn.next()
         return True
@@ -343,7 +343,7 @@ class InFlight(Generic[T]):
     def _defer(self, batch: Batch[T]) -> None:
         """Have the batch at hand wait among the retries."""
         self.retries.hold(batch)
-        # No call from here on: it is here or there.
+        # No call from here on: the batch is in one of both lists.
         batch.stage = WAITING
         self._error = None
         self.retries.batches += (batch,)
@@ -356,7 +356,7 @@ class InFlight(Generic[T]):
         if batch.stage >= TOLD:
             self.retries.end_failed(batch, self._error)
         if batch.is_settled:
-            # In its `on_error`, or in the moment after its handler had returned.
+            # It was cut short in its `on_error`, or just after its handler returned.
             batch.tell()
             self._replace(batch, [])
         elif batch.stage and (error := self._error or error_of_cut_off(batch)):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DeliveryCounts:
-    """Handlers' calls, as far as they are timed, and what had to be tried again."""
+    """Counts calls of handlers that are timed, and items that had to be tried again."""
 
     __slots__ = ("_told", "calls", "is_timed", "retried", "retry_after")
 
@@ -23,23 +23,23 @@ class DeliveryCounts:
         is_timed = parts.loads.in_seconds or config.measure_handlers
         is_timed = is_timed or parts.ownership.active is not None
         self.is_timed = is_timed or config.max_batch == AUTO
-        # Of handlers that are timed, those that did not raise.
+        # Calls of timed handlers that did not raise.
         self.calls = 0
-        # Items that were tried again, each time.
+        # Items that were to be tried again, counted each time.
         self.retried = 0
-        # Seconds that a handler asked for, since adaptive drain tasks set it to zero.
+        # Longest pause that a handler asked for since adaptive drain tasks reset this.
         self.retry_after = 0.0
-        # The types without a handler that the log knows of; each is told of once. By
+        # The types without a handler that were logged, which is done once for each. By
         # identity: a metaclass may refuse to be hashed. None until there are some.
         self._told: dict[int, ref[type]] | None = None
 
     def unhandled_news(self, items: Iterable[object]) -> list[type]:
-        """Return those of the items' types, which have no handler, that are news."""
+        """Return those types of unhandled items that were not logged yet."""
         types = {id(each): each for each in map(type, items)}.values()
         return [each for each in types if self._is_news(each)]
 
     def forget_unhandled(self, item_type: type) -> None:
-        """Forget that it had no handler: when it has none again, that is news."""
+        """Forget that a type had no handler: if it has none again, that is logged."""
         if self._told is not None:
             self._told.pop(id(item_type), None)
 

@@ -1,9 +1,9 @@
 """One drain task: take what its partitions hold, deliver it, nap.
 
-Invariant: a cycle is everything between two naps' ends and starts. Inside of one only
-are `consume`, `on_idle` and `on_tick` called, so a handoff waits for the end of the old
-owner's cycle. `on_flush` and the last `on_close` run on tasks of their own; from those
-the handler's lock keeps them apart.
+Invariant: a cycle is everything from the end of a nap to the start of the next one.
+`consume`, `on_idle` and `on_tick` are called only in a cycle, so a handoff waits for
+the end of the old owner's cycle. `on_flush` and the last `on_close` run on tasks of
+their own; the handler's lock keeps them apart from the calls of a cycle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# How long it waits before it tries again what failed for want of memory.
+# Seconds before a drain task goes on that has failed for want of memory.
 _RECOVERY = 1.0
 _NO_NAP = -math.inf
 
@@ -43,7 +43,7 @@ class Phase(Enum):
     FINISHED = "finished"
 
 
-# Once: to look a member of an enum up takes Python 3.11 as long as a call does.
+# Looked up once: on Python 3.11, enum access takes as long as a call does.
 _RUNNING, _DRAINING = Phase.RUNNING, Phase.DRAINING
 _STOPPED, _FINISHED = Phase.STOPPED, Phase.FINISHED
 
@@ -105,8 +105,8 @@ class DrainTask(Generic[T]):
         try:
             while not (self._phase is _FINISHED or self.is_paused):
                 try:
-                    # An eager task gets here before those who start it know of it:
-                    # handlers that produce, or shut the queue down, come after.
+                    # An eager task gets here before the code that starts it knows it:
+                    # yield before handlers produce, or shut the queue down.
                     await asyncio.sleep(pause)
                     self.in_flight.recover()
                     try:
@@ -150,8 +150,8 @@ class DrainTask(Generic[T]):
                 return
             if found:
                 self._gathering.delivered(items, started)
-            # Producers that were waiting for room use the turn. A lone item's cycle
-            # ends in a nap, which is a turn, too.
+            # Producers that wait for room need a turn of the loop. The cycle of a lone
+            # item ends in a nap, which is a turn, too.
             waiting = self._waiting_now() if items <= 1 else None
             if waiting is None or (found and waiting):
                 self._turn.yields()
@@ -200,7 +200,7 @@ class DrainTask(Generic[T]):
                 return _NO_NAP
         retries = self.in_flight.retries
         if not (waiting or have_hooks or retries.batches):
-            # As after nearly all lone items: an arrival ends it.
+            # As after nearly all lone items: only an arrival ends the nap.
             return None
         now = self._clock()
         dues = retries.dues(now) if retries.batches else ()
@@ -272,12 +272,12 @@ class DrainTask(Generic[T]):
         if handlers.have_hooks:
             called = set()
         found, items = False, 0
-        # What a cancellation left goes first, and alone.
+        # Batches that a cancelled cycle left go first, and alone.
         left = bool(in_flight.undelivered)
         for due in ([],) if left else self._schedule.due(waiting, now):
             items += in_flight.take(due, handlers.most_taken, now)
             if in_flight.undelivered:
-                # With many partitions: not the first part of what this cycle takes.
+                # A further part of a cycle that takes from many partitions.
                 if found and self._turn.is_over():
                     yield from self._turn.next()
                 found = True
@@ -306,7 +306,7 @@ class DrainTask(Generic[T]):
     async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool
     ) -> None:
-        """Tick; and tell those that got nothing, and for which nothing lingers."""
+        """Call `on_tick`; and `on_idle` of handlers without new or lingering items."""
         handlers = self._schedule.handlers_with_hooks()
         if not handlers or not self.is_running:
             return

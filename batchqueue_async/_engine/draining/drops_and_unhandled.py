@@ -1,8 +1,8 @@
-"""What is told of items that were not handled.
+"""Logs items that were dropped, or had no handler.
 
-Dropped ones (`DROP_OLDEST`) are told of once a minute at most. Nothing of it is on a
-producer's way: a drain task looks at the counts after a cycle, at most once a second,
-and the queue's end does.
+Dropped ones (`DROP_OLDEST`) are logged once a minute at most. Producers do nothing for
+it: a drain task looks at the counts after a cycle, at most once a second, and they are
+looked at once more at the queue's end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PERIOD: Final = 60.0
 
 
 class DropReport:
-    """What of one queue's drops the log does not know yet."""
+    """Logs the drops of one queue that were not logged yet."""
 
     def __init__(self, name: str, partitions: Sequence[Partition[Any]]) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class DropReport:
         self.look_at = -math.inf
 
     def look(self, now: float) -> None:
-        """Tell what was dropped since the last line; at its end `now` is inf."""
+        """Log what was dropped since the last line; `now` is inf at the queue's end."""
         self.look_at = now + LOOKS
         if now < self._told_at + PERIOD:
             return
@@ -64,7 +64,7 @@ def note(
     items: list[T],
     error: BaseException | None = None,
 ) -> None:
-    """Keep what ended other than handled for the next flush; never raises."""
+    """Keep items that ended other than handled for the next flush; never raises."""
     try:
         parts.failures.add(outcome, items, error)
     except Exception:  # noqa: BLE001 - the account must be right all the same
@@ -79,7 +79,7 @@ def note(
 
 
 def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
-    """Nobody handles its items: say so, and count them."""
+    """Log that a batch's items have no handler, and count them as unhandled."""
     if batch.stage is not TO_BE_SETTLED:
         for item_type in parts.delivery_counts.unhandled_news(batch.items):
             logger.error(

@@ -2,8 +2,8 @@
 
 What gets another attempt waits for it in the drain task's retry queue.
 
-Whatever is told of a batch, in the log, to `on_retry` or to `on_error`, it is safe
-meanwhile.
+While a batch is reported, to the log, `on_retry` or `on_error`, it is kept, so that it
+is not lost if the report is cut short.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class RetryQueue(Generic[T]):
         return rest
 
     async def report(self, batch: Batch[T], error: BaseException) -> None:
-        """Tell everybody who wants to know that the batch waits for its next attempt.
+        """Report, to the log and `on_retry`, that a batch waits for its next attempt.
 
-        The batch is safe meanwhile: it is here, whatever cuts this short.
+        The batch is in the retry queue already, so it is kept if this is cut short.
         """
         registration, parts = batch.registration, self._parts
         assert registration is not None
@@ -136,7 +136,7 @@ class RetryQueue(Generic[T]):
             )
 
     async def _call_of(self, registration: Registration, hook: str) -> HandlerCall:
-        """Have the permit, and be inside of a call of this hook."""
+        """Get the permit back, and return a call of this hook, which has begun."""
         detector = self._parts.detector
         if (permit := detector.permit) is not None:
             await permit.regain()
@@ -193,15 +193,15 @@ class RetryQueue(Generic[T]):
             try:
                 items = list(batch.items)
             except MemoryError:
-                # It gets the list itself, and may change it: what is in it is noted
-                # before.
+                # `on_error` gets the list itself, and may change it, so the items are
+                # noted before.
                 note(parts, "failed", batch.items, error)
                 items, batch.items = batch.items, []
             while batch.stage is not TOLD:
                 await _call_on_error(parts, tell, items, error, registration.timeout)
 
     def end_failed(self, batch: Batch[T], error: BaseException | None) -> None:
-        """Book a batch of which somebody was told that it has failed."""
+        """Book a batch as failed, after that was logged or told to `on_error`."""
         if batch.is_settled:
             return
         if batch.stage is not TO_BE_SETTLED:
@@ -258,7 +258,7 @@ class RetryQueue(Generic[T]):
     def dues(self, now: float) -> list[float]:
         """Return when to look again.
 
-        What a stuck handler keeps out has no such time: the call's end wakes.
+        Batches that a stuck call keeps out have no such time: its end wakes.
         """
         self._see()
         if now < self._soonest:
@@ -330,7 +330,7 @@ async def _call_on_error(
     error: BaseException,
     timeout: float | None,
 ) -> None:
-    """Call it; what it raises is logged, with the error that it got."""
+    """Call `on_error`; what it raises is logged, with the error that it got."""
     if on_error is None:
         return
     raised = await attempt(on_error, items, error, timeout=timeout)

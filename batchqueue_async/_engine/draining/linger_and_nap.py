@@ -26,8 +26,8 @@ T = TypeVar("T")
 # long before its handler is called has left the processor's caches by then.
 PARTITIONS_AT_ONCE = 128
 
-# Loops wait in whole milliseconds, rounded up: that is what epoll counts in. Who is
-# to gather items for less than half of one would do it for twice as long and more.
+# Loops wait in whole milliseconds, rounded up: that is what epoll counts in. So if
+# items gathered for less than half of one, it would take more than twice as long.
 TICK = 0.001
 
 
@@ -104,7 +104,7 @@ class Schedule(Generic[T]):
     def _in_parts(self, due: list[Partition[T]]) -> Iterator[list[Partition[T]]]:
         owner_of, own = self._parts.ownership.owner_of, self._drain_task
         for start in range(0, len(due), PARTITIONS_AT_ONCE):
-            # Handlers were called since it was looked at.
+            # Handlers were called since the partitions were looked at.
             yield [
                 partition
                 for partition in due[start : start + PARTITIONS_AT_ONCE]
@@ -140,7 +140,7 @@ class Schedule(Generic[T]):
         """Return when the next cycle may start after one that delivered.
 
         Items gather for at most the shortest nap since the last cycle's start, unless
-        something is due: nothing waits longer for it, since it came after that start.
+        something is due: no item waits longer for it, as all came after that start.
         Without this, fast producers on threads would get tiny batches.
         """
         if any(each.is_due() for each in waiting):
@@ -222,20 +222,20 @@ class Nap:
         self._until: float | None = None
         self._slept_until = 0.0
         self._is_called = False
-        # Whether anything came since whoever naps looked, if only from a `__del__`.
+        # Whether anything came since the drain task looked, if only from a `__del__`.
         self.has_news = False
         # Whether arrivals have to call `notify`: it naps, or has to be revived.
         self.listens = False
-        # Set where the drain task was cancelled: whoever needs it has it run again.
+        # Set if the drain task was cancelled: whoever needs it calls this to run it.
         self.revive: Callable[[], None] | None = None
 
     def notify(
         self, partition: Partition[Any], coming: int, *, may_run: bool = False
     ) -> None:
-        """Items, or a waiting producer, came or come to one of its partitions.
+        """Note that items, or a waiting producer, are at or come to a partition.
 
-        So many `coming` items are not there yet. In a callback of the loop a drain
-        task that is alone there `may_run` on at once: a lone item takes a turn less.
+        `coming` items are not there yet. With `may_run`, in a callback of the loop, a
+        drain task that is alone on the loop runs at once: that spares a turn.
         """
         if self._sleeper is None:
             self._note_news()
@@ -270,7 +270,7 @@ class Nap:
             self.end_by(self._schedule.arrivals_end_nap(since, self._clock()))
 
     def be_revived(self, revive: Callable[[], None] | None) -> None:
-        """Have this called by the next one who needs it; None for nobody."""
+        """Have `revive` called by whoever needs the drain task next; None ends that."""
         self.revive = revive
         self.listens = revive is not None or self._sleeper is not None
 
@@ -316,7 +316,7 @@ class Nap:
         if self._until is not None and self._until <= when:
             if self._until > self._clock():
                 return
-            when = self._until  # The timer's callback was struck.
+            when = self._until  # The timer's callback was cut short.
         if when <= self._clock():
             self.wake()
         else:
@@ -332,9 +332,9 @@ class Nap:
             self._is_called = True
         else:
             if not self._sleeper.is_woken:
-                # Before the sleeper gets to run: a turn begins before what is in it.
+                # First: the turn must have begun before the sleeper runs in it.
                 self._turn.yields()
-            self._sleeper.is_woken = False  # A strike may have hit its callback.
+            self._sleeper.is_woken = False  # Its callback may have been cut short.
             self._sleeper.wake()
 
     def _timer_fired(self, when: float) -> None:
@@ -357,7 +357,7 @@ class Gathering:
     """Learns from what cycles delivered whether to let items gather before the next.
 
     Fast producers on threads would get tiny batches if each of their items were taken
-    at once. But a lone item waits in vain where its sender waits for it first.
+    at once. But a lone item gathers in vain if its sender waits until it is handled.
 
     It pays after a cycle that delivered several items. After lone items it is tried
     where they follow each other more quickly than a shortest nap; each try in vain

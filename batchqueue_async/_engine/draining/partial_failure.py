@@ -22,12 +22,12 @@ T = TypeVar("T")
 def settle_handled(batch: Batch[T], answer: PartialFailure) -> BaseException | None:
     """Book what was handled, and leave what failed in the batch.
 
-    The rest keeps its place, its order and its attempts (promises A1 and B1). So
-    whoever was behind the batch is behind the rest, if that has items of his partition.
+    The rest keeps its place, its order and its attempts (promises A1 and B1). So items
+    that were behind the batch are behind the rest, if that has any of their partition.
 
     Returns:
-        Why what is left in it failed: what was raised, or what is wrong with that. None
-        if nothing is left.
+        Why the rest has failed: the answer, or the error if that is invalid. None if
+        nothing is left.
     """
     if batch.is_settled:
         return answer
@@ -60,8 +60,8 @@ def _leave(batch: Batch[T], failed: list[int]) -> None:
     parts.reverse()
     shares = [share for share, _ in parts]
     count = len(former) - len(items)
-    # All that takes memory is made. The batch first: what it has no more, it cannot
-    # settle again. No call until all of that is changed.
+    # All that takes memory is made by now. The batch changes first: it cannot settle
+    # again the items that it has no more. No call until all of it is changed.
     batch.stage = PART_BOOKED
     batch.items = items
     batch.partition = first.partition

@@ -64,10 +64,10 @@ class PermitPool:
 
 
 class Permit:
-    """One drain task's: held during a cycle, and lent while its handler waits.
+    """A drain task's permit: held during a cycle, and lent while its handler waits.
 
-    A handler that waits for another queue may wait for what is behind in the line, so
-    keeping the permit would be a reason to wait for ever.
+    A handler that waits for another queue may wait for a drain task that is in line for
+    a permit, so keeping its own could make both wait for ever.
     """
 
     def __init__(self, pool: PermitPool) -> None:
@@ -75,7 +75,7 @@ class Permit:
         self.is_held = False
         self._is_asked = False
         self._loop = asyncio.get_running_loop()
-        # Who wants to know when it is no longer asked for.
+        # Called when it is granted, or no longer asked for.
         self._listeners: list[Callable[[], None]] = []
 
     async def acquire(self) -> None:
@@ -102,7 +102,7 @@ class Permit:
         self.pool.leave()
 
     async def regain(self) -> None:
-        """Have it again, for the drain task itself, before it calls anything else."""
+        """Get it back for the drain task itself, before it calls anything else."""
         while not self.is_held:
             try:
                 await self._acquire()
@@ -122,8 +122,8 @@ class Permit:
     def when_back(self, call: HandlerCall, tell: Callable[[], None]) -> None:
         """Call `tell` once the call has the permit, or may go on without it.
 
-        It goes on without while others of its tasks wait. May be called on any loop and
-        thread; `tell` is called on the permit's loop.
+        It goes on without it while other tasks of the call wait. May be called on any
+        loop and thread; `tell` is called on the permit's loop.
         """
         if not self._on_loop(self._when_back, call, tell):
             tell()
@@ -134,7 +134,7 @@ class Permit:
         self._tell()
 
     def _look(self, call: HandlerCall) -> None:
-        # After a call the drain task sees to it by itself.
+        # After the call the drain task gets its permit back by itself.
         if call.is_over:
             return
         if call.is_waiting:
@@ -155,7 +155,7 @@ class Permit:
         try:
             self._loop.call_soon_threadsafe(act, *arguments)
         except RuntimeError:
-            # It is closed, and its drain tasks are no more.
+            # The loop is closed, and its drain tasks are no more.
             return False
         return True
 

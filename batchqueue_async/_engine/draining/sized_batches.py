@@ -16,7 +16,7 @@ T = TypeVar("T")
 class SizedGrouping(Grouping[T]):
     """Makes batches of measured items, and cuts them by number and by size.
 
-    After that nobody asks for sizes: what is tried again is such a batch, or a part.
+    After that sizes are not needed: batches that are retried are these, or their parts.
     """
 
     __slots__ = ()

@@ -1,27 +1,27 @@
 """How large a handler's batches should be, found by trying: `max_batch="auto"`.
 
-A call takes some seconds whatever it has, and some for each of its items. Larger
-batches spread the former, with less and less to gain, and make items wait. So what is
-climbed is items per second, discounted by size, ``rate / size ** PRICE``: at its top,
-a batch twice as large would bring 2 % more. That is Kleinrock's power with an exponent
-(Power and deterministic rules of thumb for probabilistic problems in computer
-communications, 1979).
+A call takes a fixed time, and some for each of its items. Larger batches spread the
+fixed time, with less and less to gain, and make items wait. So what is maximised is
+items per second, discounted by size, ``rate / size ** PRICE``: at the maximum, a batch
+twice as large would bring 2 % more. That is Kleinrock's power with an exponent (Power
+and deterministic rules of thumb for probabilistic problems in computer communications,
+1979).
 
 The limit is changed as others change a sending rate or a concurrency:
 
 * Two sizes are tried, one below the limit and one above it, and the limit goes up the
   slope that they show (Dong and others, PCC Vivace, 2018). Where the slope's sign
   changes, steps get smaller (Kesten, Accelerated stochastic approximation, 1958).
-* Batches that the limit did not cut tell nothing of it, so nothing grows without load;
+* Batches that the limit did not cut tell nothing of it, so it never grows without load;
   calls that suddenly take twice as long lower it by as much, by half at most (Netflix's
   concurrency-limits, Gradient2).
-* A handler that is told to wait, or fails, halves it, once per response: what was cut
-  before is not counted again (Vector's adaptive request concurrency; TCP). What failed
-  at a size keeps the limit below for a while, longer each time (CUBIC, RFC 9438).
+* If a handler is told to wait, or fails, the limit is halved, once for all batches that
+  were cut before (Vector's adaptive request concurrency; TCP). A size that has failed
+  keeps the limit below it for a while, longer each time (CUBIC, RFC 9438).
 
-Halving a batch does not help where calls are what the server counts. So it is halved
-again only for failures without a success in between; else the time that failures and
-pauses cost counts as part of the price, and the slope says where to go.
+Smaller batches do not help if the server counts calls. So the limit is halved again
+only for failures without a success in between; else the time that failures and pauses
+cost counts as time of the calls, and the slope says where to go.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _OVERHEAD: Final = 50e-6
 
 
 class AdaptiveLimit:
-    """Says how many items a batch may have; told what came of each.
+    """Decides how many items a batch may have, from the result of each call.
 
     It reads no clock and waits for nothing: its caller tells it what calls took.
     """
@@ -89,7 +89,7 @@ class AdaptiveLimit:
         # Which of the two sizes is tried, 0 or 1; None at rest.
         self._trial: int | None = None
         self._first_rate = 0.0
-        # Of the calls of this size so far; and seconds that failures have cost.
+        # Seconds of each call of this size so far; and those that failures have cost.
         self._seconds: list[float] = []
         self._debt = 0.0
         self._slope = 0.0
@@ -97,22 +97,22 @@ class AdaptiveLimit:
         self._rest = self._rest_for = 0
         # Seconds for each item, as of late.
         self._usual: float | None = None
-        # Failures since the last success; whether one was answered in this round.
+        # Failures since the last success; whether the limit was halved in this round.
         self._in_a_row = 0
         self._is_backed_off = False
         self._ceiling, self._ceiling_for = most, 0
         self._patience, self._lift = SHORTEST_CEILING, _ABOVE
-        # Seconds of calls before what was refused may be tried again in any case.
+        # Seconds of calls before a refused size may be tried again in any case.
         self._owed = inf
-        # The largest batch that was taken since one was not.
+        # The largest batch that was handled since the last failure.
         self._passed = 0
-        # What it is after a failure if the next call is none: it, before, and why.
+        # `_limit`, `_before`, `_reason` if the call after a failure does not fail.
         self._undo: tuple[float, int, LimitReason] | None = None
         self._begin_round()
 
     @property
     def limit(self) -> int:
-        """What it has come to; sizes are tried around it."""
+        """The limit found so far; sizes are tried around it."""
         return round(self._limit)
 
     def stats(self) -> BatchLimit:
@@ -142,7 +142,7 @@ class AdaptiveLimit:
             self._settle(0)
             return
         if size != self.size:
-            # It was cut by something else, or before the limit changed.
+            # The batch was cut by something else, or before the limit changed.
             return
         if self._trial is None:
             self._rest -= 1
@@ -211,7 +211,7 @@ class AdaptiveLimit:
         if slope * self._slope < 0:
             self._flips = min(self._flips + 1, MOST_FLIPS)
         elif abs(slope) > 2 * PRICE:
-            # It leads somewhere again.
+            # The slope is steep again, so steps get larger.
             self._flips = max(self._flips - 1, 0)
         self._slope = slope
         step = min(1.0, max(-1.0, GAIN * slope / (1 + self._flips)))
@@ -236,14 +236,14 @@ class AdaptiveLimit:
         self.size = max(1, min(self._highest, round(self._limit)))
 
     def _fall_back(self, size: int, why: LimitReason) -> None:
-        """Halve it at once, since what failed may be tried again with that."""
+        """Halve the limit at once: the failed batch may be tried again with that."""
         limit, passed = self._limit, self._passed
         self._is_backed_off, self._passed = True, 0
         if size > passed:
             self._undo = (min(limit, passed), self.limit, why) if passed else None
             self._stay_below(size)
         else:
-            # One as large was taken meanwhile, so it may not have been for its size.
+            # A batch as large was handled meanwhile, so the size may not be to blame.
             self._undo = limit, self._before, self._reason
         self._change(size / 2, why)
         debt = self._debt
@@ -251,7 +251,7 @@ class AdaptiveLimit:
         self._debt = debt
 
     def _stay_below(self, size: int) -> None:
-        """For a while, and longer if that has not failed at once before."""
+        """Stay below a size for a while: longer, unless the call before failed, too."""
         if self._in_a_row == 1:
             self._patience = min(2 * self._patience, LONGEST_CEILING)
         self._ceiling = max(1, int(_BELOW * size))
@@ -260,7 +260,7 @@ class AdaptiveLimit:
         self._flips, self._slope = 0, 0.0
 
     def _lift_ceiling(self) -> None:
-        """Let it grow again beyond what has failed: a little first, then quickly."""
+        """Let the limit grow again beyond a failed size: slowly first, then quickly."""
         if self._ceiling >= self._most:
             return
         self._ceiling_for -= 1

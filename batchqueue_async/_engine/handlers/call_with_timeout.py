@@ -1,4 +1,4 @@
-"""One call of user code: `handler_timeout` holds, and what it raised comes back.
+"""Calls user code, under its `handler_timeout`, and returns what that raised.
 
 A cancellation of the drain task is not an error of the handler: it is raised. One that
 the handler produced by itself is an error like any other.
@@ -28,7 +28,7 @@ _IS_TOLD: Final = "_batchqueue_async_told_to_end"
 
 
 class LeftBehind(BaseException):
-    """A call is given up, and what it has called goes on."""
+    """A call is given up, while the task that it awaits goes on."""
 
     def __init__(self, task: asyncio.Future[Any], *message: str) -> None:
         super().__init__(*message)
@@ -36,7 +36,7 @@ class LeftBehind(BaseException):
 
     @property
     def left(self) -> asyncio.Future[Any] | None:
-        """What still runs of it, if anything does."""
+        """The task that still runs, if it does."""
         return None if self._task.done() else self._task
 
 
@@ -75,7 +75,7 @@ async def _attempt(
 
 
 def user_error(error: BaseException, here: object) -> BaseException:
-    """Return what user code raised; raise what struck the drain task itself."""
+    """Return an error of user code; raise one that is for the drain task itself."""
     if isinstance(error, asyncio.CancelledError):
         if is_cancelled_for_good():
             raise error
@@ -84,7 +84,7 @@ def user_error(error: BaseException, here: object) -> BaseException:
         # The program ends through its loop, not by a drain task that dies.
         _end_program(error)
     elif isinstance(error, GeneratorExit) and mark() is not here:
-        # The coroutine is being closed from outside, and has to let it.
+        # The coroutine is being closed from outside, so this has to be passed on.
         raise error
     return error
 
@@ -103,7 +103,7 @@ async def finish(call: object, result: object, timeout: float | None) -> None:
 
 
 async def _noted(awaitable: Awaitable[object]) -> None:
-    # Its call, if it is part of one, knows when it waits; unless it is in steps anyway.
+    # Tells the handler call, if there is one, of its waits, unless it runs in steps.
     call = current_call()
     if call is None or call.coroutine is not None:
         await awaitable
@@ -125,7 +125,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     # If the wait is cut short nobody else looks at the task's error.
     task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):
-        # Cancelled before its first step, it would be told as never awaited.
+        # Cancelled before its first step, it would be reported as never awaited.
         task.add_done_callback(lambda _: awaitable.close())
     until = asyncio.get_running_loop().time() + timeout
     message = f"no answer within handler_timeout={timeout}"
@@ -140,7 +140,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
         task.cancel()
         await _outlast(task, until, message)
         if _has_answered(task):
-            # It has handled its batch, as one without a timeout may at the deadline.
+            # The handler has returned, as one without a timeout may at the deadline.
             return
         raise
     if task.done():
@@ -158,17 +158,17 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
     """Wait for a cancelled task to end, whoever cancels the current one meanwhile.
 
     Returns:
-        Whether the current task was told to end meanwhile, and meant to.
+        Whether the current task was cancelled for good meanwhile.
 
     Raises:
         Unstoppable: It did not end by `until`, nor in the grace after that.
-        CutOff: The current task, which is to end, was told so again.
+        CutOff: The current task, which is to end, was cancelled again.
     """
     loop = asyncio.get_running_loop()
     until = max(until, loop.time()) + GRACE
     is_told = False
     while not task.done():
-        # Whoever ends the current task decides how long to wait for one that goes on.
+        # If the current task is to end, whoever ends it decides how long to wait.
         is_ending = is_cancelled_for_good()
         left = until - loop.time()
         if not is_ending and left <= 0:
@@ -186,8 +186,8 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
 
 
 async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
-    # What is to end the program would leave the task for the loop, and end that, before
-    # anybody who waits for the task gets to know of it.
+    # Returned, not raised: out of the task these errors would end the loop's run before
+    # the code that waits for the task learns of them.
     call = current_call()
     try:
         if call is not None:
@@ -202,7 +202,7 @@ async def _kept(awaitable: Awaitable[object]) -> BaseException | None:
 
 
 def _has_answered(task: asyncio.Future[BaseException | None]) -> bool:
-    """Whether it returned before the cancellation struck, or in spite of it.
+    """Whether it returned before its cancellation arrived, or in spite of it.
 
     Raises:
         PartialFailure: That was its answer.
@@ -214,7 +214,7 @@ def _has_answered(task: asyncio.Future[BaseException | None]) -> bool:
 
 
 def _raise_partial_failure(task: asyncio.Future[Any]) -> None:
-    # What it says to have handled must not be handed to anybody again.
+    # Items that it says it has handled must not be handled again.
     if task.done() and not task.cancelled():
         error = task.exception()
         if isinstance(error, PartialFailure):
@@ -228,16 +228,16 @@ def _cancel_current_task() -> None:
 
 
 def _forget_error(task: asyncio.Future[Any]) -> None:
-    # The cancellation is what counts; nobody will ask what the cleaning up raised.
+    # Asked for, so that asyncio does not report what the handler's clean-up raised.
     if not task.cancelled():
         task.exception()
 
 
 def _end_program(error: BaseException) -> None:
-    """Raise the error out of the loop, unless it is being left by an earlier one.
+    """Raise the error out of the loop, unless an earlier one ends the loop's run.
 
-    It would cut off what `asyncio.run` still has to do there: to wait for who leaves
-    his queues, and so for what they drain.
+    A second one would cut off what `asyncio.run` still has to do there: to wait for
+    tasks that leave their queues, and so for what these drain.
     """
     loop = asyncio.get_running_loop()
     if not (getattr(loop, _IS_TOLD, False) and is_being_left()):
@@ -250,7 +250,7 @@ def _raise(error: BaseException) -> NoReturn:
 
 
 class Stopwatch:
-    """Measures how long a handler takes, on whatever loop, from its making on."""
+    """Measures how long a handler takes, on any loop, from its own creation on."""
 
     __slots__ = ("_clock_started", "_loop", "_loop_started")
 

@@ -1,7 +1,7 @@
-"""The wait-for graph of handlers: who waits for whom, so that nobody waits for himself.
+"""The wait-for graph of handlers, by which waits that would never end are refused.
 
 A handler's call waits for drain tasks: that they make room, settle items, or end. A
-drain task waits for the call that it runs, or at a handler's lock for those inside.
+drain task waits for the call that it runs, or at a handler's lock for the calls inside.
 
 For instance the handler of queue A awaits `B.produce`, and B is full: the call waits
 for B's drain task, and that for the call of B's handler which it runs. If this one
@@ -9,20 +9,20 @@ awaits `A.produce`, and A is full as well, it waits for A's drain task, that for
 first call, and the cycle is closed: the second `produce` raises `WouldDeadlock`. B's
 handler ends with that, B's drain task takes the next batch, and A goes on.
 
-Everybody needs all that he waits for, so a cycle would last for ever. One that a call
-would close is refused at once; where another step closes it (a drain task comes to a
-lock), a call that waits already is refused.
+A wait needs all of its targets, unless it `needs_one`, so a cycle would last for ever.
+If a call's wait would close a cycle, it is refused at once; if another step closes it
+(a drain task comes to a lock), a call that waits already is refused.
 
-Whoever is about to wait for some nodes asks whether one of them needs, perhaps by way
-of others, a wait that only he could serve. If A waits for B, and B is about to wait for
-A, then B's search starts at A, comes from A's wait to B, and finds B's own.
+A call that is about to wait for some nodes searches whether one of them waits, perhaps
+by way of others, for this very call. If A waits for B, and B is about to wait for A,
+then B's search starts at A, comes from A's wait to B, and finds B's own.
 
-What time resolves is no edge: retries, naps, linger, slow handlers, and permits, since
-whoever waits has lent his.
+Delays that time resolves are no edges: retries, naps, linger, slow handlers, and
+permits, since a call that waits has lent its own.
 
-The queues may be on the loops of several threads, and there is no lock. Everybody notes
-his own wait first and looks around then, so at least one of those who close a cycle
-together sees it. What others may change is read in one step, or copied.
+The queues may be on the loops of several threads, and there is no lock. Each call notes
+its own wait first and searches then, so of the calls that close a cycle together at
+least one sees it. What other threads may change is read in one step, or copied.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Node(Protocol):
     """What a call may wait for."""
 
     def waits(self) -> Iterable[Wait]:
-        """Return the waits of the calls that it can't go on before."""
+        """Return the waits that have to end before it can go on."""
 
 
 class DrainTaskNode(Value):
-    """A drain task of a queue; without a number, who calls `on_close` at its end."""
+    """A drain task of a queue; None for the shutdown, which calls `on_close`."""
 
     detector: DeadlockDetector
     drain_task: int | None
@@ -98,8 +98,8 @@ class Wait(ABC):
     """One wait of a handler's call, from `begin` to `end`.
 
     Meanwhile the call's drain task lends its permit, if it needs one for its cycles.
-    Used as `async with wait`, it is over afterwards; whoever is cancelled goes on at
-    once, and his drain task sees to the permit.
+    Used as `async with wait`, it is over afterwards; a call that is cancelled goes on
+    at once, and its drain task gets the permit back later.
     """
 
     __slots__ = ("_loop", "call", "refusal")
@@ -111,7 +111,7 @@ class Wait(ABC):
 
     def __init__(self, call: HandlerCall) -> None:
         self.call = call
-        # Set while it waits, where a step of somebody else's closed a cycle.
+        # Set while it waits, if a step of another task has closed a cycle.
         self.refusal: WouldDeadlock | None = None
         # None where a thread waits that has no loop.
         self._loop = asyncio._get_running_loop()  # noqa: SLF001
@@ -134,7 +134,7 @@ class Wait(ABC):
         """Return what it waits for now: nothing once it is served, or refused."""
 
     def needs(self, partition: Partition[Any]) -> bool:
-        """Whether it waits until somebody takes from this partition, whoever it is."""
+        """Whether it waits until some drain task takes from this partition."""
         return False
 
     @abstractmethod
@@ -216,14 +216,14 @@ def end_of(detector: DeadlockDetector) -> Collection[Node]:
 
 
 def on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:
-    """Call it on this loop: at once where that runs here."""
+    """Call it on this loop: at once if this loop runs here."""
     if loop is None or asyncio._get_running_loop() is loop:  # noqa: SLF001
         call()
         return
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:
-        # It is closed: nobody waits there any more.
+        # The loop is closed: nobody waits there any more.
         return
 
 
@@ -232,10 +232,10 @@ def find(
     matches: Callable[[Wait], bool],
     held_up: Collection[Node] = (),
 ) -> Wait | None:
-    """Return a wait that one of these nodes needs, perhaps by way of others.
+    """Return a matching wait of one of these nodes, perhaps by way of others.
 
-    Of a wait that several nodes could serve none is needed alone. Such a wait is
-    returned if all of them wait for each other, or for those that are held up.
+    A wait that `needs_one` of several nodes is not followed to them. It is returned if
+    all of these nodes wait for each other, or for nodes that are held up.
     """
     seen: set[Node] = set()
     choices: list[Wait] = []
@@ -256,12 +256,12 @@ def find(
 
 
 def is_stuck(wait: Wait, held_up: Collection[Node] = ()) -> bool:
-    """Whether nobody whom it waits for can go on before it, one way or another.
+    """Whether no node that it waits for can go on before it does.
 
-    All who are within its reach are stuck until they are seen not to be: who waits for
-    nobody goes on, and so does who waits only for such as go on. Who needs one of
-    several goes on with the first of them. What is left waits for itself, or for those
-    that are held up by what is not known here.
+    All nodes within its reach count as stuck until they are found to go on: a node goes
+    on if it waits for none, or only for nodes that go on. A wait that needs one of
+    several nodes goes on with the first of them. The nodes that are left wait for each
+    other, or for nodes that are `held_up`, for reasons that are not known here.
     """
     return bool(_stuck_together(wait, held_up))
 
@@ -289,7 +289,7 @@ def _stuck_together(wait: Wait, held_up: Collection[Node] = ()) -> list[Wait]:
 
 
 def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
-    """Return whom a wait waits for, also by way of others, and what each waits for."""
+    """Return the nodes that a wait needs, also by way of others, with their waits."""
     waits: dict[Node, list[Wait]] = {}
     ahead = list(wait.targets())
     while ahead:
@@ -302,7 +302,7 @@ def _within_reach(wait: Wait) -> dict[Node, list[Wait]]:
 
 
 def refuse_cycles(node: Node) -> None:
-    """Refuse who waits for this node, and is waited for by it as of now."""
+    """Refuse waits for this node for which the node, as of now, waits itself."""
     while (wait := find((node,), lambda each: node in each.targets())) is not None:
         together = _stuck_together(wait) if wait.needs_one else (wait,)
         refused = next((each for each in together if each.is_refusable), None)

@@ -1,8 +1,8 @@
-"""A handler's wait for a flush, and what it leaves out of its own queue's.
+"""A handler's wait for a flush, and the partitions of its own queue that are left out.
 
-What waits for the handler when it flushes, `Flush` does not have it wait for. A drain
-task may come to wait for it later: at the lock of a hook that flushes, or for the end
-of an `on_open`. Its partitions are left out from then on.
+`Flush` leaves out drain tasks that wait for the handler when it flushes. A drain task
+may come to wait for it later: at the lock of a hook that flushes, or for the end of an
+`on_open`. Its partitions are left out from then on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FlushWait(CallWait):
-    """A handler waits until what it saw in some partitions is settled."""
+    """A handler waits until items that it saw in some partitions are settled."""
 
     __slots__ = ("_detector", "_left_out", "hooks", "partitions", "watcher")
 
@@ -39,7 +39,7 @@ class FlushWait(CallWait):
         self.partitions: Sequence[Partition[Any]] = ()
         # The calls of `on_flush` that it waits for afterwards.
         self.hooks: Sequence[OnFlushNode] = ()
-        # Drain tasks that have come to wait for it.
+        # Drain tasks that have come to wait for the handler.
         self._left_out: set[int] = set()
 
     def targets(self) -> Collection[Node]:
@@ -53,14 +53,14 @@ class FlushWait(CallWait):
         return self.refusal is None and partition.accounts.is_watched_by(self.watcher)
 
     def refuse(self) -> None:
-        """Leave out who waits for it by now; in another queue's flush it is refused."""
+        """Leave out drain tasks that wait for the handler by now; refuse if none do."""
         waits_for = self._detector.waits_for
         owners = self._owners() - self._left_out
         left_out = {each for each in owners if waits_for(each, self.call)}
         if not left_out:
             super().refuse()
             return
-        # At once, since who refuses it looks again; the rest on the queue's loop.
+        # At once, since the caller searches again; the rest on the queue's loop.
         self._left_out |= left_out
         on(self._loop, self._leave_out)
 

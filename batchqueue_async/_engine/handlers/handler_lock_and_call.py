@@ -1,9 +1,9 @@
-"""Who is inside of a handler: one lock for each, and the call that code is part of.
+"""Which calls are inside of a handler: its lock, and the call that code is part of.
 
 A handler whose items live in one partition is entered by that partition's owner only.
 But its items may live in several (a consumer, a custom selector, two types), and its
-hooks may be called by another drain task. First come, first served, so that a busy
-`consume` cannot starve an `on_flush`.
+hooks may be called by another drain task. So it has a lock: first come, first served,
+so that a busy `consume` cannot starve an `on_flush`.
 
 Code inside of a handler, also in tasks and threads that it started, is known by a
 context variable; the drain task ends the call when the handler has returned, so that a
@@ -33,9 +33,9 @@ HELD_UP: Final = 0.1
 
 
 class Exclusive(NamedTuple):
-    """The mode of hooks: nobody else is inside.
+    """The mode of hooks: no other call is inside.
 
-    Each who may be has his own, so that what is left of one who was cut off is known.
+    Each holder has a mode of its own, so that `forget` finds one that was cut off.
     """
 
     holder: object
@@ -66,12 +66,12 @@ class HandlerLock:
     __slots__ = ("_by_mode", "_sole", "_waiting", "next_idle", "stuck")
 
     def __init__(self) -> None:
-        # The mode of who is inside alone; else how many are with each mode, if any.
+        # The mode of the only call inside; else how many are inside with each mode.
         self._sole: Hashable | None = None
         self._by_mode: dict[Hashable, int] | None = None
         self._waiting: tuple[tuple[Hashable, asyncio.Future[None]], ...] = ()
         self.stuck: tuple[Stuck, ...] = ()
-        # When its `on_idle` may be called again: here, since it is one for all types.
+        # When `on_idle` may be called again: kept here, once for all types.
         self.next_idle = 0.0
 
     @property
@@ -89,9 +89,9 @@ class HandlerLock:
         return True
 
     def request(self, mode: Hashable) -> asyncio.Future[None]:
-        """Take a place in the order of arrival; the answer is done once one is inside.
+        """Take a place in the order of arrival; the answer is done once it is inside.
 
-        Whoever does not go in, or is cut off before that, has to `withdraw` it.
+        A caller that does not go in, or is cut off before that, has to `withdraw` it.
         """
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.try_acquire(mode):
@@ -101,7 +101,7 @@ class HandlerLock:
         return answer
 
     def withdraw(self, mode: Hashable, answer: asyncio.Future[None]) -> None:
-        """Give up a place in the order of arrival, or what it has led to."""
+        """Give up a place in the order of arrival; leave, if it is inside already."""
         if answer.done() and not answer.cancelled():
             self.release(mode)
         else:
@@ -110,9 +110,9 @@ class HandlerLock:
             self.grant_next()
 
     def forget(self, mode: Exclusive) -> None:
-        """Take out who was cut off with this mode, in the line or inside, if he was."""
+        """Take a holder that was cut off out of the line, or out of the handler."""
         if any(each.mode == mode for each in self.stuck):
-            # What cannot be stopped is still inside.
+            # A call that cannot be stopped is still inside.
             return
         self._waiting = tuple(each for each in self._waiting if each[0] != mode)
         if mode == self._sole or (self._by_mode and mode in self._by_mode):
@@ -145,7 +145,7 @@ class HandlerLock:
         return self._waiting
 
     def admit_next(self) -> None:
-        """Somebody has gone out: let those in who come next."""
+        """Let the next ones in, after a call has left."""
         if self._waiting:
             self.grant_next()
 
@@ -154,10 +154,10 @@ class HandlerLock:
         return any(excludes(mode, each.mode) for each in self.stuck)
 
     def belongs_to(self, detector: DeadlockDetector) -> None:
-        """Be told whose queue's it is, before anybody comes in."""
+        """Learn whose calls enter by it, before any does."""
 
     def outer_waits(self) -> Iterable[Wait]:
-        """Return what the first in the line waits for besides those who are inside."""
+        """Return what the first in the line waits for besides the calls inside."""
         return ()
 
     def _go_in(self, mode: Hashable) -> None:
@@ -177,11 +177,11 @@ class HandlerLock:
         return self._sole is None or not excludes(mode, self._sole)
 
     def grant_next(self) -> None:
-        """Let those in who come next and have room."""
+        """Let the next ones in, as far as their modes allow it."""
         while self._waiting and self._has_room(self._waiting[0][0]):
             mode, admitted = self._waiting[0]
             if admitted.cancelled():
-                # It is about to take itself out.
+                # Its caller was cancelled, and is about to withdraw it.
                 return
             self._waiting = self._waiting[1:]
             self._go_in(mode)
@@ -217,25 +217,25 @@ class HandlerCall:
         registration: Registration | None,
         hook: str = "",
     ) -> None:
-        # That of the queue whose handler it is.
+        # The detector of the queue whose handler it is.
         self.detector = detector
-        # The lock of the handler that is entered, and as what; None for `on_error`.
+        # The lock of the handler that is entered, None for `on_error`; and the mode.
         self.lock = lock
         self.mode = mode
         # None where no drain task is at work: `on_close`.
         self.drain_task = drain_task
         self.is_over = False
-        # Whose it is, None for the queue's own; and what is called: "" for `consume`.
+        # The handler, None for a hook of the queue; and the hook, "" for `consume`.
         self.registration = registration
         self.hook = hook
-        # What it is run by, if that is known.
+        # The coroutine that runs it, if that is known.
         self.coroutine: Coroutine[Any, Any, object] | None = None
         calls = detector.calls
         self.began = began = calls.clock()
         # Since when it has held the loop; inf while it waits. By the machine's clock:
         # a virtual one stands still meanwhile.
         self.step_began = now = began if calls.clock is monotonic else monotonic()
-        # From here on it can be ended, whatever is raised.
+        # From here on `recover` finds and ends it, whatever is raised.
         calls.inside[self] = False
         self._reset: Token[HandlerCall | None] = innermost.set(self)
         if now > calls.thread.due:
@@ -251,7 +251,7 @@ class HandlerCall:
     def run(
         self, running: Coroutine[Any, Any, object], registration: Registration
     ) -> Awaitable[object] | None:
-        """Return what to await: in steps, unless it is looked after already.
+        """Return what to await: steps, for a cycle's first call or after a slow one.
 
         None if it has ended in its first step.
         """
@@ -279,7 +279,7 @@ class HandlerCall:
         return self.detector.calls.in_steps(running, self, waits_for)
 
     def waits(self) -> None:
-        """It lets the loop go, to await something."""
+        """Note that it lets the loop go, to await something."""
         self.step_began = math.inf
         if (calls := self.detector.calls).timer is None:
             calls.watch(self)
@@ -288,17 +288,17 @@ class HandlerCall:
         if self.coroutine is None:
             self.end_step()
         elif self.registration is not None:
-            # It may have waited: next time it is looked at step by step.
+            # It may have waited: next time it is run in steps.
             self.registration.is_trusted = False
 
     def begin_step(self) -> None:
-        """It goes on, and holds the loop."""
+        """Note that it goes on, and holds the loop."""
         self.step_began = now = monotonic()
         if now > (thread := self.detector.calls.thread).due:
             thread.look(now)
 
     def end_step(self) -> None:
-        """What it did since its begin, or its last wait, held the loop."""
+        """Note that it held the loop since its begin, or its last wait."""
         seconds = monotonic() - self.step_began
         self.step_began = math.inf
         if seconds > HELD_UP:
@@ -306,13 +306,13 @@ class HandlerCall:
 
     @property
     def permit(self) -> Permit | None:
-        """What its drain task holds for it, where queues share drain tasks."""
+        """The permit of its drain task, where queues share drain tasks."""
         return None if self.drain_task is None else self.detector.permit
 
     @property
     def is_waiting(self) -> bool:
         """Whether any task or thread of it waits for a queue."""
-        # Again if other threads changed them; the first one nearly always is its own.
+        # Again if other threads changed the waits; nearly always the first is its own.
         while True:
             try:
                 return any(wait.call is self for wait in self.detector.waits)
@@ -333,11 +333,11 @@ class HandlerCall:
         if self.drain_task is None:
             # For a call of a drain task its next nap does this.
             self.detector.calls.rest()
-        # By hand: `contextlib.suppress` costs more than all the rest here.
+        # Not `contextlib.suppress`, which costs more than all the rest here.
         try:  # noqa: SIM105
             innermost.reset(self._reset)
         except (ValueError, RuntimeError, AttributeError):
-            pass  # Closed in a strange context, thrown away; or ended after a strike.
+            pass  # Closed in another context, or collected; or it was struck before.
 
     def __enter__(self) -> Self:
         return self
@@ -386,7 +386,7 @@ def handler_call(detector: DeadlockDetector) -> HandlerCall | None:
 
 
 def outside(function: Callable[..., R], *args: object) -> R:
-    """Call `function` as if from outside of any handler, else in this context."""
+    """Call `function` as if outside of any handler; otherwise in this context."""
     if innermost.get() is None:
         return function(*args)
     context = copy_context()

@@ -1,4 +1,4 @@
-"""What one queue asks of the wait-for graph, and what it shows there of itself.
+"""One queue's part of the wait-for graph: its waits, and its questions to the graph.
 
 Its handlers may wait for room, for a flush, for the end of queues.
 """
@@ -103,7 +103,7 @@ class RoomWait(Wait):
 
 
 class CallWait(Wait):
-    """A handler awaits a future on a loop; what else it needs, subclasses know."""
+    """A handler awaits a future on a loop; subclasses say what that waits for."""
 
     __slots__ = ("_refused",)
 
@@ -113,7 +113,7 @@ class CallWait(Wait):
         self._refused = asyncio.get_running_loop().create_future()
 
     async def until(self, done: asyncio.Future[Any]) -> None:
-        """Wait for it; a cancelled wait leaves it alone."""
+        """Wait for a future; if the wait is cancelled, the future is not."""
         await asyncio.wait({done, self._refused}, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
             self.check()
@@ -159,7 +159,7 @@ class BudgetWait(RoomWait):
         return self.call, self._partition
 
     def is_for_room(self) -> bool:
-        """Whether it lacks nothing but room, or whoever is before it in its line."""
+        """Whether it lacks nothing but room, or a producer before it in line does."""
         partition = cast("SizedPartition[Any]", self._partition)
         return self._lacks() and partition.lacks_room is not None
 
@@ -193,7 +193,7 @@ class BudgetWait(RoomWait):
             return super()._closes_cycle()
         known = self.call.detector.room_waits.get((self.call, self._partition))
         if isinstance(known, BudgetWait) and known.is_for_room():
-            # Having looked once is enough: with each change one looks again.
+            # One look is enough: after each change one of these waits looks again.
             return False
         self.call.detector.room_waits[self.call, self._partition] = self
         return is_stuck(self)
@@ -236,15 +236,15 @@ class DeadlockDetector:
         self.name = name
         self.calls = calls
         self.ownership = ownership
-        # Which all partitions share, where the sizes of items count.
+        # The room that all partitions share, where the sizes of items count.
         self.budget = budget
-        # What its drain task needs for a cycle, where queues share drain tasks: each of
-        # them has only one.
+        # The permit that its drain task needs for a cycle, where queues share drain
+        # tasks: such a queue has only one drain task.
         self.permit: Permit | None = None
         # The waits of calls of its handlers, for this queue or for others. There from
         # the start, since threads note theirs without a lock.
         self.waits: dict[Wait, None] = {}
-        # Nearly all queues have no handlers that wait: these come with the first.
+        # Nearly all queues have no handlers that wait: made for the first that does.
         self._room_waits: dict[tuple[HandlerCall, Partition[Any]], RoomWait] | None = (
             None
         )
@@ -252,7 +252,7 @@ class DeadlockDetector:
 
     @property
     def room_waits(self) -> _RoomWaits:
-        """Of those that wait for room in the same partition, one that has looked."""
+        """Of a call's waits for room in the same partition, one that has looked."""
         if self._room_waits is None:
             self._room_waits = {}
         return self._room_waits
@@ -275,7 +275,7 @@ class DeadlockDetector:
         return kind(call, self, partition, waiter)
 
     def waits_for(self, drain_task: int | None, call: HandlerCall) -> bool:
-        """Whether the drain task waits for a call of this queue's that is to wait."""
+        """Whether the drain task waits for this queue's call that is about to wait."""
         if call.detector is not self or drain_task is None:
             return False
         if call.drain_task == drain_task:
@@ -287,7 +287,7 @@ class DeadlockDetector:
         return find((node,), lambda each: each.call is call, (own,)) is not None
 
     def may_own(self, drain_task: int, partition: Partition[Any]) -> bool:
-        """Whether nobody waits for the partition for whom the drain task waits."""
+        """Whether the drain task waits for no call that waits for the partition."""
         node = DrainTaskNode(self, drain_task)
         if any(each.needs_one and each.needs(partition) for each in node.waits()):
             return False
@@ -296,10 +296,10 @@ class DeadlockDetector:
     async def enter_handler(
         self, lock: HandlerLock, mode: Hashable, drain_task: int | None = None
     ) -> None:
-        """Enter a handler, once those who are before have left it.
+        """Enter a handler, once the calls before have left it.
 
-        The drain task lends its permit meanwhile. Inside it has it, also if it did
-        not have it before.
+        The drain task lends its permit meanwhile. Inside it holds the permit, also if
+        it did not before.
         """
         permit = None if drain_task is None else self.permit
         if not lock.try_acquire(mode):
@@ -326,7 +326,7 @@ class DeadlockDetector:
                 raise
 
     def waits_of(self, is_one: Callable[[HandlerCall], bool]) -> list[Wait]:
-        """Return the waits of the calls that are asked for and are not over."""
+        """Return the waits of calls that `is_one` selects, and that are not over."""
         return [
             wait
             for wait in list(self.waits)
@@ -338,8 +338,7 @@ class DeadlockDetector:
     ) -> Iterable[Wait]:
         """Return the waits of calls that keep one in the line out of the handler.
 
-        With nobody ahead in the line that call holds the lock alone, so only its own
-        waits count.
+        Once it is inside, its call holds the lock alone, so only its own waits count.
         """
         modes = lock.modes_ahead_of(answer) or (EXCLUSIVE,)
 

@@ -40,7 +40,7 @@ class Hooks:
         self._not_closed: dict[int, Registration] | None = None
         # By drain task: the handler that it has entered last for a hook, if it is in.
         self._entered: dict[int | None, HandlerLock] | None = None
-        # Calls of `on_flush` that run, and who waits for them; the shutdown does, too.
+        # Calls of `on_flush` that run, with futures of their results for the flushes.
         self.flushing: dict[
             asyncio.Task[BaseException | None], asyncio.Future[BaseException | None]
         ] = {}
@@ -81,7 +81,7 @@ class Hooks:
         now: float,
         drain_task: int,
     ) -> None:
-        """Tell the handlers that got nothing, each at most once per shortest nap."""
+        """Call `on_idle` of idle handlers, each at most once per shortest nap."""
         loop = asyncio.get_running_loop()
         for registration in registrations:
             hook, lock = registration.on_idle, registration.lock
@@ -102,7 +102,7 @@ class Hooks:
     async def tick(
         self, registrations: Iterable[Registration], now: float, drain_task: int
     ) -> None:
-        """Call `on_tick` where its time has come; what was missed is one tick."""
+        """Call `on_tick` where it is due; ticks that were missed count as one."""
         loop = asyncio.get_running_loop()
         for registration in registrations:
             ticks, lock = registration.ticks, registration.lock
@@ -114,7 +114,7 @@ class Hooks:
                 continue
             mode = self._mode(registration, drain_task)
             if not lock.try_acquire(mode):
-                # Others are in it: let them, but not for ever.
+                # Other calls are inside: come later, but be late by one period at most.
                 if lock.stuck or late < ticks.every:
                     continue
                 await self._parts.detector.enter_handler(lock, mode, drain_task)
@@ -123,16 +123,16 @@ class Hooks:
             await asyncio.sleep(0)
 
     def _mode(self, registration: Registration, drain_task: int | None) -> Exclusive:
-        """Return with what to enter a handler, which is noted first: see `recover`."""
+        """Return the mode to enter a handler with, after noting it: see `recover`."""
         if self._entered is None:
             self._entered = {}
         self._entered[drain_task] = registration.lock
         return Exclusive(drain_task)
 
     def recover(self, drain_task: int) -> None:
-        """Leave a handler whose hook was cut off where it could not do that itself.
+        """Leave a handler that was entered for a hook, if the hook was cut off.
 
-        A signal handler may raise after each call, so also between two of its own.
+        A signal handler may raise after any call, so also before the hook can leave it.
         """
         lock = (self._entered or {}).get(drain_task)
         if lock is not None:
@@ -161,8 +161,8 @@ class Hooks:
         """Call `on_flush` on a task of its own, which a cancelled flush leaves running.
 
         Returns:
-            A future, whose result is what `on_flush` raised, if anything; and what
-            stands for the call in the wait-for graph.
+            A future, whose result is what `on_flush` raised, if anything; and the
+            call's node in the wait-for graph.
         """
         loop, lock = asyncio.get_running_loop(), registration.lock
         ending: asyncio.Future[BaseException | None] = loop.create_future()
@@ -184,7 +184,7 @@ class Hooks:
         return ending, OnFlushNode(self._parts.detector, lock, answer, task)
 
     def leave_flushes(self) -> None:
-        """Whoever still waits for `on_flush` at the end of a shutdown waits no more."""
+        """End the waits for `on_flush` that are left at a shutdown's deadline."""
         for ending in self.flushing.values():
             message = "on_flush did not end before the shutdown's deadline"
             ending.set_result(TimeoutError(message))
@@ -215,7 +215,7 @@ class Hooks:
     @property
     def not_closed(self) -> tuple[str, ...]:
         """The handlers whose `on_close` was due and did not complete, by name."""
-        # Of a copy: other threads may ask.
+        # A copy: other threads may ask.
         return tuple(each.label for each in list((self._not_closed or {}).values()))
 
     async def close(
@@ -232,13 +232,13 @@ class Hooks:
             return
 
         async def close() -> None:
-            # In one step with the hook's own first: with a timeout that is on a task of
-            # its own, and the handler may have come back before.
+            # Asked in the step that calls the hook: with a timeout that is on a task of
+            # its own, and before it begins the handler may be registered again.
             if is_back(registration):
                 return
             registration.is_closed = True
             if registration.opening is not None:
-                # It may come back, and is opened again then.
+                # If the handler is registered again, it is opened again.
                 registration.opening.is_done = False
             result = hook()
             if result is not None:
@@ -257,7 +257,7 @@ class Hooks:
             self._note_not_closed(registration)
 
     def cut_off(self, registration: Registration) -> None:
-        """The handler's `on_close` began, and was not let end."""
+        """Note that a handler's `on_close` began, and was cut off."""
         known = self._not_closed or {}
         if registration.is_closed and id(registration) not in known:
             self._note_not_closed(registration)
@@ -271,7 +271,7 @@ class Hooks:
             )
 
     def skip(self, registrations: Iterable[Registration]) -> None:
-        """The handlers' `on_close` was due, and is never called."""
+        """Note handlers whose `on_close` was due, and is never called."""
         for registration in registrations:
             registration.is_closed = True
             self._note_not_closed(registration)
@@ -292,7 +292,7 @@ class Hooks:
     async def _call(
         self, hook: Hook, name: str, registration: Registration, call: HandlerCall
     ) -> BaseException | None:
-        """Call a hook of a handler that was entered for it, and leave that."""
+        """Call a hook of a handler that was entered for it, and leave the handler."""
         left: asyncio.Future[Any] | None = None
         try:
             error = await attempt(hook, timeout=registration.timeout)
@@ -322,9 +322,9 @@ class Hooks:
 
 
 class Ticks:
-    """When `on_tick` is due: at equal distances; those that were missed are one.
+    """When `on_tick` is due: at equal intervals; ticks that were missed count as one.
 
-    There is one for all types that a handler handles.
+    All types that a handler handles share one.
     """
 
     def __init__(self, hook: Hook, every: float) -> None:
@@ -344,7 +344,7 @@ class Ticks:
         return now - self.next_due(now)
 
     def done(self, now: float) -> None:
-        """It ticks now: whatever was missed before is this one."""
+        """Note a tick now, which stands for all that were missed before."""
         assert self.due is not None
         missed = (now - self.due) // self.every
         self.due += (missed + 1) * self.every

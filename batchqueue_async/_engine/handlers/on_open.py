@@ -38,7 +38,7 @@ class Opening:
         self.is_done = False
 
     def before(self, consume: Call) -> Callable[[list[Any]], Awaitable[None]]:
-        """Return what opens the handler if need be, and has it take a batch then."""
+        """Return a function that opens the handler if need be, and calls `consume`."""
 
         async def open_and_consume(batch: list[Any]) -> None:
             if not self.is_done:
@@ -71,7 +71,7 @@ class Opening:
 
 
 class OpeningWait(Wait):
-    """A drain task comes with a batch while another one has the handler opened."""
+    """A drain task waits with a batch while another one opens the handler."""
 
     __slots__ = ("_opening",)
 
@@ -88,11 +88,11 @@ class OpeningWait(Wait):
         return "its on_open does not end"
 
     def _wake(self) -> None:
-        """Never refused: who opens, and waits for this one, is."""
+        """Do nothing: not this wait is refused, but that of the call that opens."""
 
 
 async def _wait_for(lock: asyncio.Lock, wait: OpeningWait) -> None:
-    """Wait for the turn to open; refuse an `on_open` that waits for who waits here."""
+    """Wait for the turn to open; refuse a wait of `on_open` for this drain task."""
     wait.note()
     try:
         refuse_cycles(DrainTaskNode(wait.call.detector, wait.call.drain_task))
@@ -104,5 +104,5 @@ async def _wait_for(lock: asyncio.Lock, wait: OpeningWait) -> None:
 async def _call(call: Call, *arguments: object) -> None:
     result = call(*arguments)
     if result is not None:
-        # Its timeout is that of the whole.
+        # No timeout: that of the whole call holds.
         await finish(call, result, None)

@@ -1,4 +1,4 @@
-"""A registered handler: what to call, by which lock, and what it goes by."""
+"""A registered handler: what to call, by which lock, and with which settings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Attached:
-    """A handler that is told which queues may call it: since when, and until when.
+    """A handler that is told from when until when a queue may call it.
 
-    A queue whose loop ends first doesn't tell it: what it keeps, it must let go of by
+    If the queue's loop ends first it is not told: it must release its resources by
     itself when it is collected.
     """
 
@@ -44,14 +44,14 @@ class Attached:
         """This queue calls no more."""
 
     def new_lock(self) -> HandlerLock:
-        """Return what a queue's calls of it enter by."""
+        """Return the lock by which a queue's calls enter it."""
         return HandlerLock()
 
 
 def attached(handler: object) -> Attached | None:
-    """Return the handler of the library's own that this is, or stands in for.
+    """Return the handler of the library's own that this is, or wraps.
 
-    What stands in for one says so as `functools.wraps` does.
+    A wrapper is known by its `__wrapped__`, which `functools.wraps` sets.
     """
     seen = 0
     while not isinstance(handler, Attached):
@@ -63,20 +63,20 @@ def attached(handler: object) -> Attached | None:
 
 
 def concurrency_of(handler: object) -> tuple[str, int]:
-    """Return its name, and how many of its calls may run at once; 1 if nobody says."""
+    """Return its name, and how many of its calls may run at once; 1 if unknown."""
     known = attached(handler) or handler
     name = getattr(known, "__qualname__", type(known).__qualname__)
     return name, known.concurrency if isinstance(known, Attached) else 1
 
 
-# An object that has every attribute would have wrappers without end.
+# Bounded, since an object that has every attribute would wrap others without end.
 _MOST_WRAPPERS = 16
 
 
 class HandlerSettings(Value):
     """How a handler's batches are made and delivered."""
 
-    # One list per queue: whoever joins it later is told, too.
+    # One list per queue: a listener that is added later is told, too.
     listeners: list[BatchListener]
     max_batch: MaxBatch = None
     linger: float = 0.0
@@ -85,7 +85,7 @@ class HandlerSettings(Value):
     on_error: ErrorHandler[Any] | None = None
     is_measured: bool = False
     max_batch_bytes: Exact | None = None
-    # What a limit that is found by trying goes up to.
+    # The most that an adaptive limit goes up to.
     most: int = 10_000
 
     @property
@@ -116,7 +116,7 @@ class HandlerSettings(Value):
         )
 
     def but(self, *, max_batch_bytes: float | None, **own: object) -> Self:
-        """Return these, with what is declared for one handler in their place."""
+        """Return these settings, replaced by those that one handler declares."""
         own["max_batch_bytes"] = _exact(max_batch_bytes)
         changes = {name: value for name, value in own.items() if value is not None}
         return self.__replace__(**changes) if changes else self
@@ -179,11 +179,10 @@ class Registration:
         # How logs and stats name it.
         self.label = _label(handler, item_type)
         self.weight = weight
-        # Registrations are numbered; a custom selector's handlers idle by number.
+        # Its number: with a custom selector it says which drain task calls its hooks.
         self.order = order
-        # Which other calls of `consume` may be inside of the handler with one.
-        # A handler that takes one call at a time is waited for at its lock, before any
-        # timeout runs.
+        # Which other calls of `consume` may be inside of the handler beside one. If it
+        # takes one call at a time, calls wait at its lock, before any timeout runs.
         own = attached(handler)
         self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
         self.lock = HandlerLock() if own is None else own.new_lock()

@@ -1,8 +1,7 @@
 """The registered handlers: which of them a type's items go to, and how many at once.
 
-A take removes as many items as the largest batch may have; of handlers that find their
-limits by trying, it has room for a batch of each, since their items may wait in one
-partition.
+A take removes as many items as the largest batch may have; with adaptive limits, as
+many as one batch of each handler together, since their items may wait in one partition.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ class HandlerRegistry:
     def __init__(
         self, consumer: object | None, settings: HandlerSettings = DEFAULT
     ) -> None:
-        # Those of the queue.
+        # The settings of the queue.
         self.settings = settings
         # How many items a take removes, and whether a batch may have to be smaller.
         self.most_taken = settings.fixed_batch
         self.have_limits = False
-        # Only where limits differ, or are found by trying.
+        # Only where limits differ, or are adaptive.
         self._take_limit: TakeLimit | None = None
         self.consumer = None
         if consumer is not None:
@@ -67,23 +66,23 @@ class HandlerRegistry:
         self._by_type: dict[type, Registration] = {}
         # One registration of each handler, by identity; it keeps the handler alive.
         self._locked: dict[int, Registration] = {}
-        # Replaced or removed, maybe while they had batches: their locks are in use.
-        # Seldom are there any, and never many: an empty tuple takes no memory.
+        # Replaced or removed, without `on_close`: with batches left, their locks are in
+        # use. Seldom any, and never many: an empty tuple takes no memory.
         self._let_go: Sequence[Registration] = ()
-        # How many of them were at work when somebody looked.
+        # How many of them were at work at the last look.
         self._let_go_at_work = 0
-        # Whose batches are taken and not settled.
+        # Returns the registrations whose batches are taken and not settled.
         self.in_flight: RegistrationsInFlight = tuple
         self._known: WeakTypeDict[Registration | None] = WeakTypeDict(self._by_type)
         self.resolved = self._known.near
-        # Replaced or removed: they are still owed their `on_close`.
+        # Replaced or removed, and their `on_close` is still to be called.
         self.retired: tuple[Registration, ...] = ()
         # Whether `take_retired` has anything to look at.
         self.has_retired = False
         # Whether there may be a handler with `on_idle`, `on_tick` or `on_flush`.
         self.have_hooks = self.consumer is not None and self.consumer.has_hooks
         self.have_on_close = bool(self.consumer and self.consumer.on_close)
-        # The queue, while it runs, and those of its handlers that know it.
+        # The queue, while it runs, and those of its handlers that were told of it.
         self._queue: object = None
         self._detector: DeadlockDetector | None = None
         self.attached: WeakSet[Attached] | None = None
@@ -120,7 +119,7 @@ class HandlerRegistry:
         return replaced
 
     def attach(self, queue: object, detector: DeadlockDetector) -> None:
-        """Tell those who want to know it, now and later, that `queue` runs."""
+        """Tell the handlers that want to know it, now and later, that `queue` runs."""
         self._queue, self._detector = queue, detector
         for registration in self:
             self._attach(registration)
@@ -160,7 +159,7 @@ class HandlerRegistry:
             return found
 
     def refusing(self, error: MemoryError) -> Registration:
-        """Return one for items that are taken, and there is no memory to sort them."""
+        """Return one that fails taken items for which there is no memory to sort."""
 
         def refuse(_: list[Any]) -> None:
             raise error
@@ -168,7 +167,7 @@ class HandlerRegistry:
         return Registration(refuse, settings=self.settings)
 
     def of_identical(self, item_type: type) -> Registration | None:
-        """Look the registration of a type up that may not be hashed or compared."""
+        """Look up the registration of a type that cannot be hashed or compared."""
         known = {id(each): found for each, found in self._by_type.items()}
         # Not `item_type.__mro__`: a metaclass may have one of its own.
         mro: tuple[type, ...] = type.__dict__["__mro__"].__get__(item_type)
@@ -186,13 +185,13 @@ class HandlerRegistry:
         return None
 
     def limit_changed(self, registration: Registration) -> None:
-        """It has found another limit, if it is still here."""
+        """Follow a registration's new limit, if it is still registered."""
         if self._take_limit is not None:
             self._take_limit.changed(registration)
             self.most_taken = self._take_limit.items
 
     def _follow(self, new: Registration | None, gone: Registration | None) -> None:
-        """Have takes be as large as the batches of the handlers that there are now."""
+        """Make takes as large as the batches of the handlers that there are now."""
         limit = self._take_limit
         if limit is None:
             if new is None or new.max_batch == self.settings.max_batch:
@@ -242,7 +241,7 @@ class HandlerRegistry:
         }
 
     def take_retired(self) -> list[Registration]:
-        """Take those that got their last batch, and that no other type uses."""
+        """Take retired handlers that got their last batch, and that no type uses."""
         in_flight = {*self.in_flight()}
         if self._let_go:
             self._forget_at_rest(in_flight)
@@ -262,7 +261,7 @@ class HandlerRegistry:
         return [each for key, each in distinct.items() if key not in in_use]
 
     def put_back(self, retired: list[Registration]) -> None:
-        """Those that were taken, and whose `on_close` was not called after all."""
+        """Put retired handlers back whose `on_close` was not called after all."""
         owed = [each for each in retired if not each.is_closed]
         self.retired = (*self.retired, *owed)
         self.has_retired |= bool(self.retired)
@@ -284,14 +283,14 @@ class HandlerRegistry:
 
 
 class TakeLimit:
-    """Follows the handlers as they come and go, and their limits as these change."""
+    """How many items a take removes, as handlers come, go, and change their limits."""
 
     def __init__(self, settings: HandlerSettings) -> None:
         self._most = settings.most
         queues = settings.max_batch
-        # Of those that were declared; None if the queue has no limit of its own.
+        # The largest declared limit; None if the queue has no limit of its own.
         self._largest = 0 if queues == "auto" else queues
-        # The handlers with limits that are found by trying, and the sum of these.
+        # The adaptive limits of handlers, and their sum.
         self._found: dict[Registration, int] = {}
         self._total = 0
 
@@ -310,11 +309,11 @@ class TakeLimit:
             self._largest = max(self._largest, most)
 
     def remove(self, registration: Registration) -> None:
-        """A handler was replaced or removed; what was declared for it stays."""
+        """Follow a handler that was replaced or removed; a declared limit stays."""
         self._total -= self._found.pop(registration, 0)
 
     def changed(self, registration: Registration) -> None:
-        """It has another limit now; one that was removed may still be at work."""
+        """Follow a new limit; that of a removed handler, still at work, is ignored."""
         known = self._found.get(registration)
         if known is not None and registration.max_batch is not None:
             self._found[registration] = registration.max_batch
@@ -330,5 +329,5 @@ SLACK: Final = 16
 def is_at_work(
     registration: Registration, in_flight: Collection[Registration | None]
 ) -> bool:
-    """Whether anything of it is taken and not settled, or somebody is inside."""
+    """Whether a batch of it is taken and not settled, or a call is inside of it."""
     return registration in in_flight or not registration.lock.is_free

@@ -1,11 +1,11 @@
 """Which calls of a queue's handlers run now, and since when; slow ones are logged.
 
 There is no timer per call: the first that waits sets one for the queue. It is set anew
-for the next call that may become slow, and cancelled by the nap that finds nobody
-inside. That a call waits is seen by running its coroutine in steps: so the first one of
-a cycle is run. For all others the loop's next turn looks, which is cheaper if there are
-many. A call that never waits holds the loop, and a timer too: it is told of when it
-lets go of it.
+for the next call that may become slow, and cancelled at a nap if no call is inside.
+Whether a call waits is seen by running its coroutine in steps, which is done for the
+first call of a cycle. For all others a callback in the loop's next turn looks, which is
+cheaper if there are many. A call that never waits holds up the loop, timers included:
+it is logged when it lets go of the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def in_steps(
 ) -> Generator[Any, Any, None]:
     """Await a coroutine, as `await` itself does, and note the steps in its call.
 
-    From its first wait on. It costs a quick call a tenth of its price, so not all are
+    It begins with the first wait. It makes a quick call a tenth slower, so not all are
     run like this: hooks are, the first call of a cycle, and a handler that took long
     the last time.
     """
@@ -87,26 +87,26 @@ class RunningCalls:
     ) -> None:
         self._name = name
         self._failures = failures
-        # Seconds after which a call is slow; None where nobody asks.
+        # Seconds after which a call is slow; None if slow calls are not logged.
         self.slow = slow
-        # The loop's; calls note with it when they began.
+        # The loop's clock, by which calls note when they began.
         self.clock: Callable[[], float] = monotonic
         self.thread = ThreadUse()
-        # Whether each has been told of as slow.
+        # The calls that run, and whether each was logged as slow.
         self.inside: dict[HandlerCall, bool] = {}
         self.timer: asyncio.TimerHandle | None = None
-        # Whether the loop's next turn looks who is inside; or nobody need ask for it.
+        # Whether the loop's next turn looks which calls run, or need not be asked to.
         self.is_asked = slow is None
         # Whether the next call is the first one of a cycle.
         self.is_first = True
 
     def ask(self) -> None:
-        """Have the loop's next turn look who is inside."""
+        """Have the loop's next turn look which calls run."""
         asyncio.get_running_loop().call_soon(self._look_around)
         self.is_asked = True
 
     def watch(self, call: HandlerCall) -> None:
-        """A call waits: see to it that it is told of when it has become slow."""
+        """Set the timer for a call that waits, to be logged when it becomes slow."""
         if self.timer is None and self.slow is not None:
             self._look_at(call.began + self.slow)
 
@@ -116,7 +116,7 @@ class RunningCalls:
             self.timer, self.is_asked = None, False
 
     def stop(self) -> None:
-        """Set no timer any more: the queue has ended, whoever is still inside."""
+        """Set no timer any more: the queue has ended, whatever calls still run."""
         self.slow, self.is_asked = None, True
         if self.timer is not None:
             self.timer.cancel()
@@ -125,16 +125,16 @@ class RunningCalls:
     def seconds_inside(self) -> dict[object, float]:
         """Return, by registration, for how long the longest of its calls has run."""
         now, seconds = self.clock(), dict[object, float]()
-        # Of a copy: other threads may ask.
+        # A copy: other threads may ask.
         for call in list(self.inside):
             known = seconds.get(call.registration, 0.0)
             seconds[call.registration] = max(known, now - call.began)
         return seconds
 
     def held_up(self, call: HandlerCall, seconds: float) -> None:
-        """A call has let nothing else run on the loop for so long."""
+        """Log that a call held up the loop for so long, unless it had to wait."""
         if asyncio._get_running_loop() is None:  # noqa: SLF001
-            # A coroutine that is thrown away, by whoever that is.
+            # The coroutine is collected, on whatever thread that happens.
             return
         computed, blocked = self.thread.split(seconds)
         if computed + blocked <= HELD_UP:
@@ -157,7 +157,7 @@ class RunningCalls:
 
     def _look_around(self) -> None:
         if self.inside:
-            # Nobody need ask while there is a timer.
+            # No call need ask while there is a timer.
             self.watch(next(iter(self.inside)))
         self.is_asked = self.timer is not None
 

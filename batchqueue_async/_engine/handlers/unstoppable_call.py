@@ -23,9 +23,9 @@ class Stuck:
         self, mode: Hashable, batch: Batch[Any] | None, drain_task: int | None
     ) -> None:
         self.mode = mode
-        # What it was given; None if it is a hook.
+        # The batch that it was given; None if it is a hook.
         self.batch = batch
-        # Who called, and would enter twice with any other call.
+        # The drain task that called: with another call it would enter twice.
         self.drain_task = drain_task
 
 
@@ -35,9 +35,9 @@ def outlive(
     call: HandlerCall,
     batch: Batch[Any] | None = None,
 ) -> None:
-    """Give a call up, and keep everybody out of its handler until its rest ends.
+    """Give a call up, and keep all others out of its handler until its rest ends.
 
-    Of a batch the partitions stay paused until then.
+    The partitions of its batch stay paused until then.
     """
     calls, lock, registration = parts.detector.calls, call.lock, call.registration
     assert lock is not None

@@ -1,20 +1,20 @@
-"""How many drain tasks should be at work, found by trying: `DrainTaskPolicy.adaptive`.
+"""Finds by trying how many drain tasks should work: `DrainTaskPolicy.adaptive`.
 
-Round by round it is told how many items were handled, and how busy the drain tasks
-were. Where they are busy all the time it tries more of them, or fewer, and keeps what
-raises items per second, discounted by their number, ``rate / count ** PRICE``: each of
-them is a connection of the sink's. A try in vain makes the next one rarer. Where they
-are idle for half of the time, one less is enough; what was enough before a time
-without any items is tried first when they are back.
+Each round tells it how many items were handled and how busy the drain tasks were. If
+they were busy all the time it tries more of them, or fewer, and keeps the count with
+the higher worth: items per second, discounted by the count, ``rate / count ** PRICE``,
+since each drain task costs the sink a connection. After a try in vain it waits longer
+before the next one. If they were idle for half of the time it takes one away; the count
+before a time without any items is tried first when items come again.
 
-Where items have to be tried again, half of them work, as in TCP and Vector's adaptive
-request concurrency, or as many as before where more were being tried. What lies
-between that and what was refused is halved, try by try, as in BIC (Xu, Harfoush, Rhee,
-Binary increase congestion control for fast long-distance networks, 2004), and what was
-refused is tried again now and then; where it is taken, tries double again. A server
-that counts calls per second refuses some at any number that uses it up: one drain task
-more that is refused at times stays if it is worth it. For the other sources see
-`adaptive_max_batch`.
+If the sink refuses items, so that they have to be tried again, the count is halved, as
+in TCP and Vector's adaptive request concurrency; a larger count that was being tried is
+taken back instead. The range between the count before and the refused one is halved,
+try by try, as in BIC (Xu, Harfoush, Rhee, Binary increase congestion control for fast
+long-distance networks, 2004). A refused count is tried again now and then, and is
+forgotten as a bound once it works. A server with a limit of calls per second refuses
+some at any count that reaches the limit: one drain task more that is refused at times
+is kept if it is worth it. For the other sources see `adaptive_max_batch`.
 """
 
 from __future__ import annotations
@@ -46,32 +46,32 @@ SAME: Final = 0.7
 
 
 class AdaptiveCount:
-    """Says how many drain tasks own partitions; told what came of each round."""
+    """Decides how many drain tasks own partitions, from the result of each round."""
 
     def __init__(self, least: int, most: int) -> None:
         self._least = least
         self._most = most
-        # How many there are to be now.
+        # How many drain tasks are to own partitions now.
         self.count = self._before = least
         self._reason: CountReason = "start"
         self._changes = dict.fromkeys(("faster", "no_gain", "idle", "throttled"), 0)
-        # While others are tried: how many there were, and what these were worth.
+        # While another count is tried: the count before the try, and its worth.
         self._tried_from: tuple[int, float] | None = None
         self._direction = 1
-        # Rounds until the next try, and after the next one in vain.
+        # Rounds left before the next try; and the last wait, doubled by a failed try.
         self._wait, self._pause = 0, 1
-        # Whether it may double: until a try was in vain, as TCP's slow start.
+        # Whether a try may double the count: until one fails, as in TCP's slow start.
         self._is_starting = True
         self._is_backed_off = self._is_taken_back = False
-        # The fewest that were refused, and what as many as now were worth.
+        # The smallest count that was refused, and the last worth of the present count.
         self._refused: int | None = None
         self._known: float | None = None
-        # How many there were when items stopped coming.
+        # The count when items stopped coming.
         self._before_idle = 0
 
     @property
     def tries_more(self) -> bool:
-        """Whether more are at work than before, to see whether they help."""
+        """Whether a larger count than before is being tried."""
         return self._tried_from is not None and self.count > self._tried_from[0]
 
     def stats(self) -> DrainTaskLimit:
@@ -100,39 +100,39 @@ class AdaptiveCount:
                 self._try(rate)
 
     def _is_worth_it(self, worth: float) -> bool:
-        """Say whether refusals are the price of what this count handles."""
+        """Whether this count handles so much that its refusals are acceptable."""
         if self._tried_from is None:
             return self._known is not None and worth > SAME * self._known
         before, known = self._tried_from
         if self.count < before:
             return worth > 0
-        # Where it is more than one, a smaller step might do without refusals.
+        # After a larger step, a smaller one might do without refusals.
         return self.count == before + 1 and worth > known * (1 + 1 / (4 * before))
 
     def _back_off(self, rate: float) -> None:
         tried_from, self._tried_from = self._tried_from, None
         if tried_from is not None and self.count > tried_from[0]:
-            # What there was before had not been refused.
+            # Go back to the count before the try: that was not refused.
             self._is_taken_back, self._is_starting = True, False
             self._refuse(tried_from[0])
         elif self._is_taken_back:
-            # It may have been the rest of what was tried.
+            # These refusals may still come from the try that was taken back.
             self._is_taken_back = False
         elif not self._is_backed_off:
             self._is_backed_off, self._is_starting = True, False
             self._refused, self._direction = self.count, 1
             self._known = None
             self._change(self.count // 2, "throttled")
-            # Those that were refused go on for a while as they were.
+            # Drain tasks with refused batches go on for a while, so wait.
             self._wait, self._pause = 3, 1
         elif rate > 0:
-            # Without an item that was handled nothing would be known.
+            # A round in which no item was handled tells nothing.
             self._wait -= 1
             if self._wait <= 0:
                 self._try_fewer(rate)
 
     def _try_fewer(self, rate: float) -> None:
-        """Refusals went on: fewer may handle as much; else they are the price."""
+        """Refusals went on: try half the count; at the least count, accept them."""
         worth = _worth(rate, self.count)
         if self.count > self._least:
             self._tried_from = self.count, worth
@@ -141,10 +141,10 @@ class AdaptiveCount:
             self._known, self._refused = worth, None
 
     def _refuse(self, before: int) -> None:
-        """Take a try back, and halve what lies below it until nothing does."""
+        """Take a try back; the next ones halve the range below it until it is empty."""
         self._refused = self.count
         if self._refused == before + 1:
-            # Fewer first, next time: they may have grown by luck.
+            # Try fewer next time: the count may have grown that large by luck.
             self._direction = -1
             self._rest()
         else:
@@ -164,12 +164,12 @@ class AdaptiveCount:
         self._change(self.count - 1, "idle")
 
     def _compare(self, worth: float) -> None:
-        """Try at once where the sink has become another one."""
+        """Try at once if worth has changed so much that the sink must have changed."""
         if not worth:
             # No call has ended in this round, so it tells nothing.
             return
         known, self._known = self._known, worth
-        # What is known may be of such a round, too: see `_judge`.
+        # `known` is 0 if no call ended in its round: `_judge` keeps that, too.
         if known and not SAME < worth / known < 1 / SAME:
             self._wait, self._pause = 0, 1
             self._is_starting = True
@@ -203,21 +203,21 @@ class AdaptiveCount:
         self._tried_from = None
         tried, self.count = self.count, before
         if not is_throttled and self._refused is not None and tried >= self._refused:
-            # It is taken now.
+            # The sink takes now what it had refused.
             self._refused = None
         if _worth(rate, tried) > worth:
             self._wait, self._pause = 0, 1
             self._known = _worth(rate, tried)
             self._change(tried, "faster" if tried > before else "no_gain")
-            # What is known now is what the next try is compared with.
+            # Begin the next try at once: this round is what it is compared with.
             self._try(rate)
             return
         self._known = worth
         self._is_starting = False
-        # Next time the other way.
+        # Next time try the other direction.
         self._direction = -self._direction
         if tried < before and self._refused is not None:
-            # Others are tried where fewer are no better: a server may have recovered.
+            # Fewer were no better, so try more at once: the server may have recovered.
             self._wait = 0
         else:
             self._rest()
@@ -236,21 +236,21 @@ def _worth(rate: float, count: int) -> float:
 
 
 class Demand:
-    """Measures rounds, and has so many drain tasks own partitions as help."""
+    """Measures rounds, and sets by them how many drain tasks own partitions."""
 
     def __init__(self, parts: Parts, least: int) -> None:
         self._parts = parts
         self.count = AdaptiveCount(least, len(parts.tasks.drain_tasks))
-        # Whether a round is not over yet, as a server asked for a pause in it; and the
-        # intervals of rebalancing that it has had.
+        # Whether the round goes on, for a server's pause or for more calls; and for how
+        # many rebalancing intervals it has lasted.
         self._goes_on, self._intervals = False, 0
         self._counts = True
-        # Seconds before the next round, while refusals of the one before go on.
+        # If not 0: least seconds of the next round, which old refusals make not count.
         self._settles = 0.0
         self.begin_round(is_as_planned=True)
 
     def begin_round(self, *, is_as_planned: bool) -> None:
-        """Measure from now on; it counts only where nothing was called off."""
+        """Measure a round; it counts only if the partitions moved as planned."""
         if self._goes_on:
             self._counts = self._counts and is_as_planned
             return
@@ -263,7 +263,7 @@ class Demand:
         self._busy = [each.busy for each in self._parts.tasks.drain_tasks]
 
     def end_round(self) -> None:
-        """Decide how many there are to be from now on, or let the round go on."""
+        """Decide how many drain tasks own partitions next, or let the round go on."""
         seconds = asyncio.get_running_loop().time() - self._began
         if seconds <= 0:
             return
@@ -276,7 +276,7 @@ class Demand:
         if self._settles:
             self._settles = 0.0
             return
-        # Refused batches keep partitions where they are: fewer are needed all the same.
+        # A round with refusals counts even so: refused batches hold handoffs up.
         if not self._counts and not is_throttled:
             return
         before, rate = self.count.count, (self._handled_now() - self._handled) / seconds
@@ -292,13 +292,13 @@ class Demand:
             return self._intervals < LONGEST_ROUND
         if is_throttled or use <= BUSY or not self._counts:
             return False
-        # However long they take: with less of them, one more or less is the difference.
+        # However long calls take: among few, one more or less decides the rate.
         calls = self._parts.delivery_counts.calls - self._calls
         return calls < CALLS * self.count.count
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether a round goes on for more calls, with everything where it is to be."""
+        """Whether the round goes on for more calls, with all partitions as planned."""
         is_refused = self._parts.delivery_counts.retry_after > 0
         return self._goes_on and self._counts and not is_refused
 
@@ -310,7 +310,7 @@ class Demand:
         active = self._parts.tasks.drain_tasks[: self._parts.ownership.active]
         used = 0.0
         for drain_task, before in zip(active, self._busy, strict=False):
-            # A cycle that is not over is not booked yet.
+            # `busy` lacks the cycle that runs now: a drain task in one counts as busy.
             part = (drain_task.busy - before) / seconds
             used += 1.0 if drain_task.is_in_cycle else min(1.0, part)
         return used / len(active)

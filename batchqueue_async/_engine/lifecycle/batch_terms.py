@@ -1,8 +1,8 @@
-"""What partitions go by where handlers have a `max_batch` or `linger` of their own.
+"""Partitions' linger and batch limits, where handlers have their own.
 
-A partition is taken from as a whole. So it goes by the shortest linger and the smallest
-batch of the handlers whose types live in it; with another selector than `by_type` these
-may live everywhere.
+A drain task takes from a partition as a whole. So a partition uses the shortest linger
+and the smallest batch of all handlers whose items it may hold: with a selector other
+than `by_type` that is every handler.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 
-# Linger and largest batch, in items and by their sizes.
+# The linger, and the largest batch by number of items and by the sum of their sizes.
 Terms: TypeAlias = "tuple[float, int, Exact | float]"
 
 
 class _Wanted:
-    """What the handlers of one partition want: each value, and of how many.
+    """What the handlers of one partition want: for each value, how many want it.
 
-    So where one of thousands comes, goes, or finds another limit, the others need not
-    be asked.
+    So when one of thousands of handlers comes, goes, or finds another limit, the others
+    need not be asked.
     """
 
     __slots__ = ("_lingers", "_mosts", "_sizes")
@@ -60,12 +60,12 @@ def _count(values: dict[Any, int], value: object, by: int) -> None:
         del values[value]
 
 
-# Before anything is noted: one for all queues, each of which has a place to note in.
+# Shared by all queues; each replaces it by a dict of its own before it notes anything.
 _NOTHING: Final[dict[int | None, _Wanted]] = {}
 
 
 class BatchTerms:
-    """Keeps partitions up with the handlers, from the first that has its own."""
+    """Keeps the partitions' linger and batch limits up to date with the handlers."""
 
     __slots__ = (
         "_clock",
@@ -82,15 +82,15 @@ class BatchTerms:
         self._parts = parts
         self._clock: Callable[[], float | None] | None = None
         self._is_open = False
-        # For ages, on any thread.
+        # The partitions' clock; unlike `_clock` it works on any thread.
         self._now: Callable[[], float] = monotonic
-        # Whether anything lingers anywhere; and how many of those that are noted do.
+        # Whether any items linger; and how many of the noted handlers have a linger.
         self.lingers = parts.config.linger > 0
         self._lingering = 0
-        # By the partition's index; with another selector than `by_type`, of all.
+        # By the partition's index, or with a selector other than `by_type` under None.
         self._wanted: dict[int | None, _Wanted] = _NOTHING
-        # What each type's handler wants, and where. None while no handler has anything
-        # of its own: then nobody has to be asked.
+        # What each type's handler wants, and in which partition. None while no handler
+        # has a setting of its own: then there is nothing to follow.
         self._noted: dict[type, tuple[int | None, Terms]] | None = None
 
     def open(self, clock: Callable[[], float | None]) -> None:
@@ -102,7 +102,7 @@ class BatchTerms:
             self.apply_to(partition)
 
     def apply_to(self, partition: Partition[Any]) -> None:
-        """Have a partition go by what is known for it."""
+        """Set the linger and batch limits of a partition to those known for it."""
         config = self._parts.config
         queues = self._parts.handlers.settings
         is_by_type = isinstance(self._parts.placement, TypePlacement)
@@ -123,7 +123,7 @@ class BatchTerms:
                 partition.open()
 
     def changed(self, registration: Registration) -> None:
-        """A handler was registered, replaced or removed, or wants something else."""
+        """Follow a handler that was registered, replaced or removed, or changed."""
         own, queues = registration.settings, self._parts.handlers.settings
         has_own = (
             own.linger != queues.linger
@@ -134,7 +134,7 @@ class BatchTerms:
             return
         is_first = own.linger > 0 and not self.lingers
         if self._noted is None or is_first:
-            # Limits that were found before anything lingered are not noted.
+            # Note all anew: before anything lingers, new limits are not noted.
             self._noted, self._wanted, self._lingering = {}, {}, 0
             for each in self._parts.handlers:
                 self._note(each)
@@ -146,7 +146,7 @@ class BatchTerms:
             self.apply_to(partition)
 
     def limit_changed(self, registration: Registration) -> None:
-        """It has found another limit; what lingers is due where that is reached."""
+        """Follow a handler's new batch limit, at which lingering items are due."""
         if not self.lingers:
             return
         if registration.item_type is not None:
@@ -156,14 +156,14 @@ class BatchTerms:
             self.apply_to(partition)
 
     def _most_of_queue(self) -> int:
-        """Return how many items a batch has at most, for all that is not known."""
+        """Return the largest batch for partitions of which no handler is noted."""
         consumer, config = self._parts.handlers.consumer, self._parts.config
         declared = self._parts.handlers.settings.fixed_batch
         most = declared if consumer is None else consumer.max_batch
         return most or config.buffer_size
 
     def _note_again(self, changed: Registration) -> Iterable[Partition[Any]]:
-        """Note what the handler of a type wants now; returns where that may count."""
+        """Note what a type's handler wants now; returns the partitions affected."""
         item_type = changed.item_type
         assert self._noted is not None
         assert item_type is not None
@@ -182,7 +182,7 @@ class BatchTerms:
         return [partitions[home] for home in where if home is not None]
 
     def _note(self, registration: Registration) -> int | None:
-        """Add what one handler wants; returns the partition of its type, if it has."""
+        """Add what one handler wants; returns its type's partition, or None for all."""
         own, size = registration.settings, self._parts.config.buffer_size
         assert self._noted is not None
         assert registration.item_type is not None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Settling:
-    """One caller's wait for the positions that it saw."""
+    """One caller's wait until the positions that it watches are settled."""
 
     def __init__(self) -> None:
         self.missing = 0
@@ -28,7 +28,7 @@ class _Settling:
     def reached(self) -> None:
         if self.missing == 1 and not self.done.done():
             self.done.set_result(None)
-        # Last: struck before it, it is told again.
+        # Last: if a signal handler raises before this, `reached` is called again.
         self.missing -= 1
 
 
@@ -36,24 +36,24 @@ class Flush:
     def __init__(self, parts: Parts, log: FailureLog) -> None:
         self._parts = parts
         self._log = log
-        # Of the calling handler, if one calls.
+        # The wait of the handler that flushes, if one does.
         self._wait: FlushWait | None = None
 
     async def run(self, timeout: float | None) -> None:
-        """Settle what is accepted by now, and raise what `log` says of it."""
+        """Wait until all that is accepted is settled; raise the failures in `log`."""
         await self.settle(timeout)
         if (error := self.report()) is not None:
             raise error
 
     def report(self) -> DeliveryError | None:
-        """Return what `log` says, if anything; it says so once."""
+        """Return the failures in `log`, if any, as one error, and clear the log."""
         count, failures = self._parts.failures.clear(self._log)
         return DeliveryError(self._parts.name, count, failures) if count else None
 
     async def settle(self, timeout: float | None) -> None:
-        """Settle what is accepted by now, and call `on_flush`.
+        """Wait until what is accepted by now is settled, and call `on_flush`.
 
-        Of the calling handler's own queue, what waits for that handler is left out.
+        If a handler flushes, partitions and hooks that wait for it are left out.
         """
         require_own_loop(self._parts)
         limit = asyncio.timeout(timeout)
@@ -108,7 +108,7 @@ class Flush:
                 partition.accounts.unwatch(settling)
 
     async def _call_on_flush(self) -> None:
-        """Call it for all together; what it raised is a failure."""
+        """Call each handler's `on_flush`; what one raises is added to the failures."""
         handlers, hooks, wait = self._parts.handlers, self._parts.hooks, self._wait
         # One registration of each handler, whatever its types.
         told: dict[HandlerLock, Registration] = {}
@@ -130,7 +130,7 @@ class Flush:
                 self._parts.failures.add_to(self._log, "on_flush", error)
 
     async def _await_on_close(self) -> None:
-        """Wait for what hands on at the end what `on_flush` would have handed on."""
+        """In a shutdown wait for `on_close`, which hands on what `on_flush` would."""
         parts = self._parts
         handlers = (*parts.handlers, *parts.handlers.retired)
         if all(each.on_flush is None for each in handlers):
@@ -141,9 +141,9 @@ class Flush:
             parts.failures.add_to(self._log, "on_flush", error)
 
     def _waits_for(self) -> Callable[[int | None], bool]:
-        """Return whether a drain task waits for the handler that flushes, if one does.
+        """Return a function: whether a drain task waits for the handler that flushes.
 
-        Found out once for each: of the partitions there may be many.
+        It finds out once per drain task, since there may be many partitions.
         """
         if self._wait is None:
             return lambda _: False
@@ -161,7 +161,7 @@ class Flush:
         detector, wait = self._parts.detector, self._wait
         if wait is None or wait.call.detector is not detector:
             return False
-        # A flush from the handler itself, or the consumer: it is inside of itself.
+        # This very handler flushes: its `on_flush` would wait for its own lock.
         if registration.lock is wait.call.lock:
             return True
         home = self._parts.hooks.home_owner(registration)

@@ -1,7 +1,7 @@
-"""A queue from its start to its end: by its shutdown, with its loop, or after that.
+"""A queue from its start to its end: by its shutdown, with its loop, or after its loop.
 
-Invariant: whatever ends it, what is left unhandled is in `leftovers` until a caller of
-`shutdown` has it, or `on_error` and the log have told of it.
+Invariant: however the queue ends, unhandled items are in `leftovers` until a caller of
+`shutdown` has got them, or they were logged and given to `on_error`.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Lifecycle:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        # What its user holds.
+        # The queue object that the user holds.
         self.queue: object = None
-        # A manager's, so that it does not keep what its user has shut down.
+        # Set by a manager, so that it does not keep a queue that was shut down.
         self.on_closed: Callable[[], None] | None = None
         self._closing: Shutdown | None = None
         self._task: asyncio.Task[None] | None = None
         self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
-        # What an end has left, for which somebody may still come.
+        # Unhandled items of an ended queue, which a call of `shutdown` may still fetch.
         self.leftovers: list[Any] = []
         self._tells_leftovers = False
 
@@ -70,7 +70,7 @@ class Lifecycle:
         """Bind the queue to the running loop, and drain from now on.
 
         Args:
-            shared_permits: A manager's; without one they are shared with nobody.
+            shared_permits: The manager's; without them no other queue shares with it.
         """
         parts = self.parts
         if parts.state is State.RUNNING:
@@ -82,7 +82,7 @@ class Lifecycle:
         loop = bind_to_running_loop(parts)
         drain_tasks = parts.config.drain_tasks
         if isinstance(drain_tasks, SharedDrainTasks):
-            # A module more at the start of a program, for who shares them.
+            # Imported here: only programs that share drain tasks need the module.
             from batchqueue_async._engine.draining import permits  # noqa: PLC0415
 
             pool = (shared_permits or permits.SharedPermits()).pool_of(drain_tasks)
@@ -99,7 +99,7 @@ class Lifecycle:
         parts.handlers.attach(self, parts.detector)
 
     def _time_here(self) -> float | None:
-        """Return the loop's time; None on other threads, where it may be an old one."""
+        """Return the loop's time; None on other threads, where it may be stale."""
         loop = self.parts.loop
         if loop is None or asyncio._get_running_loop() is not loop:  # noqa: SLF001
             return None
@@ -111,7 +111,7 @@ class Lifecycle:
         )
 
     async def shutdown(self, timeout: float | None) -> list[Any]:
-        """Shut down, and return what the deadline left."""
+        """Shut down, and return the items that were unhandled at the deadline."""
         require_timeout("timeout", timeout)
         parts = self.parts
         if parts.state is State.NEW:
@@ -147,9 +147,9 @@ class Lifecycle:
             self._closing.end_within(timeout)
 
     async def close(self, timeout: Timeout) -> None:
-        """Shut down; leftovers are logged and passed on, so none is silent.
+        """Shut down; log leftovers and give them to `on_error`: none is lost silently.
 
-        Also when the caller is cancelled meanwhile: nobody takes the list then.
+        Also if the caller is cancelled meanwhile, and so gets no list of them.
         """
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self.parts.config.shutdown_timeout
@@ -157,7 +157,7 @@ class Lifecycle:
         with Shielded():
             self._tells_leftovers = True
             left = await self.shutdown(timeout)
-            # No call in between. It had ended before, and nobody had come for the list.
+            # No call in between. What is left here an earlier shutdown left unfetched.
             self.leftovers += left
             if left:
                 self._registry().keep_unfetched(self)
@@ -165,14 +165,14 @@ class Lifecycle:
                 self._tell_manager()
 
     def give_back(self, left: list[Any]) -> None:
-        """Take leftovers again: who got them from `shutdown` has no use for them."""
+        """Take leftovers back from a caller of `shutdown` that has no use for them."""
         self.leftovers += left
         self._registry().keep_unfetched(self)
         self._say_unfetched()
         self._tell_manager()
 
     async def end_with_loop(self) -> int | None:
-        """Give up what is left: the loop ends now, and can still run.
+        """Give up unhandled items, as the loop ends; it still runs until this is done.
 
         Returns:
             How many items were left; None if there was a shutdown after all.
@@ -181,7 +181,7 @@ class Lifecycle:
         while parts.state in (State.RUNNING, State.CLOSING):
             task = self._task
             if self._closing is not None and task is not None and not task.done():
-                # Somebody shuts it down in these very moments.
+                # A shutdown is under way: let it finish, within the configured timeout.
                 self._closing.end_within(parts.config.shutdown_timeout)
                 await asyncio.wait({task})
             else:
@@ -202,14 +202,14 @@ class Lifecycle:
         return len(self.leftovers)
 
     def end_after_loop(self) -> int | None:
-        """Give up what is left: the loop never runs again."""
+        """Give up unhandled items: the loop never runs again."""
         parts, count = self.parts, None
         if parts.loop is not None and parts.state is not State.CLOSED:
             is_shut_down = parts.state is State.CLOSING
             parts.state = State.CLOSED if is_shut_down else State.LOST
             parts.tasks.close_partitions()
             for partition in parts.partitions:
-                partition.accounts.watchers = None  # Nobody can wake who flushes.
+                partition.accounts.watchers = None  # Waiting flushes cannot be woken.
             parts.tasks.end_after_loop()
             parts.tasks.take_leftovers(self.leftovers)
             _tell_counts(parts)
@@ -221,13 +221,13 @@ class Lifecycle:
         return count
 
     def could_not_end(self, error: BaseException) -> None:
-        """It has raised this where its loop ended."""
+        """Log what ending the queue, at its loop's end, has raised."""
         logger.error(
             "queue %r could not be ended", self.name, exc_info=error, queue=self.name
         )
 
     def say_lost(self) -> None:
-        """The program ends, and another thread still runs the loop."""
+        """Log what is lost: the program ends while another thread runs the loop."""
         if count := self.count_left():
             logger.error(
                 "the program ends while the loop of queue %r runs: %d items are lost, "
@@ -256,7 +256,7 @@ class Lifecycle:
         if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
             parts.tasks.close_partitions()
-            # First: an eager task may come to its end inside of `create_task`.
+            # Before `create_task`, inside of which an eager task may run to its end.
             parts.tasks.drain()
             body = self._run(closing)
             task = outside(asyncio.get_running_loop().create_task, body)
@@ -267,7 +267,7 @@ class Lifecycle:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         is_stray = task.cancelled() and not is_ending(task.get_loop())
         if is_stray and task is self._task:
-            # By a stranger; a shutdown goes on. Else the registry sees to it.
+            # User code has cancelled it: resume. At a loop's end the registry does it.
             self.resume()
 
     async def _wait_for_end(self) -> None:
@@ -287,19 +287,19 @@ class Lifecycle:
         """Wait for the end of a shutdown that is under way.
 
         Args:
-            wait: A handler's, which ends also if it would wait for itself.
+            wait: That of a calling handler; it is refused if it would await itself.
 
         Raises:
-            CancelledError: The caller was cancelled, or a stranger has cancelled the
-                task that it waits for; the closing goes on by itself.
+            CancelledError: The caller was cancelled, or user code has cancelled the
+                task that it waits for; the shutdown goes on by itself.
         """
         while True:
             self._begin()
             task = self._task
             if task is None or task.done():
                 break
-            # One that is being cancelled already, as all tasks are when a runner ends,
-            # is begun again; so it is for who leaves `async with`.
+            # If the task is being cancelled already, as all are when a runner ends, or
+            # the caller leaves `async with`, it is begun again instead of raising.
             goes_on = task.cancelling() > 0
             if wait is None:
                 await asyncio.wait({task})
@@ -309,7 +309,7 @@ class Lifecycle:
                 raise asyncio.CancelledError
             error = None if task.cancelled() or not task.done() else task.exception()
             if error and not isinstance(error, (KeyboardInterrupt, SystemExit)):
-                break  # Ctrl-C is for who ran the loop: that runs again.
+                break  # Raised below. After Ctrl-C the loop runs again: go on.
         if task is not None and not task.cancelled():
             task.result()
 
@@ -347,12 +347,12 @@ class Lifecycle:
         await tell_leftovers(self.parts, self.leftovers, told)
 
     def _say_unfetched(self) -> None:
-        """Nobody waits for the list of what was left: it must not be silent."""
+        """Log leftovers for which no caller waits: they must not be lost silently."""
         if self.leftovers and not self._callers and self.parts.state in ENDED:
             say_unfetched(self.parts, len(self.leftovers))
 
     def _tell_manager(self) -> None:
-        """Let go of the queue where all is done: it is closed, and nothing is left."""
+        """Let the manager, and the registry if nothing is left, drop an ended queue."""
         if self.parts.state not in ENDED:
             return
         if not self.leftovers:
@@ -361,11 +361,11 @@ class Lifecycle:
             self.on_closed()
 
     def suspend(self) -> None:
-        """Let no handler be called any more: all tasks of the loop are cancelled."""
+        """Let no handler be called: all tasks of the loop are being cancelled."""
         self.parts.tasks.suspend()
 
     def resume(self) -> None:
-        """Start what was cancelled again: the loop lives on."""
+        """Start the cancelled tasks again, since the loop goes on."""
         if self.parts.state is State.RUNNING:
             self.parts.tasks.revive()
         elif self.parts.state is State.CLOSING:
@@ -387,7 +387,7 @@ def _is_cut_short(task: asyncio.Task[None]) -> bool:
 
 
 def _tell_counts(parts: Parts) -> None:
-    """Log what was counted and is not in the log yet, before what is left is told."""
+    """Log the counts that are not in the log yet, before leftovers are reported."""
     if parts.repeated_failures.owed_at < math.inf:
         parts.repeated_failures.tell(math.inf)
     if parts.drops is not None:

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 class Layout:
-    """Makes partitions, as handlers ask for them; they grow, and never shrink."""
+    """Makes partitions as handlers need them; their number never shrinks."""
 
     __slots__ = ("_declared", "_parts", "_registered", "_weight", "terms")
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Of all handlers together, and how many there have been.
+        # The weights of all handlers together, and how many were ever registered.
         self._weight: Exact = 0
         self._registered = 0
         self.terms = BatchTerms(parts)
-        # What was declared counts for growth, even if fewer can be busy now.
+        # The declared drain tasks count for growth, even if fewer are started.
         policy = parts.config.drain_tasks
         self._declared = 1 if isinstance(policy, SharedDrainTasks) else policy.resolve()
         count = self._count_partitions(0)
@@ -63,14 +63,14 @@ class Layout:
         self._grow(count)
 
     def abandon(self) -> None:
-        """Empty all, without a look at locks: this is a forked child."""
+        """Empty all partitions without taking locks: this is a forked child."""
         # Without routes the hot paths, on the loop and on threads, find nothing.
         self._parts.placement.routes.clear()
         for partition in self._parts.partitions:
             partition.abandon()
 
     def open_to_threads(self, guard: AbstractContextManager[Any]) -> None:
-        """Other threads put, too, under `guard`."""
+        """Let other threads put, too; all hold the lock `guard` for it."""
         self._parts.placement.guard = guard
         self._parts.failures.guard = guard
         for partition in self._parts.partitions:
@@ -103,7 +103,7 @@ class Layout:
         self._grow(count)
         parts.handlers.add(registration)
         if registration.limit is not None:
-            # A handler was registered that needs it.
+            # An adaptive batch limit needs to know how long calls take.
             parts.delivery_counts.is_timed = True
         if parts.byte_budget is not None:
             parts.byte_budget.allow_batches_of(settings.max_batch_bytes)
@@ -112,7 +112,7 @@ class Layout:
         self.terms.changed(registration)
 
     def unregister(self, item_type: type) -> bool:
-        """Remove a handler, if there is one; its type stays where it is."""
+        """Remove a handler, if there is one; its type keeps its partition."""
         removed = self._parts.handlers.remove(item_type)
         if removed is not None:
             self._book(item_type, -removed.weight)
@@ -126,7 +126,7 @@ class Layout:
         seconds: float,
         error: BaseException | None,
     ) -> None:
-        """A call of a handler has ended: a limit that is found by trying follows."""
+        """Adjust a handler's adaptive batch limit, if it has one, after a call."""
         limit = registration.limit
         if limit is None or isinstance(error, asyncio.CancelledError):
             return
@@ -154,7 +154,7 @@ class Layout:
             self.terms.apply_to(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
-            # Nobody else looks at its items' types when they come.
+            # A sole partition notes its items' types itself: no placement does.
             sole = parts.placement.sole
             sole.uniform_prefix = max(0, sole.uniform_prefix)
         parts.ownership.grow()
@@ -168,7 +168,7 @@ class Layout:
 def byte_budget_of(
     config: BatchQueueConfig[Any], partitions: Sequence[Any]
 ) -> ByteBudget | None:
-    """Return what all partitions have in common; None where sizes don't count."""
+    """Return the budget that all partitions share; None where sizes don't count."""
     if not config.counts_sizes:
         return None
     from batchqueue_async._engine.partitions.byte_budget import ByteBudget  # noqa: PLC0415
@@ -184,7 +184,7 @@ def _partition_for(
 ) -> Partition[Any]:
     """Return a partition; `on_drop` gets what newer items displace."""
     size = config.buffer_size
-    # Where it is found by trying, the handler's first limit follows.
+    # An adaptive batch limit is set when the handler's first limit is known.
     due = size if config.max_batch == AUTO else config.max_batch or size
     is_rolling = config.when_full is WhenFull.DROP_OLDEST
     if isinstance(config.selector, FairSelector):

@@ -1,13 +1,13 @@
 """Moves partitions between drain tasks, in rounds, on a task of its own.
 
-A round measures, asks the balancer, and hands over. A plan is judged by what came of
-it: where moves were called off and the rest does harm, that is undone.
+A round measures loads, asks the balancer for a plan, and hands partitions over. If some
+moves are called off, and the others without them do harm, these are undone.
 
-A handoff has two phases. Revoke: nobody may take from the partition. Then a fence: the
-old owner's current cycle ends, and no batch of the partition is deferred. Grant: the
-new owner may take. Items wait in their partition meanwhile, so none is lost, doubled or
-reordered, and no handler is entered by two drain tasks. All that move together are
-revoked at once, so they take as long as the slowest old owner's cycle.
+A handoff has two phases. Revoke: nobody may take from the partition. Then a fence waits
+until the old owner's current cycle has ended and no batch of the partition is deferred.
+Grant: the new owner may take. Items wait in their partition meanwhile, so none is lost,
+doubled or reordered, and no handler is entered by two drain tasks. All partitions of a
+round are revoked at once, so this takes as long as the slowest old owner's cycle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.stats import RebalancingRound
 
-# With this one: the first round shall not stall the loop for an import.
+# Imported now, so that the first round does not stall the loop for an import.
 from batchqueue_async._policies import lpt  # noqa: F401
 from batchqueue_async._policies.balancing import Rebalancing, load_sums
 from batchqueue_async._wording import shown
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 
-# Of queues that declare none, and whose number of drain tasks changes.
+# For queues with adaptive drain tasks that declare no rebalancing.
 _OF_ADAPTIVE = Rebalancing(interval=1.0)
 
 
@@ -44,7 +44,7 @@ class Rebalancer:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._rebalancing = parts.config.rebalancing or _OF_ADAPTIVE
-        # Where their number changes, too.
+        # Set if the number of drain tasks is adaptive.
         self.demand: Demand | None = None
         if parts.ownership.active is not None:
             self.demand = Demand(parts, parts.ownership.active)
@@ -56,10 +56,10 @@ class Rebalancer:
         """Do a round each interval, until cancelled."""
         loop, interval = asyncio.get_running_loop(), self._rebalancing.interval
         due = loop.time()
-        # Of a run that a signal handler has cut short.
+        # Handoffs may be left of a run that a signal handler has cut short.
         self.stop()
         while True:
-            # What a handoff takes does not shift the rounds after it.
+            # The time that a handoff takes does not shift the rounds after it.
             due = max(due + interval, loop.time())
             try:
                 await asyncio.sleep(due - loop.time())
@@ -79,22 +79,22 @@ class Rebalancer:
                 logger.exception(says, name, queue=name)
 
     def stop(self) -> None:
-        """Call the handoffs that are under way off: their old owners go on."""
+        """Call off the handoffs under way: the old owners keep the partitions."""
         self._handoffs.call_off()
 
     async def _round(self) -> None:
         if self.demand is not None:
             self.demand.end_round()
             if self.demand.is_undisturbed:
-                # Loads add up meanwhile, too.
+                # The loads add up for the longer round, too.
                 return
         loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
         self._parts.loads.reset()
         plan = self._plan(loads, owners)
         tries_more = self.demand is not None and self.demand.count.tries_more
         if tries_more and sum(map(bool, loads)) < self._count():
-            # Calls may outlast a round: hardly anything was taken in it, so there is
-            # no load to share out.
+            # If calls outlast a round, hardly anything is taken in it, and the balancer
+            # has no loads to share out.
             plan = _with_all_at_work(plan, self._count())
         self.rounds += 1
         moves = [
@@ -107,14 +107,14 @@ class Rebalancer:
             await self._undo_if_worse(loads, owners, moves)
         self._conclude(loads, owners)
         if self.demand is not None:
-            # What a handoff takes says nothing of how many drain tasks there are.
+            # After the handoffs: their time says nothing about the count.
             is_as_planned = self._owners_now(loads) == plan
             self.demand.begin_round(is_as_planned=is_as_planned)
 
     async def _undo_if_worse(
         self, loads: list[float], before: list[int], moves: list[Move]
     ) -> None:
-        """Hand back what was moved if, without what was called off, it does harm."""
+        """Hand moved partitions back if, without the called off moves, they do harm."""
         now = self._owners_now(loads)
         done = [move for move in moves if now[move.partition.index] == move.new]
         if len(done) < len(moves) and self._most(loads, now) > self._most(
@@ -158,14 +158,14 @@ class Rebalancer:
         return ownership.active or len(self._parts.tasks.drain_tasks)
 
     def _count_with(self, owners: list[int]) -> int:
-        """Return the same, with those that have not handed theirs over yet."""
+        """Return `_count`, or more if drain tasks beyond it still own partitions."""
         return max(self._count(), 1 + max(owners, default=0))
 
     def _plan(self, loads: list[float], owners: list[int]) -> list[int]:
-        """Ask the balancer; a plan that cannot be is logged and ignored."""
+        """Ask the balancer; an invalid plan is logged and ignored."""
         balancer, count = self._rebalancing.balancer, self._count()
         if self.demand is not None:
-            # What those own that are to own nothing goes on, whatever is planned.
+            # Partitions of drain tasks beyond the count move, whatever is planned.
             owners = [
                 owner if owner < count else index % count
                 for index, owner in enumerate(owners)
@@ -195,7 +195,7 @@ class Rebalancer:
 
 
 def _with_all_at_work(plan: Sequence[int], drain_tasks: int) -> list[int]:
-    """Give who owns nothing as many partitions as the others have, of who has most."""
+    """Move partitions from drain tasks with most to those with none, until even."""
     result = list(plan)
     owned = Counter(result)
     for idle in set(range(drain_tasks)) - owned.keys():
@@ -267,13 +267,13 @@ class Handoffs:
             left = deadline - loop.time()
             if not self._under_way or left <= 0:
                 break
-            # A batch may be deferred, and pause its partition, until the cycle's end.
+            # Until the cycle ends a batch may be deferred, which pauses its partition.
             await asyncio.wait(
                 {self._obstacle(move, fences[move.old]) for move in self._under_way},
                 timeout=left,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-        # Where an old owner's cycle outlasts the time, it keeps what it has.
+        # An old owner whose cycle outlasts the timeout keeps its partitions.
         self.call_off()
 
     @staticmethod
@@ -283,7 +283,7 @@ class Handoffs:
         return pausing.ended() if fence.done() and pausing is not None else fence
 
     def _finish(self, move: Move) -> None:
-        """Grant, unless somebody waits here for whom the new owner waits."""
+        """Grant, unless the new owner waits for a call that needs this partition."""
         index = move.partition.index
         if self._parts.detector.may_own(move.new, move.partition):
             self._parts.ownership.grant(index, move.new)
@@ -293,10 +293,10 @@ class Handoffs:
         self._under_way.remove(move)
 
     def call_off(self) -> None:
-        """End the handoffs that are under way: their old owners go on."""
+        """Call off the handoffs under way: the old owners keep the partitions."""
         while self._under_way:
             move = self._under_way[-1]
             self._parts.ownership.restore(move.partition.index)
             move.partition.notify()
-            # Last: what is cut short is done again.
+            # Last: if this is cut short, the next call does the move again.
             del self._under_way[-1]

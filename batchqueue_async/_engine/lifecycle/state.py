@@ -1,4 +1,4 @@
-"""Where a queue is in its life, and who may use it then."""
+"""Which state of its life a queue is in, and who may use it then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """It only goes on, never back."""
+    """The state of a queue; it only goes forward, never back."""
 
     NEW = "new"
     RUNNING = "running"
@@ -40,7 +40,7 @@ ENDED = frozenset((State.CLOSED, State.LOST))
 
 
 def bind_to_running_loop(parts: Parts) -> asyncio.AbstractEventLoop:
-    """Have the queue belong to the running loop from now on; returns that."""
+    """Bind the queue to the running loop, and return the loop."""
     parts.loop = running_loop(f"queue {parts.name!r}")
     parts.state = State.RUNNING
     return parts.loop
@@ -71,7 +71,7 @@ def refuse_fork(parts: Parts) -> None:
 
 
 def require_own_loop(parts: Parts) -> None:
-    """Refuse callers from other threads and loops, while that matters."""
+    """Refuse callers from other threads and loops while the queue runs or closes."""
     if parts.state not in (State.RUNNING, State.CLOSING):
         return
     if asyncio._get_running_loop() is not parts.loop:  # noqa: SLF001
@@ -86,12 +86,12 @@ _thread_opener: Callable[[Parts], None] | None = None
 
 
 def opened_by(opener: Callable[[Parts], None]) -> None:
-    """Have queues opened to other threads by this one: the bridge's, which is above."""
+    """Set what opens queues to other threads: the bridge's, a layer above this one."""
     global _thread_opener  # noqa: PLW0603 - set once, by the package's import
     _thread_opener = opener
 
 
 def open_to_threads(parts: Parts) -> None:
-    """Let other threads use it, too, where there is a bridge."""
+    """Let other threads use the queue, too, if the bridge is there."""
     if _thread_opener is not None:
         _thread_opener(parts)

@@ -1,6 +1,6 @@
 """The tasks of one queue, from their start until a shutdown's deadline at the latest.
 
-Those are its drain tasks, the one that rebalances them, and what is called at the end.
+These are its drain tasks, the task that rebalances, and the `on_close` calls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class QueueTasks:
-    """Starts the tasks, wakes them, and tells them how to end; none before `start`."""
+    """Starts a queue's tasks, wakes them, ends them; there are none before `start`."""
 
     __slots__ = ("_parts", "drain_tasks", "rebalancer", "rebalancing", "running")
 
@@ -53,7 +53,7 @@ class QueueTasks:
             self._run(drain_task)
         is_adaptive = parts.ownership.active is not None
         if (is_adaptive or parts.config.rebalancing) and len(self.drain_tasks) > 1:
-            # A module more at the start of a program, for who rebalances.
+            # Imported here: only programs that rebalance need the module.
             from batchqueue_async._engine.lifecycle.rebalancer import (  # noqa: PLC0415
                 Rebalancer,
             )
@@ -62,9 +62,9 @@ class QueueTasks:
             self._rebalance(self.rebalancer)
 
     def close_partitions(self) -> None:
-        """Let nobody in any more, and wake who waits for room."""
+        """Let no more items in, and wake producers that wait for room."""
         for partition in self._parts.partitions:
-            # Who waits on a loop that has ended cannot be woken any more.
+            # A producer on a loop that has ended cannot be woken any more.
             with contextlib.suppress(RuntimeError):
                 partition.close()
 
@@ -88,7 +88,7 @@ class QueueTasks:
     def drain(self) -> None:
         """Let the drain tasks end when all is drained."""
         if self.rebalancer is not None and self.rebalancing is not None:
-            # Before a drain task sees that it is to end, everything has an owner.
+            # First: drain tasks must not end while a partition has no owner.
             self.rebalancer.stop()
             cancel_for_good(self.rebalancing)
         for drain_task in self.drain_tasks:
@@ -131,7 +131,7 @@ class QueueTasks:
             drain_task.stop()
 
     def end_after_loop(self) -> None:
-        """The loop never runs again: there is nothing to cancel or to wait for."""
+        """Stop where the loop never runs again: nothing can be cancelled or awaited."""
         for drain_task in self.drain_tasks:
             drain_task.stop()
         for task in (*self.running, self.rebalancing):
@@ -142,16 +142,16 @@ class QueueTasks:
         return Shutdown(self._parts)
 
     def take_leftovers(self, left: list[Any]) -> None:
-        """Move to `left` what was not handled; it ends as returned.
+        """Move unhandled items to `left`, and book them as returned.
 
-        May be called again where it was cut short: what is there is in `left`.
+        If it was cut short it may be called again: what was moved is in `left`.
         """
         before = len(left)
         for drain_task in self.drain_tasks:
             drain_task.in_flight.sort_again()
             for batch in drain_task.in_flight.unsettled():
                 batch.settle("returned", left)
-                # Its drain task, or a handler that goes on, may keep it for long.
+                # A drain task or a handler that goes on may keep the batch for long.
                 batch.items = []
         for partition in self._parts.partitions:
             if partition.line.unaware:
@@ -183,31 +183,31 @@ class QueueTasks:
         task.add_done_callback(self._drain_task_ended)
 
     def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
-        # Called from here, since a second callback takes 130 bytes of an idle queue.
+        # Called here, since a second done callback costs an idle queue 130 bytes.
         if not _has_been_cut_short(ended):
             _log_error(ended)
         if ended not in self.running:
-            # Whoever needed it has started it again before.
+            # It was started again already, for somebody who needed it.
             return
         drain_task = self.drain_tasks[self.running.index(ended)]
         if not drain_task.has_work_left:
             return
         drain_task.nap.be_revived(self._revive_if_loop_lives)
         if not is_ending(ended.get_loop()) and _has_been_cut_short(ended):
-            # Else all tasks of the loop are being cancelled. If it lives on, the
-            # registry starts them again, or whoever needs them before.
+            # While all tasks of the loop are being cancelled this is left to the
+            # registry, if the loop goes on, or to whoever needs the task before.
             self.revive()
 
     def _revive_if_loop_lives(self) -> None:
-        # While a loop ends, calls come from callbacks, from tasks that are cancelled,
-        # and from coroutines that are collected when it does not run any more.
+        # While a loop ends, this is called by callbacks, by cancelled tasks, and by
+        # coroutines that are collected after it: none of these may revive anything.
         is_running = asyncio._get_running_loop() is not None  # noqa: SLF001
         task = asyncio.current_task() if is_running else None
         if task is not None and not task.cancelling():
             self.revive()
 
     def _task(self, body: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        # Not a part of whatever handler may have started this queue.
+        # Outside of the call of a handler that may have started this queue.
         task = outside(asyncio.get_running_loop().create_task, body)
         task.set_name(f"{self._parts.name}: {name}")
         return task
@@ -252,7 +252,7 @@ class Shutdown:
         await self._stop()
         if handlers.have_on_close:
             hooks.skip(handlers.to_close())
-        # No later call may set a timer any more.
+        # From now on `end_within` sets no timer any more.
         self.end_now()
         for timer in self._timers:
             timer.cancel()
@@ -263,7 +263,7 @@ class Shutdown:
     async def _drain(self) -> None:
         tasks = self._parts.tasks
         while not self._deadline.done():
-            # Who was cancelled meanwhile starts again.
+            # Drain tasks that were cancelled meanwhile start again.
             tasks.revive()
             if all(task.done() for task in tasks.running):
                 return
@@ -327,8 +327,8 @@ class Shutdown:
             cancel_for_good(task)
         ended, survivors = await asyncio.wait(tasks, timeout=GRACE)
         for task in ended:
-            # A task gives its cancellation away once. Kept, it would keep the frame of
-            # the handler that was cut off, and with it the batch.
+            # A task keeps its CancelledError until it is asked for, and with the error
+            # the frame of the handler that was cut off, and the batch.
             with contextlib.suppress(asyncio.CancelledError):
                 task.exception()
         for task in survivors:
@@ -342,7 +342,7 @@ class Shutdown:
 
 def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:
     # A task that ended with an exception is not run again: it would raise again. Ctrl-C
-    # ends the loop, too, but that may run again, as in a notebook.
+    # ends the loop's run, too, but the loop may run again, as in a notebook.
     error = None if ended.cancelled() else ended.exception()
     return error is None or isinstance(error, (KeyboardInterrupt, SystemExit))
 

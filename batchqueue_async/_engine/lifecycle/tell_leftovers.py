@@ -1,6 +1,6 @@
-"""Tells of items that an end has left unhandled: the log, and `on_error`.
+"""Reports items that are unhandled at a queue's end, to the log and to `on_error`.
 
-They are in the list that its functions get until they have been told of.
+Items stay in the list that these functions get until they have been reported.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.queue_parts import Parts
 
 
-# How long `on_error` may take for what an end left, beyond its deadline.
+# Seconds that `on_error` may take for leftovers, beyond the shutdown's deadline.
 _LEFTOVER_TIME = 1.0
 _DEAD = "the loop does not run any more"
 
 
 async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
-    """Log them, and give them to `on_error`, which has a second.
+    """Log leftovers, and give them to `on_error`, which has a second for them.
 
-    If that is cancelled before `on_error` was called, they are still there.
+    If this is cancelled before `on_error` was called, they are in `left` again.
     """
     if not left:
         return
@@ -43,7 +43,7 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
         with HandlerCall(parts.detector, None, None, EXCLUSIVE, None, "on_error"):
             await tell_on_error(parts, items, BatchQueueError(message))
 
-    # No call in between: they are there, or told of.
+    # No call in between: what is not in `left` is reported, or put back below.
     del left[:]
     try:
         logger.error(message, **_fields(parts, items))
@@ -62,15 +62,15 @@ async def tell_leftovers(parts: Parts, left: list[Any], message: str) -> None:
             await asyncio.wait({telling}, timeout=GRACE)
     finally:
         if not begun:
-            # Somebody cancelled one of both tasks. Cancelled before its first step, the
-            # other one never takes it.
+            # One of both tasks was cancelled before `on_error` was called. If it was
+            # this one, `telling` is cancelled, too: it would report the items as well.
             if telling is not None:
                 telling.cancel()
             left[:0] = items
 
 
 def tell_leftovers_after_loop(parts: Parts, left: list[Any], message: str) -> None:
-    """Do the same where nothing can be awaited any more."""
+    """Do the same after the loop's end, when nothing can be awaited any more."""
     if not left:
         return
     items = left.copy()
@@ -87,7 +87,7 @@ def tell_leftovers_after_loop(parts: Parts, left: list[Any], message: str) -> No
 
 
 def say_unfetched(parts: Parts, count: int) -> None:
-    """Nobody waits for the list of what was left: it must not be silent."""
+    """Log that no caller waits for the leftovers: they must not be lost silently."""
     logger.error(
         "%d items of %r were left at shutdown, and nobody waits for them; the next "
         "call of shutdown returns them",

@@ -1,11 +1,11 @@
-"""What became of a partition's items, in numbers, and who waits for which number.
+"""Counts what became of a partition's items, and tells watchers what is settled.
 
 Invariant (promise A1): every accepted item is counted exactly once, as waiting, in
 flight, or one of the five outcomes. A signal handler may raise after any call: so
-`take`, `settle` and `settle_some` make none, and are done or have not begun. In the
-same way what leaves a partition goes from `items` to `taken`, and from there into
-batches, or among the leftovers: what is cut short goes on from there, and no item is
-ever in no place, or in two.
+`take`, `settle` and `settle_some` change numbers without one, all of them or none. In
+the same way items that leave a partition move from `items` to `taken`, and from there
+into batches, or among the leftovers. A move that was cut short goes on from there, and
+at each moment an item is in exactly one place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Watcher(Protocol):
     """Somebody who waits until all items up to a position are settled."""
 
     def reached(self) -> None:
-        """Told that all items up to the position are settled, and then forgotten.
+        """Called when all items up to the position are settled; then it is forgotten.
 
-        No call may follow what counts it: it is told again if it has raised.
+        If it raises it is called again, so no call may follow the line that counts it.
         """
 
 
@@ -54,7 +54,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.rejected = 0
-        # Of these, the ones that came after closing: there was no question of room.
+        # Of these, the ones that were refused because it was closed, and not full.
         self.rejected_closed = 0
         self.in_flight = 0
         self.handled = 0
@@ -64,14 +64,14 @@ class Accounts:
         self.returned = 0
         # Seconds that handlers have spent on the items.
         self.busy = 0.0
-        # Items that have left the buffer, in order: the position of its first item.
+        # How many items have left the buffer: the position of its first item.
         self.taken_out = 0
         # How many items of the last take are not settled, by the position of the first
-        # of them, ascending: of all together, or of each handler if somebody watches.
+        # of them, ascending: as one group, or one per handler if somebody watches.
         self._unsettled: dict[int, int] = {}
-        # The position of each, lowest first: what is accepted never becomes less. None
-        # where nobody watches: one object less to look at. Not a plain dict, whose
-        # first entry is the longer to find the more were taken out before it.
+        # The position of each watcher, lowest first, since positions only grow. None
+        # without watchers: one object less to look at. Not a plain dict, whose first
+        # entry takes the longer to find the more were removed before it.
         self.watchers: OrderedDict[Watcher, int] | None = None
 
     @property
@@ -79,7 +79,7 @@ class Accounts:
         return self.watchers is not None
 
     def take(self, count: int) -> int:
-        """Items leave the buffer for their handlers; those before them are settled.
+        """Count items that leave the buffer for handlers; all before are settled.
 
         Returns:
             The position of the first one.
@@ -91,13 +91,13 @@ class Accounts:
         return first
 
     def take_apart(self, counts: dict[int, int]) -> None:
-        """What was taken goes apart: so many items, the first of which is there."""
+        """Count the last take in groups: so many items, by the first one's position."""
         self._unsettled = counts
 
     def settle(self, outcome: Outcome, count: int, first: int) -> None:
-        """A share of a batch, items that were in flight, has ended.
+        """Count a share of a batch, which was in flight, as ended.
 
-        Who watches, or waits for room, is to be told by `tell_watchers`.
+        After this `tell_watchers` has to be called, for watchers and waits for room.
         """
         unsettled = self._unsettled
         if first not in unsettled:
@@ -118,7 +118,7 @@ class Accounts:
             self.returned += count
 
     def settle_some(self, handled: int, left: int, first: int, rest: int) -> None:
-        """Of a share some items were handled; so many are left, from `rest` on."""
+        """Count a part of a share as handled; `left` items remain, from `rest` on."""
         counts = self._unsettled.copy()
         counts[first] -= handled + left
         counts[rest] = counts.get(rest, 0) + left
@@ -129,7 +129,7 @@ class Accounts:
         self.handled += handled
 
     def without(self, position: int) -> OrderedDict[Watcher, int] | None:
-        """Return the watchers as if the item there had never come; others move up."""
+        """Return the watchers as if the item at `position` had never come."""
         if self.watchers is None:
             return None
         return OrderedDict(
@@ -138,7 +138,7 @@ class Accounts:
         )
 
     def return_waiting(self, count: int) -> None:
-        """Items ended while they waited: they were left at the deadline."""
+        """Count waiting items as returned: they were left at the deadline."""
         self.taken_out += count
         self.returned += count
 
@@ -151,7 +151,7 @@ class Accounts:
         Positions must not go down from call to call, and a watcher watches once.
 
         Returns:
-            False if that is so already, and nobody will be told.
+            False if they are settled already, so that nobody will be told.
         """
         if position <= self._settled_to():
             return False
@@ -166,7 +166,7 @@ class Accounts:
             self.watchers = self.watchers or None
 
     def leave_out(self, watcher: Watcher) -> None:
-        """Tell one that watches as if its position were reached."""
+        """Tell a watcher as if its position were reached."""
         watchers = self.watchers
         if watchers is not None and watcher in watchers:
             watcher.reached()
@@ -176,12 +176,12 @@ class Accounts:
                 self.watchers = None
 
     def is_watched_by(self, watcher: Watcher) -> bool:
-        """Whether its position has not been reached, here."""
+        """Whether the watcher still waits for its position here."""
         watchers = self.watchers
         return watchers is not None and watcher in watchers
 
     def tell_watchers(self) -> None:
-        """Tell those whose position is reached."""
+        """Tell the watchers whose position is reached."""
         watchers = self.watchers
         if watchers is None:
             return
@@ -237,7 +237,7 @@ def cut(shares: deque[Share[T]], n: int) -> list[Share[T]]:
 
 
 def return_taken(partition: Partition[T], left: list[T]) -> None:
-    """Have what was removed, and is in nobody's hands, end as returned."""
+    """Move items that were removed and not counted as taken to `left`, as returned."""
     if partition.taken is not None and partition.taken_from < 0:
         partition.accounts.return_waiting(len(partition.taken))
         # No call in between.
@@ -246,7 +246,7 @@ def return_taken(partition: Partition[T], left: list[T]) -> None:
 
 
 def taken_again(partition: Partition[T]) -> list[T]:
-    """Return what a take has removed that was cut short, or not sorted to its end."""
+    """Return the items of a take that was cut short before all were in batches."""
     accounts, taken = partition.accounts, partition.taken or []
     with partition.guard:
         if partition.taken_from < 0:

@@ -1,13 +1,13 @@
 """How long the oldest waiting item of a partition has waited.
 
-There is no time per item: a mark says that what follows it came at its time or later.
-For `linger` marks are made where items come in by the long way; the hot path makes
-none, so an item may count as a little older than it is, never as younger.
+No time is kept per item: a mark says that the items from it on came at its time or
+later. For `linger` marks are made by `offer` and for the waiting line; the hot path
+makes none, so an item may count as a little older than it is, never as younger.
 
-For `stats()` the time is noted of an item that finds its partition empty: it is exact
-while that is the oldest. What a take, or `DROP_OLDEST`, leaves goes by the moments of
-earlier ones, so it counts as older by the time between two of them at most. A batch
-that waits for another attempt keeps its partition paused, so it counts from then on.
+For `stats()` the time is kept at which an item finds its partition empty: it is exact
+while that is the oldest. Items that a take, or `DROP_OLDEST`, leaves are dated by the
+samples of earlier ones, so they count as older by the time between two takes at most.
+A batch that waits for another attempt pauses its partition, and counts from then on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mark:
         self.time = time
 
 
-# Stands for the marks of who needs none: an empty deque takes 600 bytes.
+# Shared by all partitions without marks: an empty deque takes 600 bytes.
 _NONE: deque[Mark] = deque()
 
 
@@ -46,15 +46,15 @@ class Ages:
 
     def __init__(self) -> None:
         self._marks = _NONE
-        # Of takes that left items: the position of the next one to come, and the time.
+        # For takes that left items: the next arrival's position, and the take's time.
         self._samples: list[tuple[int, float]] | None = None
-        # Returns None on other threads, where the loop's time may be an old one.
+        # Returns None on other threads, where the loop's time may be stale.
         self.clock: Callable[[], float | None] | None = None
         # Seconds that the oldest item may wait for its batch to fill.
         self.linger = 0.0
 
     def note(self, position: int) -> None:
-        """Items from `position` on come now."""
+        """Mark that items from `position` on come now."""
         if self.clock is None:
             return
         if self._marks is _NONE:
@@ -67,7 +67,7 @@ class Ages:
         """Return when the item at `position`, the oldest, came at the earliest."""
         while len(self._marks) > 1 and self._marks[1].position <= position:
             self._marks.popleft()
-        # Of a copy: a signal handler may put in meanwhile, and make a mark.
+        # A copy: a signal handler may put an item in meanwhile, which adds a mark.
         for mark in tuple(self._marks):
             if mark.time is None:
                 # It came from a thread; the loop sees it now for the first time.
@@ -76,7 +76,7 @@ class Ages:
         return now if time is None else time
 
     def sample(self, partition: Partition[Any]) -> None:
-        """Some items leave and some stay: what comes from now on came after this."""
+        """Sample the time as some items leave and some stay: others come later."""
         samples, position = self._samples or [], partition.accepted
         now, apart = partition.clock(), partition.maxsize // MOST_SAMPLES
         if samples:
@@ -84,7 +84,7 @@ class Ages:
             if position - last <= apart and now - time < SAMPLED_EVERY:
                 return
         oldest = partition.accounts.taken_out
-        # Of those that all waiting items came after the last one says it all.
+        # Of the samples before all waiting items only the last one is needed.
         while len(samples) > 1 and samples[1][0] <= oldest:
             del samples[0]
         if len(samples) >= MOST_SAMPLES:
@@ -95,7 +95,7 @@ class Ages:
     def age(self, partition: Partition[Any]) -> float:
         """Return for how many seconds its oldest item has waited; 0.0 without any.
 
-        Also one that waits for its batch's next attempt, since the first one failed.
+        One whose batch waits for its next attempt counts since the first one failed.
         """
         now = since = partition.clock()
         if partition.items:

@@ -1,7 +1,7 @@
-"""Partitions that count what comes in by themselves (`audit=True`).
+"""Partitions that count arriving items independently (`audit=True`).
 
-Without it, what was accepted is what left the buffer and what is in it: an item that is
-lost in there is missing from both sides. Here it is missing from one.
+Without it, the accepted items are computed: those that left the buffer, and those in
+it. An item that is lost in there would be missing from that sum, too, and not show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AuditedPartition(Partition[T]):
         try:
             super()._append(chunk)
         except BaseException:
-            # Whatever struck: what is in came in.
+            # Whatever has been raised, the items that are in came in.
             more = len(self.items) - before
             raise
         finally:
@@ -43,7 +43,7 @@ class AuditedPartition(Partition[T]):
             self.limit = self.guarded_limit = 0
 
     def _drop(self, waiting: int, passed: int) -> None:
-        """As in the kinds that displace their oldest items."""
+        """Drop, and count the items as entered that were displaced at once."""
         super()._drop(waiting, passed)  # type: ignore[misc]
         self.entered += passed
 

@@ -3,9 +3,9 @@
 Invariants:
 * `used <= capacity`, at every moment: what waits, what is reserved for producers that
   have not put it in yet, and what handlers hold above one batch.
-* While a producer waits for room here, nobody who came later gets any, wherever he
-  wants in: producers that lack nothing but room are served in order of arrival. One
-  whose partition has no slot left holds up nobody elsewhere.
+* While a producer waits for room here, no producer that came later gets any, in
+  whichever partition: producers that lack nothing but room are served in order of
+  arrival. One whose partition has no slot left holds up none of other partitions.
 * All changes hold the partitions' guard, which is one for all of them.
 """
 
@@ -58,7 +58,7 @@ class Measured(list[T]):
         return chosen
 
     def add(self, item: T, size: Exact) -> None:
-        """Put one more item at the end; whatever strikes in the middle, or none."""
+        """Append an item and its size; if this is struck in the middle, neither."""
         count = len(self)
         try:
             self.append(item)
@@ -79,7 +79,7 @@ def measured(
 ) -> tuple[Measured[T], Exception | None]:
     """Measure items until one cannot be; returns those before it, and what it raised.
 
-    What comes before an error is accepted, as where an iterable raises midway.
+    Items before the error are accepted, as if their iterable had raised midway.
     """
     known: Measured[T] = Measured()
     try:
@@ -94,13 +94,13 @@ def one_measured(item: T, measure: Measure) -> Measured[T]:
     return Measured((item,), (measure(item),))
 
 
-# Of what handlers hold, as much as one batch takes no room. Where batches are not
-# bounded by size, one batch is the room divided by this.
+# One batch of what handlers hold does not count as used room. If batches are not
+# bounded by size, one batch is the capacity divided by this.
 _ROOM_PER_UNCOUNTED_BATCH = 8
 
 
 class ByteBudget:
-    """What items may take together by their sizes (bytes, mostly), in one queue.
+    """The room that a queue's items may take together, by their sizes (bytes, mostly).
 
     Every change is a plain method, as in the partitions.
     """
@@ -112,12 +112,12 @@ class ByteBudget:
         most = None if declared is None else exact(declared)
         self.measure = measured_by(config.size_of, most)
         self.capacity: Exact | float = math.inf if most is None else most
-        # What a take removes at most, beside a first item that is larger.
+        # The size that a take removes at most; a larger item is taken alone.
         largest = config.max_batch_bytes
         self.most_taken = None if largest is None else exact(largest)
-        # Whether an item that does not fit lets those behind it in its chunk pass.
+        # Whether items may pass one before them in their chunk that does not fit.
         self.passes_over = config.when_full is not WhenFull.WAIT
-        # How much of what handlers hold takes no room.
+        # How much of what handlers hold does not count as used room.
         self._uncounted: Exact = (
             0 if most is None else most // _ROOM_PER_UNCOUNTED_BATCH
         )
@@ -125,13 +125,13 @@ class ByteBudget:
         self._partitions = partitions
         self.waiting: Exact = 0
         self.reserved: Exact = 0
-        # Taken and not settled, and the largest item since nothing was.
+        # The size of taken, unsettled items; and the largest since there were none.
         self.in_hands: Exact = 0
         self.largest: Exact = 0
-        # Of all partitions together, as each of them has it.
+        # As a partition's `is_changing`, for all partitions together.
         self.is_changing = False
-        # Arrivals are numbered. The line has the first of each partition that lacks
-        # nothing but room; a place that its partition left behind is passed over.
+        # Arrivals are numbered. The line is a heap of each partition's first producer,
+        # if that lacks nothing but room; outdated places in it are passed over.
         self.numbers = count()
         self._line: list[tuple[int, int]] = []
         self._places: dict[int, int] = {}
@@ -139,11 +139,11 @@ class ByteBudget:
         # know that: nothing may linger then.
         self.is_short = False
         self._is_short_known = False
-        # Handlers' waits; whatever changes here, they look whether they can go on.
+        # Handlers' waits: at each change they look whether room can still be made.
         self.lookers: dict[BudgetWait, None] = {}
 
     def allow_batches_of(self, most: Exact | None) -> None:
-        """Let a take remove as much as a handler may get, and not count as used."""
+        """Let a take remove, without counting as used, what a handler may get."""
         if most is not None:
             self._uncounted = max(self._uncounted, most)
             if self.most_taken is not None:
@@ -175,14 +175,14 @@ class ByteBudget:
         return None
 
     def is_open_to(self, partition: SizedPartition[Any]) -> bool:
-        """Whether no producer of another partition is before it."""
+        """Whether no producer of another partition is next in line for room."""
         if not self._line:
             return True
         first = self.first
         return first is None or first is partition
 
     def stand_in_line(self, partition: SizedPartition[Any]) -> None:
-        """Note the partition's next producer, if he lacks nothing but room."""
+        """Put the partition's next producer in line, if it lacks nothing but room."""
         number, index = partition.lacks_room, partition.index
         if number is not None and self._places.get(index) != number:
             self._places[index] = number
@@ -201,7 +201,7 @@ class ByteBudget:
         return fit, total
 
     def all_fitting(self, sizes: Iterable[Exact], most: int) -> list[int]:
-        """Return the places of those that fit in now, each as if it came alone."""
+        """Return the places of the items that fit in now, passing over the others."""
         free: Exact | float = self.capacity - self.used
         places: list[int] = []
         for place, size in enumerate(sizes):
@@ -213,35 +213,35 @@ class ByteBudget:
         return places
 
     def refuses(self, size: Exact) -> bool:
-        """Whether an item of this size does not fit in now; drain tasks hurry then."""
+        """Whether an item of this size does not fit in now; notes the shortage."""
         if self.used + size <= self.capacity:
             return False
         self.is_short = True
         return True
 
     def would_hold(self, size: Exact, without: Exact) -> bool:
-        """Whether an item would fit if so much left that waits now."""
+        """Whether an item would fit in if waiting items of size `without` left."""
         return self.used - without + size <= self.capacity
 
     def took(self) -> None:
         self.is_short = self._is_short_known = False
 
     def serve(self) -> None:
-        """Something has changed: serve who waits, as far as the room goes."""
+        """Serve waiting producers after a change, as far as the room goes."""
         while (first := self.first) is not None:
             number = first.lacks_room
             first.serve_line()
             if first.lacks_room == number:
                 break
         if self.lookers:
-            # Of a handler's calls that wait in one line only the last one need look: it
-            # is served last.
+            # Of the waits of one handler call in one line only the last one need look:
+            # it is served last.
             lookers = {each.place: each for each in self.lookers}
             for each in lookers.values():
                 each.look_again()
 
     def end_linger(self) -> None:
-        """Have what lingers taken, since its room is wanted. Called on the loop."""
+        """Have lingering items taken if room is short. Called on the loop."""
         if self.is_short and not self._is_short_known:
             self._is_short_known = True
             for partition in self._partitions:
@@ -263,7 +263,7 @@ class ByteBudget:
 class SizedLine(WaitingLine):
     """A line whose slots are reserved with the room that their items take.
 
-    A slot is reserved if its item fits, too: nobody overtakes one whose item doesn't.
+    A slot is reserved only if its item fits in; no producer overtakes one that waits.
     """
 
     __slots__ = ("_arrivals", "_held", "_partition", "_sizes", "reserved_size")
@@ -271,12 +271,12 @@ class SizedLine(WaitingLine):
     def __init__(self, partition: SizedPartition[Any]) -> None:
         super().__init__()
         self._partition = partition
-        # Of what the reserved slots are for.
+        # The size of the items for which slots are reserved.
         self.reserved_size: Exact = 0
-        # Of each waiter: his number among all of the queue, and the sizes of his chunk.
+        # Each waiter's number of arrival in the queue, and the sizes of its chunk.
         self._arrivals: dict[Waiter, int] = {}
         self._sizes: dict[Waiter, Sequence[Exact]] = {}
-        # What of the reserved size is his.
+        # Each waiter's part of the reserved size.
         self._held: dict[Waiter, Exact] = {}
 
     @property
@@ -285,7 +285,7 @@ class SizedLine(WaitingLine):
         return None if self.unserved is None else self._arrivals[self.unserved]
 
     def expect(self, waiter: Waiter, sizes: Sequence[Exact]) -> None:
-        """Know what a waiter comes with, before he joins."""
+        """Note the sizes of a waiter's chunk, before it joins."""
         self._sizes[waiter] = sizes
         self._arrivals[waiter] = next(self._partition.budget.numbers)
 
@@ -318,11 +318,11 @@ class SizedLine(WaitingLine):
 
     def filled(self, waiter: Waiter, count: int) -> None:
         is_done = count == waiter.wants
-        # All but what is reserved for the rest: struck, it may be done again.
+        # Computed by what is kept for the rest, so that it may be done again if struck.
         keeps = sum(self._granted(waiter)[count:])
         self._release(waiter, self._held.get(waiter, 0) - keeps)
         super().filled(waiter, count)
-        # Last: who is struck before it can still leave.
+        # Last: a waiter that is struck before this can still leave.
         if is_done:
             self._forget(waiter)
 
@@ -333,7 +333,7 @@ class SizedLine(WaitingLine):
         self._forget(waiter)
 
     def _release(self, waiter: Waiter, size: Exact) -> None:
-        """Let go of so much of what is reserved for a waiter."""
+        """Release so much of the size that is reserved for a waiter."""
         budget = self._partition.budget
         held, own = self._held.get(waiter, 0) - size, self.reserved_size - size
         in_all = budget.reserved - size
@@ -342,13 +342,13 @@ class SizedLine(WaitingLine):
         self.reserved_size, budget.reserved = own, in_all
 
     def _granted(self, waiter: Waiter) -> Sequence[Exact]:
-        """Return the sizes of the items that he has slots for."""
+        """Return the sizes of the next items, as many as the waiter has slots for."""
         sizes = self._sizes[waiter]
         first = len(sizes) - waiter.wants
         return sizes[first : first + waiter.granted]
 
     def _lacking(self, waiter: Waiter, count: int) -> Sequence[Exact]:
-        """Return the sizes of the next items that he has no slots for."""
+        """Return the sizes of the next items that the waiter has no slots for."""
         sizes = self._sizes[waiter]
         first = len(sizes) - waiter.wants + waiter.granted
         return sizes[first : first + count]

@@ -14,7 +14,7 @@ Run: TypeAlias = tuple[Partition[Any], Sequence[Any]]
 
 
 class Bin:
-    """What of a chunk goes to one partition, and of which types that may be."""
+    """The items of a chunk for one partition, and the types that are sorted into it."""
 
     __slots__ = ("partition", "run", "types")
 
@@ -43,7 +43,7 @@ def runs_of(chunk: Sequence[Any], placement: Placement) -> Sequence[Run]:
 
 
 def sorted_bins(chunk: Sequence[Any], placement: Placement) -> Sequence[Bin]:
-    """Do the same for what is known to need sorting."""
+    """Do the same for a chunk that needs sorting."""
     bins: dict[Partition[Any], Bin] = {}
     by_type: dict[type, list[Any]] = {}
     routes, of = placement.routes, placement.partition_of
@@ -66,9 +66,9 @@ def _bin_of(partition: Partition[Any], bins: dict[Partition[Any], Bin]) -> Bin:
 
 
 class Sorter:
-    """Sorts chunk after chunk into lists that it keeps: for types on one loop.
+    """Sorts chunk after chunk into lists that it keeps: for `by_type`, on the loop.
 
-    Half of the price of `sorted_bins` with many types is for dicts and lists, which
+    With many types half of what `sorted_bins` costs is making dicts and lists, which
     are always the same. Empty the runs of one `sort`, or `renew` them, then `end` it.
     """
 
@@ -77,19 +77,19 @@ class Sorter:
         self._by_type: dict[type, list[Any]] = {}
         self._bins: dict[Partition[Any], Bin] = {}
         self._is_in_use = False
-        # Of the placement, when it was last empty.
+        # The placement's number of evictions when the lists were last forgotten.
         self._evictions = placement.placed.evictions
 
     def suits(self, chunk: Sequence[Any]) -> bool:
         """Whether sorting is cheaper than placing the items one by one.
 
-        Measured: it is from about five items per partition on. It is in use only where
-        a `__del__` or a signal handler calls in the middle of another chunk.
+        Measured: it is, from about five items per partition on. The sorter is in use
+        already if a `__del__` or a signal handler puts a chunk in during another one.
         """
         return not self._is_in_use and len(chunk) >= 5 * len(self._bins)
 
     def sort(self, chunk: Sequence[Any]) -> Iterable[Bin]:
-        """Return the chunk's items by partition, also of those that get none."""
+        """Return the chunk's items by partition, with empty bins for the others."""
         self._is_in_use = True
         by_type = self._by_type
         items = iter(chunk)
@@ -111,9 +111,9 @@ class Sorter:
             self._by_type[item_type] = run
 
     def end(self, *, is_empty: bool) -> None:
-        """Be ready for the next chunk; after an error forget what it has left."""
+        """Get ready for the next chunk; after an error forget all lists."""
         if not is_empty or self._evictions != self._placement.placed.evictions:
-            # Not emptied: a run may be a partition's own list already.
+            # Forgotten and not emptied: a run may be a partition's own list already.
             self._by_type.clear()
             self._bins.clear()
             self._evictions = self._placement.placed.evictions

@@ -1,16 +1,16 @@
-"""Who is served next, and with how much: deficit round robin.
+"""Which flow is served next, and how much it gives: deficit round robin.
 
 M. Shreedhar and G. Varghese, Efficient Fair Queueing Using Deficit Round Robin, SIGCOMM
 1995. Flows with items stand in a ring. At its turn a flow's deficit grows by its gain,
 and it gives as many items as the deficit has room for; what it could not use it keeps
-for its next turn, while it has items. A turn takes constant time and, where every gain
-is at least one item, gives one item or more: so does each item.
+for its next turn, while it has items. A turn takes constant time and, if every gain is
+at least one item, gives one item or more: so an item takes constant time, too.
 
-Here a flow's items go in batches, and gains go by the batch: they are small enough for
+Here items leave in batches, and the gain depends on the batch: it is small enough for
 each flow to be in it. So that shares keep to the weights whatever batches there are, a
-deficit is no number of its own: it is what a round's target comes to, less what was
-spent. Who has spent more, since a large batch ended behind him, waits until the targets
-have come so far; nobody else waits for that.
+deficit is not a number of its own: it is the round's target times the flow's weight,
+less what the flow has spent. A flow that has spent more, as a large batch ended after
+its turn, waits until the targets have risen so far; no other flow waits for that.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from batchqueue_async._policies.selectors import UNIT
 
 
 class Flow(Protocol):
-    """One of those who share.
+    """One of those that share the batches.
 
     Attributes:
-        spent: What its items since it came have cost, and where targets stood then.
+        spent: The cost of its items since it came, added to its target at that time.
     """
 
     spent: int
 
     @property
     def items(self) -> Sized:
-        """What it has to give."""
+        """The items that it has to give."""
 
     @property
     def weight(self) -> int:
@@ -53,26 +53,26 @@ class DeficitRoundRobin(Generic[F]):
     """The ring of the flows that have items."""
 
     def __init__(self, quantum: int) -> None:
-        # Not a plain dict, whose first entry is the longer to find the more were taken
-        # out before it. With the round of the last turn: those of this one come last.
+        # The round of each flow's last turn; those of this round are last. Not a plain
+        # dict, whose first entry takes the longer to find the more were removed before.
         self._active: OrderedDict[F, int] = OrderedDict()
         self._round = 0
         # The last round's target, and this one's.
         self._floor = self._target = 0
-        # By how much a round's target is higher at most.
+        # By how much the target rises in a round at most.
         self._gain = quantum * UNIT
-        # Of all in the ring together.
+        # The weight of all flows in the ring together.
         self._weight = 0
 
     def __len__(self) -> int:
         return len(self._active)
 
     def flows(self) -> list[F]:
-        """Return those in the ring, in the order of their turns."""
+        """Return the flows in the ring, in the order of their turns."""
         return list(self._active)
 
     def add(self, flow: F) -> None:
-        """Have a flow take part, from the end of the ring; once is enough."""
+        """Put a flow at the end of the ring, unless it is there already."""
         if flow not in self._active:
             flow.spent = _NOTHING
             self._active[flow] = self._round
@@ -91,8 +91,8 @@ class DeficitRoundRobin(Generic[F]):
     def allot(self, most: int | None) -> dict[F, int]:
         """Return how many of its items each flow gives to the next batch.
 
-        Without `most` that is one round, after the one that a batch had cut. With it
-        gains are at most what fills such a batch in one round, so that each is in it.
+        Without `most` that is one round, after the rest of one that a batch cut short.
+        With it the gain at most fills a batch in one round, so that each flow is in it.
         """
         shares: dict[F, int] = {}
         try:
@@ -103,13 +103,13 @@ class DeficitRoundRobin(Generic[F]):
                 self._fill(most, shares)
             self._put_back(shares)
         except BaseException:
-            # Out of the ring nobody holds them, nor what they have.
+            # Only the ring holds flows: without it they would be lost with their items.
             self._put_back(shares)
             raise
         return shares
 
     def _put_back(self, shares: dict[F, int]) -> None:
-        # They have their items until these are taken.
+        # Flows still have their items until these are taken.
         for flow in shares:
             self.add(flow)
 
@@ -139,7 +139,7 @@ class DeficitRoundRobin(Generic[F]):
             unseen = max(0, unseen - 1)
             given = self._serve(flow, most - unseen, shares)
             if unseen and flow in self._active:
-                # What is still due to it, it has in its next turn.
+                # What is still due to it, the flow gets in its next turn.
                 self._end_turn(flow)
             most -= given
             in_vain = 0 if given else in_vain + 1

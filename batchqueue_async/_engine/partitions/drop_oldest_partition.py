@@ -45,7 +45,7 @@ class RollingPartition(Partition[T]):
             return count
         self.ages.sample(self)
         displaced.extend(islice(self._rolling, surplus))
-        # Longer than the whole partition: its own first items go, too.
+        # If the chunk is longer than the partition, its own first items go, too.
         passed = surplus - len(displaced)
         displaced.extend(chunk[:passed])
         rest = chunk[passed:]
@@ -59,11 +59,11 @@ class RollingPartition(Partition[T]):
         return count
 
     def _drop(self, waiting: int, passed: int) -> None:
-        """Let the oldest go that wait, and count those that need not even get in."""
+        """Drop the oldest waiting items, and count `passed` ones that never got in."""
         items, accounts = self._rolling, self.accounts
         for _ in range(waiting):
-            # A signal handler may raise after any call. There is none in between, not
-            # even a `__del__`: the item is kept elsewhere.
+            # No call in between, after which a signal handler might raise; not even a
+            # `__del__`, since `displaced` keeps the item.
             del items[0]
             accounts.taken_out += 1
             accounts.dropped += 1
@@ -94,8 +94,8 @@ def cut_off(partition: Partition[T], items: deque[T], count: int) -> list[T]:
     try:
         taken = [*islice(items, count)]
         removals: Iterator[object] = map(delitem, repeat(items, count), repeat(0))
-        # A look for what is not among them does all, in one instruction and without
-        # memory. No call from here on.
+        # Searching for what is not there does all removals, in one instruction and
+        # without memory. No call from here on.
         _ = NEVER in removals
         partition.taken, partition.taken_from = taken, -1
     finally:

@@ -1,6 +1,6 @@
-"""What ended other than handled, kept for the next `flush` of one object.
+"""Items that ended other than handled, kept for the next `flush` of one object.
 
-Nobody may ever ask for it. So what a failure keeps alive is estimated, and cut.
+There may never be a flush. So the memory that failures keep is estimated, and bounded.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from batchqueue_async._wording import reason
 
 
 class FailureLog:
-    """A count and the first hundred failures since the last look.
+    """The number of failures since the last flush, and the first hundred of them.
 
-    Nobody may ever look. So what they keep alive is bounded, too.
+    There may never be a flush. So the memory that they keep is bounded, too.
     """
 
     __slots__ = (
@@ -109,13 +109,13 @@ class FailureLogs:
         if error is not None:
             forget_locals(error)
         with self.guard:
-            # Of a copy: a log may be forgotten at any moment.
+            # A copy: a log may be forgotten at any moment.
             for known in tuple(self._logs):
                 if (log := known()) is not None:
                     log.add(outcome, items, error)
 
     def add_to(self, log: FailureLog, outcome: Outcome, error: BaseException) -> None:
-        """Note a failure of no item, for one object alone."""
+        """Note a failure that concerns no item, such as a hook's, in one log only."""
         with self.guard:
             log.add(outcome, [None], error)
 
@@ -127,7 +127,7 @@ class FailureLogs:
 # An estimate looks at so many objects: more of them are rarely one item's own.
 _LOOKS = 256
 _ERRORS = 16
-# Part of the program, and not of an item.
+# Types of objects that are part of the program, and not of an item.
 _SHARED = (
     type,
     BuiltinFunctionType,
@@ -141,10 +141,10 @@ _SHARED = (
 
 
 def estimated_size(value: object, enough: int) -> int:
-    """Return about how many bytes it keeps alive; no more is looked for than `enough`.
+    """Return about how many bytes a value keeps alive; stops above `enough`.
 
-    What is behind its first few hundred objects does not count. Calls no user code but
-    `__sizeof__`, so that it may be asked while a lock is held.
+    Objects beyond the first few hundred do not count. It calls no user code but
+    `__sizeof__`, so that it may be called while a lock is held.
     """
     size, todo, seen = 0, [value], {id(value)}
     for each in todo:
@@ -164,10 +164,10 @@ def estimated_size(value: object, enough: int) -> int:
 
 
 def forget_locals(error: BaseException) -> None:
-    """Let the frames of an error's traceback go of what they held: whole batches.
+    """Clear the frames of an error's traceback, which keep whole batches alive.
 
-    Where it was raised is still known, and can be printed. Frames that go on are left
-    alone: of coroutines and generators, too, which `traceback.clear_frames` would end.
+    The traceback can still be printed. Frames that still run are left alone: those of
+    coroutines and generators, too, which `traceback.clear_frames` would end.
     """
     chain: list[BaseException] = [error]
     for each in chain:

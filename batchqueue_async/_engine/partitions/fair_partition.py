@@ -57,7 +57,7 @@ class FairPartition(Partition[T]):
         selector: FairSelector[T, Any],
         on_drop: Callable[[list[T]], None] | None,
     ) -> None:
-        # By key, and only for as long as somebody else holds them.
+        # Buffers by key, kept only for as long as something else references them.
         self._buffers: WeakValueDictionary[Hashable, KeyBuffer[T]]
         self._buffers = WeakValueDictionary()
         self._ring: DeficitRoundRobin[KeyBuffer[T]]
@@ -67,16 +67,16 @@ class FairPartition(Partition[T]):
         self._ready = 0
         super().__init__(index, buffer_size, due_size)
         self.accounts = SharedAccounts()
-        # Without this partition itself: that would be a cycle.
+        # Without `self`, which would make a reference cycle.
         buffers = self._buffers
         self.line = FairLine(lambda: live(buffers))
         self.ages = FairAges(lambda: live(buffers))
         self._units = selector.units_of
         self._make_buffer = KeyBuffer if on_drop is None else RollingKeyBuffer
         self._on_drop = () if on_drop is None else (on_drop,)
-        # When the oldest of the items came that are not held back, if that is known.
+        # When the oldest item that is not held back came, if that is known.
         self._oldest: float | None = None
-        # Nothing gets in here, past the buffers.
+        # Items are never put in here, only into the buffers.
         self.full_at = 0
 
     def _init(self, maxsize: int) -> None:
@@ -95,14 +95,14 @@ class FairPartition(Partition[T]):
 
     @property
     def pausing(self) -> Pause | None:
-        """What keeps something back, if all that waits is kept back."""
+        """The pause of one of its buffers, if all items that wait are held back."""
         if self._ring or not self._paused:
             return None
         return next(iter(self._paused)).pausing
 
     @pausing.setter
     def pausing(self, pause: Pause | None) -> None:
-        """Nothing: what is paused are its buffers."""
+        """Do nothing: its buffers are paused, one by one."""
 
     @property
     def is_changing(self) -> bool:
@@ -111,7 +111,7 @@ class FairPartition(Partition[T]):
 
     @is_changing.setter
     def is_changing(self, is_changing: bool) -> None:
-        """Nothing: what changes are its buffers."""
+        """Do nothing: only its buffers change."""
 
     def buffer_of(self, key: Hashable) -> KeyBuffer[T]:
         """Return a key's buffer, on any thread that holds the guard.
@@ -121,7 +121,7 @@ class FairPartition(Partition[T]):
         buffer = self._buffers.get(key)
         if buffer is None:
             made = self._make_buffer(self, self._units(key), *self._on_drop)
-            # Asked for its weight, the user's function may have produced, too.
+            # The user's function for the weight may have produced an item of this key.
             buffer = self._buffers.setdefault(key, made)
         return buffer
 
@@ -144,7 +144,7 @@ class FairPartition(Partition[T]):
             self._ring.add(buffer)
 
     def note(self, buffer: KeyBuffer[T]) -> None:
-        """A buffer has changed; what one call missed, the next one counts."""
+        """Count a buffer anew after a change; what one call missed, the next counts."""
         ready = 0 if buffer.pausing is not None else len(buffer.items)
         self._ready += ready - buffer.ready
         buffer.ready = ready
@@ -153,7 +153,7 @@ class FairPartition(Partition[T]):
         else:
             self._ring.discard(buffer)
             if not self._ring:
-                # Whatever Ctrl-C in the middle of a count has left of it.
+                # Corrects a count that Ctrl-C has cut short.
                 self._ready = 0
 
     def pausing_changed(self, buffer: KeyBuffer[T]) -> None:
@@ -168,10 +168,10 @@ class FairPartition(Partition[T]):
             self._oldest = None
             self.note(buffer)
             if is_over:
-                # Last: as long as it is among them, the next call does all of it again.
+                # Last: until it is out of `_paused`, the next call does all this again.
                 self._paused.pop(buffer, None)
         if is_over:
-            # Its owner may have changed since, and be asleep.
+            # The owner may be another drain task by now, and asleep.
             self.notify()
 
     def is_due(self, coming: int = 0) -> bool:
@@ -182,7 +182,7 @@ class FairPartition(Partition[T]):
         )
 
     def oldest(self, now: float) -> float:
-        """Return when the oldest of the items came that are not held back."""
+        """Return when the oldest item that is not held back came."""
         with self.guard:
             if self._oldest is None and self._ring:
                 # Computed once per take, since later items are no older.
@@ -198,7 +198,7 @@ class FairPartition(Partition[T]):
             each.take_rest(left)
 
     def open(self) -> None:
-        """Have all buffers go by what this partition goes by."""
+        """Open it, and give its due size, clock and linger to all buffers."""
         super().open()
         for each in live(self._buffers):
             each.due_size, each.clock = self.due_size, self.clock
@@ -207,7 +207,7 @@ class FairPartition(Partition[T]):
     def close(self) -> None:
         super().close()
         for each in live(self._buffers):
-            # Who waits on a loop that has ended cannot be woken any more.
+            # A producer on a loop that has ended cannot be woken any more.
             with contextlib.suppress(RuntimeError):
                 each.close()
 
@@ -234,7 +234,7 @@ class FairPartition(Partition[T]):
 
 
 class FairLine(WaitingLine):
-    """All producers that wait for room in any of the buffers; nobody joins it."""
+    """All producers that wait for room in any of the buffers; none joins it here."""
 
     __slots__ = ("_buffers",)
 
@@ -244,12 +244,12 @@ class FairLine(WaitingLine):
 
     @property
     def head(self) -> Waiter | None:
-        """Somebody who waits, or None."""
+        """One of the waiting producers, or None."""
         return next(iter(self), None)
 
     @head.setter
     def head(self, head: Waiter | None) -> None:
-        """Nothing: producers wait at their buffers."""
+        """Do nothing: producers wait at their buffers."""
 
     def __iter__(self) -> Iterator[Waiter]:
         for buffer in self._buffers():
@@ -305,8 +305,8 @@ def buffers_to_take(
 ) -> list[Partition[T]]:
     """Return the buffers to take from for one batch of at most `most` items.
 
-    Of several partitions each gets its part of the batch, and what those with fewer
-    items leave of theirs.
+    Each of several partitions gets an equal part of the batch, and what those with
+    fewer items leave of their parts.
     """
     fair = [each for each in partitions if isinstance(each, FairPartition)]
     if most is not None:

@@ -1,4 +1,4 @@
-"""What stands for a lock where no other thread is."""
+"""Stands in for a lock where no other thread uses the queue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 class _Unguarded:
     """As `contextlib.nullcontext`, without a call of a Python function.
 
-    A method of a string that does nothing takes any arguments, and what it returns is
-    false, so it swallows no exception. Every change of a partition enters this.
+    The `format` of an empty string takes any arguments, and returns an empty string: as
+    that is false, no exception is swallowed. Every change of a partition enters this.
     """
 
     __enter__ = __exit__ = "".format

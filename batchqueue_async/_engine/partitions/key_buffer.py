@@ -1,12 +1,12 @@
 """The items of one key that wait in a fair partition.
 
-It is a partition of its own to all who put in: with its bound, its line of producers,
-its order. Drain tasks know the fair partition, which says how many to take from where.
+To producers it is a partition of its own: with its bound, its line of producers, its
+order. Drain tasks know the fair partition, which says how many each buffer gives.
 
-Invariant: whoever needs a buffer holds it: the ring while it has items, a batch while
-some of them are in flight, a producer while he puts in or waits. Nobody else does, so
-it is gone with the last of them, and no producer is left with one that is not his
-key's any more.
+Invariant: only those that need a buffer reference it: the ring while it has items, a
+batch while some of them are in flight, a producer while it puts in or waits. So it is
+freed with the last of them, and no producer is left with a buffer that is no longer the
+one of its key.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class KeyAccounts(Accounts):
-    """Knows the positions of one key's items; what became of them is also the home's.
+    """Keeps the positions of one key's items, and counts them in its home, too.
 
-    That is what counts, since the key's own numbers are gone with its last item.
+    The home's numbers are those that last: the key's are gone with its last item.
     """
 
     __slots__ = ("_home",)
@@ -39,8 +39,8 @@ class KeyAccounts(Accounts):
         super().__init__()
         self._home = home
 
-    # Each calls `super` first: what a signal handler raises in there has changed
-    # neither account, and after it no call follows.
+    # Each calls `super` first: if a signal handler raises in there, neither account has
+    # changed, and after it no call follows.
 
     def take(self, count: int) -> int:
         first = super().take(count)
@@ -82,7 +82,7 @@ class SharedAccounts(Accounts):
     __slots__ = ()
 
     def watch_all(self, watcher: Watcher, buffers: Iterable[KeyBuffer[Any]]) -> bool:
-        """Tell `watcher` once, when all is settled that is in now, of every key."""
+        """Tell `watcher` once, when all items of every key that are in are settled."""
         all_reached = AllReached(watcher, self)
         for each in buffers:
             all_reached.missing += each.watch(all_reached)
@@ -94,7 +94,7 @@ class SharedAccounts(Accounts):
         return True
 
     def tell_watchers(self) -> None:
-        """Nothing: the keys' own accounts tell."""
+        """Do nothing: the keys' own accounts tell."""
 
 
 class AllReached:
@@ -128,7 +128,7 @@ _LONGEST_LIST = 64
 
 
 class KeyBuffer(Partition[T]):
-    """One key's buffer, and its place among those who share a fair partition."""
+    """One key's buffer, and its place among those that share a fair partition."""
 
     # Placed items cannot be taken back, since they are counted elsewhere, too. So
     # producers place their own.
@@ -187,14 +187,14 @@ class KeyBuffer(Partition[T]):
         self.home.reject(count, closed=closed or self.is_closed)
 
     def _append(self, chunk: Sequence[T]) -> None:
-        # Before it is in: one that has nothing to give yet does no harm in the ring,
-        # one that is not there while it has would never get its turn.
+        # Before the items are in: in the ring, an empty buffer does no harm; out of the
+        # ring, one with items would never get its turn.
         self.home.expect(self)
         before = len(self.items)
         try:
             super()._append(chunk)
         finally:
-            # Whatever struck: what is in came in.
+            # Whatever has been raised, the items that are in came in.
             self._count_entered(len(self.items) - before)
         if type(self.items) is list and len(self.items) > _LONGEST_LIST:
             self.items = deque(self.items)

@@ -23,8 +23,8 @@ class Loads:
 
     Derived from totals that are kept anyway, so producing costs nothing more.
 
-    Demand, not what was done: under full load a drain task does no more than it can,
-    however much too much its partitions are asked to carry.
+    Demand, and not the work that was done: under full load a drain task does no more
+    than it can, however much more its partitions are asked to carry.
     """
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Loads:
 
     def now(self) -> list[float]:
         totals = self._totals()
-        # Partitions that are new since then started at zero.
+        # Partitions that were added since the last round started at zero.
         bases = [*self._bases, *[_NOTHING] * (len(totals) - len(self._bases))]
         pairs = zip(totals, bases, strict=True)
         if not self.in_seconds:
@@ -69,9 +69,9 @@ def _seconds_asked_for(ever: _Totals, base: _Totals) -> float:
     offered, settled, seconds = (
         now - then for now, then in zip(ever, base, strict=True)
     )
-    # What an item costs, lately if that is known.
+    # The cost of an item: that of this round if any was settled, else of all time.
     known_settled, known_seconds = (settled, seconds) if settled else ever[1:]
     if not known_settled:
         return seconds
-    # Or what was spent on items that came earlier.
+    # At least what was spent, which may be for items that came earlier.
     return max(seconds, offered * known_seconds / known_settled)

@@ -1,8 +1,8 @@
-"""Tells the loop what came in behind its back: from a thread, or in between.
+"""Wakes the loop for items from a thread, or from a signal handler or a `__del__`.
 
-In between: a signal handler or a `__del__` runs on the loop's own thread in the middle
-of anything, also while the loop sleeps in its selector. So it accepts as a thread does,
-and tells drain tasks in a callback, where nothing is half done.
+A signal handler or a `__del__` runs on the loop's own thread in the middle of anything,
+also while the loop sleeps in its selector. So it accepts as a thread does, and drain
+tasks are told in a callback, when no change is half done.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Nested calls that waking a loop takes at most: half of them, some to spare, are those
-# of an instrumented loop. In its debug mode asyncio looks at the whole stack, besides.
+# Nested calls that waking a loop takes at most, with some to spare; half of them are
+# those of an instrumented loop. In debug mode asyncio walks the whole stack, too.
 _STACK_TO_TELL = 12
 _STACK_TO_TELL_IN_DEBUG_MODE = 24
 
 
 class Counted(Protocol):
-    """What knows how many items of a bulk call are in."""
+    """Something that counts how many items of a bulk call are in."""
 
     count: int
 
@@ -59,8 +59,8 @@ class LoopWaker(Generic[T]):
             if placed:
                 self.post(partition)
         except BaseException as error:
-            # Ctrl-C: what was accepted before it is still to be handled. Should this
-            # fail, too, then the next producer does not get by without telling.
+            # Ctrl-C: items that were accepted before it must still be handled. If this
+            # fails, too, the limits of 0 make the next producer tell the loop.
             partition.limit = partition.guarded_limit = 0
             if placed is not None:
                 with_accepted(error, placed)
@@ -78,7 +78,7 @@ class LoopWaker(Generic[T]):
                 self._news.append(partition)
                 if not self._is_posted:
                     calls = self._is_posted = True
-            # Without the guard: the system call lets other threads run.
+            # After the guard is released: the system call lets other threads run.
             if calls:
                 self._wake_loop()
         except BaseException:
@@ -88,17 +88,17 @@ class LoopWaker(Generic[T]):
             raise
 
     def _wake_loop(self) -> None:
-        # By hand: `contextlib.suppress` is three calls more on a lone item's way.
+        # Not `contextlib.suppress`, which is three calls more for a lone item.
         try:  # noqa: SIM105
             self.loop.call_soon_threadsafe(self._deliver_news)
         except RuntimeError:
-            # A loop that closes in this very moment is found out by who waits.
+            # The loop closes in this very moment: whoever waits will find that out.
             pass
 
     def _deliver_news(self) -> None:
         try:
             with self.guard:
-                # First: what a signal handler posts from here on calls once more.
+                # First: a signal handler that posts from here on wakes the loop again.
                 self._is_posted = False
                 news = self._news.copy()
             told = dict.fromkeys(news)

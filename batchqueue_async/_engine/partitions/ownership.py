@@ -1,9 +1,9 @@
 """Which drain task may take from which partition: the only record of it.
 
-Invariant (promise E4): every partition has one owner or is in a handoff, and one in a
-handoff has the owner that it leaves. Partition p starts with drain task
-p % drain_tasks, of those that are active; growth keeps all owners. What each drain
-task owns is derived from this record; each partition is told who may take from it.
+Invariant (promise E4): every partition has one owner or is in a handoff, during which
+its old owner is recorded. Partition p starts with drain task p % drain_tasks, of those
+that are active; growth keeps all owners. What each drain task owns is derived from this
+record; each partition is told who may take from it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Ownership:
 
     def __init__(self, partitions: Sequence[Partition[Any]]) -> None:
         self._partitions = partitions
-        # How many there are, and how many of these, the first ones, are to own any.
+        # How many drain tasks there are; and how many of the first ones own partitions.
         self.drain_tasks = 0
         self.active: int | None = None
-        # What is told of arrivals, once the drain tasks run.
+        # The drain tasks' naps, which are told of arrivals, once the drain tasks run.
         self._bound: Sequence[Nap] | None = None
-        # Who owns it, or while it is in a handoff, who owned it.
+        # The owner of each partition; in a handoff the old owner.
         self._owners: list[int] = []
         self._revoked: dict[int, None] = {}
         self._derived: tuple[tuple[int, ...], ...] | None = None
@@ -51,7 +51,7 @@ class Ownership:
             self._changed(index)
 
     def bind(self, naps: Sequence[Nap]) -> None:
-        """The drain tasks run: each partition knows its own from now on."""
+        """Tell each partition the nap of its drain task: the drain tasks run now."""
         self._bound = naps
         for index in range(len(self._owners)):
             self._tell(index)
@@ -82,7 +82,7 @@ class Ownership:
         return list(self._owners)
 
     def last_owner(self, partition: int) -> int:
-        """Return whom the partition waits for: to take, or in a handoff to let go."""
+        """Return the partition's owner; in a handoff the old one, until it lets go."""
         return self._owners[partition]
 
     def revoke(self, partition: int) -> None:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 class Partition(ProducersQueue[T]):
     """One partition. Every change is a plain method: decide here, await elsewhere."""
 
-    # Next to each other in memory: that counts, with many partitions.
+    # Slots are next to each other in memory, which counts with many partitions.
     __slots__ = (
         "_maxsize",
         "accounts",
@@ -86,15 +86,15 @@ class Partition(ProducersQueue[T]):
         # The loop's time, on any thread; and when an item last found it empty.
         self.clock: Callable[[], float] = monotonic
         self.filled_at = 0.0
-        # How many of its first items are known to have one type; -1 if nobody asks. To
-        # look at a chunk that has just been made is cheaper than to look at it later.
+        # How many of its first items are known to have one type; -1 if nobody asks.
+        # Looking at a chunk that has just been made is cheaper than doing it later.
         self.uniform_prefix = -1
         # Of the last take: the position of its first item, and whether all of it had
         # one type, as far as that is known. Noted with the take, since threads may
         # displace items the moment after.
         self.taken_from, self.took_one_type = 0, False
-        # What that has removed, until it is in batches. While `taken_from` is -1, the
-        # accounts do not know of it.
+        # The items of the last take, until they are in batches. While `taken_from` is
+        # -1, the accounts have not counted the take yet.
         self.taken: list[T] | None = None
         # `guarded_limit` is the bound for other threads, which hold the guard.
         self.limit = self.guarded_limit = 0
@@ -110,7 +110,7 @@ class Partition(ProducersQueue[T]):
         return self.accounts.taken_out + len(self.items)
 
     def is_due(self, coming: int = 0) -> bool:
-        """Whether it is full (with what comes), waited for, watched, or closing."""
+        """Whether it is full (with `coming`), waited for, watched, or closed."""
         return (
             len(self.items) + coming >= self.due_size
             or self.line.unserved is not None
@@ -119,7 +119,7 @@ class Partition(ProducersQueue[T]):
         )
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        """Something comes, on the loop: its owner must not sleep through it."""
+        """Tell the owner, on the loop, that items come: it must not sleep on."""
         # Told before an item is accepted: to wake the owner for nothing is harmless.
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
@@ -149,8 +149,8 @@ class Partition(ProducersQueue[T]):
     ) -> bool:
         """Accept a chunk on the loop, if it meets no other edge than empty, due, full.
 
-        As `offer` does it, for a fifth of the price. A list that is given is the
-        partition's own from then on: that spares going through the items.
+        As `offer` does it, for a fifth of the price. With `is_given` a list becomes the
+        partition's own: that spares going through the items.
         """
         if not self.has_fast_path or self.is_changing:
             return False
@@ -165,7 +165,7 @@ class Partition(ProducersQueue[T]):
             if is_given and not items and type(chunk) is list and type(items) is list:
                 self.items = chunk
             else:
-                # No call, after which a signal handler might raise before it counts.
+                # Not `extend`: after a call a signal handler may raise before `tally`.
                 items += chunk
             if tally is not None:
                 tally.count += more
@@ -180,11 +180,11 @@ class Partition(ProducersQueue[T]):
     def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
         """Accept as many of the chunk's first items as there is room for.
 
-        Whatever is raised in the middle (Ctrl-C) has in `accepted` how many that were;
-        so has the tally.
+        An error that is raised in the middle (Ctrl-C) says in `accepted` how many that
+        were; so does the tally.
         """
         placed = 0
-        # Let go of last: a `__del__` of theirs finds the change made, the guard free.
+        # Freed last: a `__del__` of an item finds the change made, the guard free.
         displaced: list[T] = []
         try:
             with self.guard:
@@ -213,7 +213,7 @@ class Partition(ProducersQueue[T]):
         return placed
 
     def wait_in_line(self, waiter: Waiter, chunk: Sequence[T] = ()) -> None:
-        """Let a producer wait for its turn, with a chunk that may have to be known."""
+        """Let a producer wait for its turn; a subclass needs its chunk's sizes."""
         with self.guard:
             self.has_fast_path = False
             self.limit = self.guarded_limit = 0
@@ -223,7 +223,7 @@ class Partition(ProducersQueue[T]):
                 self.serve_line()
 
     def offer_in_turn(self, waiter: Waiter, chunk: Sequence[T]) -> int:
-        """Accept what of its chunk the waiter has slots for; 0 before its turn."""
+        """Accept the items that the waiter has slots for; 0 before its turn."""
         with self.guard:
             count = 0 if self.is_closed else self.line.turn_of(waiter)
             if count:
@@ -260,7 +260,7 @@ class Partition(ProducersQueue[T]):
     def take_rest(self, left: list[T]) -> None:
         """Move every waiting item to `left`, unhandled: the deadline has come."""
         with self.guard:
-            # First what an earlier call has removed, if that was cut short.
+            # First the items that an earlier call has removed, if it was cut short.
             return_taken(self, left)
             self._remove(None)
             return_taken(self, left)
@@ -299,7 +299,7 @@ class Partition(ProducersQueue[T]):
             return self.ages.oldest(self.accounts.taken_out, now)
 
     def watch(self, watcher: Watcher) -> bool:
-        """Tell `watcher` once when all is settled that is in; False if it is so now."""
+        """Tell `watcher` once all items that are in are settled; False if they are."""
         with self.guard:
             if self.line.unaware:
                 run_again(self)
@@ -308,7 +308,7 @@ class Partition(ProducersQueue[T]):
             return is_watched
 
     def _accept(self, chunk: Sequence[T], displaced: list[T]) -> int:
-        """Take in what there is room for; `displaced` gets what has to go for it."""
+        """Accept what there is room for; `displaced` gets the items that make room."""
         room = self._maxsize - len(self.items)
         chunk = chunk[:room] if room < len(chunk) else chunk
         self._append(chunk)
@@ -324,12 +324,12 @@ class Partition(ProducersQueue[T]):
             first = self.items[0] if self.items else chunk[0]
             if type(first) is type(chunk[-1]) and have_type(chunk, type(first)):
                 uniform += more
-        # Last: whatever is raised before it, nothing was accepted.
+        # Last: if anything is raised before it, nothing was accepted.
         self.items.extend(chunk)
         self.uniform_prefix = uniform
 
     def _forget(self, going: int) -> None:
-        """So many items are about to leave; known too few is better than too many."""
+        """Lower `uniform_prefix` before items leave: too low is safe, too high not."""
         if self.uniform_prefix > 0:
             self.uniform_prefix = max(0, self.uniform_prefix - going)
 
@@ -349,7 +349,7 @@ class Partition(ProducersQueue[T]):
         return taken
 
     def serve_line(self) -> None:
-        """Let producers in who wait, as far as there is room for them."""
+        """Let waiting producers in, as far as there is room for them."""
         if self.line.head and not self.is_closed:
             self.is_changing = True
             try:
@@ -375,7 +375,7 @@ class Partition(ProducersQueue[T]):
             self._append(chunk)
             self.line.filled(waiter, len(chunk))
         except BaseException:
-            # What is in must not come again.
+            # Items that are in must not be placed again.
             if waiter.wants == wants:
                 self.line.filled(waiter, len(self.items) - count)
             if waiter.wants:

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class Pause:
-    """On while anybody keeps it on; there is none where nobody does."""
+    """A partition's pause: it lasts while it has holders; without any there is none."""
 
     __slots__ = ("holders", "since", "waiting")
 
     def __init__(self) -> None:
-        # Who keeps it on.
+        # What keeps it on: batches, calls, or a line with unaware producers.
         self.holders: dict[object, None] = {}
-        # Who waits for its end.
+        # The futures of those that wait for its end.
         self.waiting: tuple[asyncio.Future[None], ...] = ()
         # When a batch began to keep it on, if one did.
         self.since: float | None = None
 
     def tell(self) -> None:
-        """Nobody keeps it on any more: who waits for that goes on."""
+        """Wake those that wait for its end: nobody keeps it on any more."""
         waiting, self.waiting = self.waiting, ()
         for ended in waiting:
             if not ended.done():
@@ -59,5 +59,5 @@ def resume(partition: Partition[Any], holder: object) -> None:
         if pausing.holders:
             return
         pausing.tell()
-    # Also where it is over: a signal handler may have cut what follows from it short.
+    # Also without holders: a signal handler may have cut an earlier `resume` short.
     partition.pausing = None

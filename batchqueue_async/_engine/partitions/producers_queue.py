@@ -23,9 +23,9 @@ T = TypeVar("T")
 class ProducersQueue(asyncio.Queue[T]):
     """An `asyncio.Queue` for producers: only its owner takes from it.
 
-    It has the bound, the look (`qsize`, `empty`, `full`, `maxsize`) and the ways in,
-    which count (`put`, `put_nowait`). The ways out are its drain task's alone, by
-    `take`: `get`, `get_nowait`, `join`, `task_done` and `shutdown` refuse.
+    It has the bound, the queries (`qsize`, `empty`, `full`, `maxsize`) and the ways in
+    (`put`, `put_nowait`), whose items are counted. Only its drain task takes items out,
+    by `take`: `get`, `get_nowait`, `join`, `task_done` and `shutdown` refuse.
     """
 
     __slots__ = ()
@@ -41,12 +41,12 @@ class ProducersQueue(asyncio.Queue[T]):
     is_closed: bool
     accounts: Accounts
     guard: AbstractContextManager[Any]
-    # How many came in, where that is counted by itself: in an `AuditedPartition`.
+    # How many items came in, if that is counted independently (`AuditedPartition`).
     entered: int | None = None
 
     @property
     def has_room(self) -> bool:
-        """Whether an item gets in now, without a line."""
+        """Whether an item gets in now, without waiting in line."""
         return not (
             self.is_closed
             or self.is_changing
@@ -55,11 +55,11 @@ class ProducersQueue(asyncio.Queue[T]):
         )
 
     def is_in(self, other: Partition[Any]) -> bool:
-        """Whether who makes room in `other` makes it here."""
+        """Whether a take from `other` makes room here."""
         return other is self
 
     def reject(self, count: int, *, closed: bool = False) -> None:
-        """Count refusals that were returned; `closed` if the queue takes none more."""
+        """Count refused items; `closed` if the queue accepts none any more."""
         with self.guard:
             self.accounts.rejected += count
             if closed or self.is_closed:
@@ -67,14 +67,14 @@ class ProducersQueue(asyncio.Queue[T]):
 
     @abstractmethod
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        """So many items come in a moment, or are there; who handles them may run."""
+        """Tell the owner that items come, or are there; with `may_run` it runs now."""
 
     @abstractmethod
     def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
         """Accept as many of the chunk's first items as there is room for."""
 
     def _format(self) -> str:
-        # For `repr`: the base class's asks for what is not there.
+        # For `repr`: that of the base class uses attributes that are not there.
         state = "closed" if self.is_closed else "open"
         return f"{self.index} {state} waiting={len(self.items)}"
 

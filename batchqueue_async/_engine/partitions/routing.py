@@ -37,7 +37,7 @@ BuffersToTake: TypeAlias = (
     "Callable[[Sequence[Partition[Any]], int | None], list[Partition[Any]]]"
 )
 
-# A larger number may be user data, so the error names its type only.
+# An answer that is a larger number may be user data: the error names its type only.
 _TELLING = 100_000
 
 
@@ -65,7 +65,7 @@ class TypePlacement:
         self._grows = grows
         self._handlers = handlers
         self.placed: WeakTypeDict[Partition[Any]] = WeakTypeDict(handlers.types)
-        # Those of the types that came lately; the others are found by `partition_of`.
+        # The partitions of types that came lately; `partition_of` finds the others.
         self.routes = self.placed.near
         # Threads place types, too, once the queue is shared with them.
         self.guard: AbstractContextManager[Any] = UNGUARDED
@@ -122,7 +122,7 @@ class TypePlacement:
                     self._assign(item_type, partition)
                 lightest.book(partition.index, 0, weight)
         if weight < 0:
-            # A handler is gone, so its type need not stay near.
+            # A handler is gone, so its type may leave `near`.
             with self.guard:
                 self.placed.trim()
         return partition
@@ -146,7 +146,7 @@ class TypePlacement:
             self.placed.add(item_type, partition)
 
     def _seen(self) -> Lightest:
-        """Return what is known of partitions: new ones are, ended types are not."""
+        """Return `_lightest`, with new partitions added and ended types taken out."""
         if self._lightest is None:
             self._lightest = Lightest()
             self.placed.ended = []
@@ -166,10 +166,10 @@ class SelectorPlacement:
         self._selector = selector
         # Asks the selector, on any thread that holds the guard.
         self.choose: Callable[[Any], Partition[Any]] = self._choose
-        # Where keys share partitions, which of their buffers to take from.
+        # Where keys share partitions: chooses which of their buffers to take from.
         self.buffers_to_take: BuffersToTake | None = None
         if isinstance(selector, FairSelector):
-            # Here, since few programs need it.
+            # Imported here, since few programs need it.
             from batchqueue_async._engine.partitions.fair_partition import (  # noqa: PLC0415
                 buffers_to_take,
             )
@@ -210,7 +210,7 @@ class SelectorPlacement:
         index = self._selector(item, count)
         if type(index) is int and 0 <= index < count:
             return self.partitions[index]
-        # It may be something of the item's, so that it is told like one.
+        # The answer may be user data, so the message names no more than its kind.
         is_near = type(index) is int and abs(index) < _TELLING
         told = index if is_near else kind_of(index)
         msg = f"selector must return an int from 0 to {count - 1}, got {told}"
@@ -234,7 +234,7 @@ def placement_for(
 def _chosen_by_key(
     selector: KeySelector[Any], partitions: Sequence[Partition[Any]]
 ) -> Callable[[Any], Partition[Any]]:
-    """Return what asks a `by_key` in half the time: its answer needs no check."""
+    """Return a faster way to ask a `by_key`, whose answer needs no check."""
     key_of, index_of = selector.key, selector.index_of
 
     def choose(item: object) -> Partition[Any]:
@@ -249,7 +249,7 @@ def _chosen_by_key(
 def _chosen_fairly(
     selector: FairSelector[Any, Any], partitions: Sequence[Partition[Any]]
 ) -> Callable[[Any], Partition[Any]]:
-    """Return what finds the buffer of an item's key in its partition."""
+    """Return a function that finds the buffer of an item's key in its partition."""
     fair = cast("Sequence[FairPartition[Any]]", partitions)
 
     def choose(item: object) -> Partition[Any]:
@@ -285,27 +285,27 @@ class Lightest:
         self._ranks: list[_Rank] = []
 
     def grow(self, count: int) -> None:
-        """Know of so many partitions."""
+        """Add new partitions, up to this number."""
         for index in range(len(self.types), count):
             self.weights.append(0)
             self.types.append(0)
             self._push(index)
 
     def book(self, index: int, types: int, weight: Exact = 0) -> None:
-        """So many types more, or less, and so much weight are a partition's."""
+        """Add to a partition's number of types and weight; both may be negative."""
         self.types[index] += types
         self.weights[index] += weight
         self._push(index)
 
     def find(self) -> int:
-        """Return the lightest; whoever asked books something to it."""
+        """Return the lightest partition; the caller books a type or weight to it."""
         # Ranks are pushed at each change and not removed: skip outdated ones.
         while self._ranks:
             rank = self._ranks[0]
             if rank == self._rank(rank[-1]):
                 return rank[-1]
             heapq.heappop(self._ranks)
-        # A Ctrl-C came before the last change's was pushed.
+        # A Ctrl-C came before the rank of the last change was pushed.
         self._rank_all()
         return self._ranks[0][-1]
 

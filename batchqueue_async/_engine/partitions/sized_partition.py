@@ -4,7 +4,7 @@ Invariants, beside those of `Partition`:
 * `sizes` has the size of each waiting item, in the same order.
 * While `budget.is_changing`, nothing gets in anywhere: partitions have it in common.
 * `limit` is 0: each item's size has to be asked for, so nothing gets in unasked.
-* What was taken is in the hands of handlers until all of it is settled.
+* All that was taken counts as held by handlers until the last of it is settled.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class SizedPartition(Partition[T]):
         self.accounts = SizedAccounts(self)
         self.sizes: deque[Exact] = deque()
         self.waiting_size: Exact = 0
-        # From this on a batch must not linger.
+        # From this size on a batch must not linger.
         self.due_bytes: Exact | float = math.inf
         self._coming_size: Exact = 0
         self._in_hands: Exact = 0
 
     @property
     def lacks_room(self) -> int | None:
-        """The number of its next producer, if he lacks nothing but room."""
+        """The number of its next producer, if that lacks nothing but room."""
         has_slots = len(self.items) + self.line.reserved < self._maxsize
         return self.line.next_number if has_slots and not self.is_closed else None
 
@@ -77,7 +77,7 @@ class SizedPartition(Partition[T]):
         return size >= self.due_bytes
 
     def announce(self, chunk: Measured[T]) -> None:
-        """Say that these items come: as `notify`, for it is their size that counts."""
+        """Tell the owner that these items come: as `notify`, but with their size."""
         self._coming_size = sum(chunk.sizes)
         try:
             self.notify(len(chunk))
@@ -122,7 +122,7 @@ class SizedPartition(Partition[T]):
         self.let_go()
 
     def let_go(self) -> None:
-        """All that was taken is settled."""
+        """Release the room of the last take: all of it is settled."""
         with self.guard:
             budget = self.budget
             budget.in_hands -= self._in_hands
@@ -158,8 +158,8 @@ class SizedPartition(Partition[T]):
         known = cast("Measured[T]", chunk)
         fit, _ = self.budget.fitting(known.sizes[:free])
         if fit < min(len(chunk), free) and self.budget.passes_over:
-            # With a policy that never waits only the number of refused items is told,
-            # so smaller ones may pass larger ones.
+            # With a policy that never waits, only the number of refused items is told,
+            # and not which: so smaller ones may pass larger ones.
             known = known.of(self.budget.all_fitting(known.sizes, free))
             fit = len(known)
         if fit:
@@ -171,10 +171,10 @@ class SizedPartition(Partition[T]):
         size, before = sum(sizes), len(self.items)
         was_changing, budget.is_changing = budget.is_changing, True
         try:
-            # Fractions are summed by calls, and there must be none between the changes.
+            # Summed first: fractions are added by calls, and none may come in between.
             known, known_in_all = self.waiting_size, budget.waiting
             waiting, waiting_in_all = known + size, known_in_all + size
-            # Before they are in: after that there must be no call, either.
+            # Before the items are in, since no call may follow that, either.
             self.waiting_size, budget.waiting = waiting, waiting_in_all
             try:
                 self.sizes.extend(sizes)
@@ -211,7 +211,7 @@ class SizedPartition(Partition[T]):
 
     def _remove(self, most: int | None) -> list[T]:
         # While items and sizes move, a `__del__` or a signal handler must put nothing
-        # in: its size would be taken for another's.
+        # in: its size would be taken for that of another item.
         budget = self.budget
         self.is_changing = budget.is_changing = True
         try:
@@ -229,7 +229,7 @@ class SizedPartition(Partition[T]):
             # No call from here on; see `cut_off`.
             _ = NEVER in removals
             self.taken = taken
-            # Both at once: what waits becomes surplus at most.
+            # Together, so that used room cannot grow: items become surplus at most.
             self.waiting_size, budget.waiting = waits, waits_in_all
             self._in_hands, budget.in_hands = in_hands, all_in_hands
             budget.largest = largest
@@ -245,8 +245,8 @@ class SizedPartition(Partition[T]):
 class SizedRollingPartition(SizedPartition[T], RollingPartition[T]):
     """One that displaces its own oldest items, where slots or room are short.
 
-    What the other partitions and the handlers hold stays. So an item for which all of
-    its own would not do is refused.
+    Items of other partitions and of handlers stay. So an item is refused if displacing
+    all items of its partition would not make enough room.
     """
 
     def _accept_fitting(self, chunk: Sequence[T], displaced: list[T]) -> int:

@@ -1,4 +1,4 @@
-"""A signal handler's error struck just after an item had come in."""
+"""Undoes an append after which a signal handler has raised."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 def undo_append(items: MutableSequence[T], item: T, error: BaseException) -> None:
-    """Take out what has just come in, on the loop, so that its producer may raise.
+    """Take an item out that was just appended on the loop, so its producer may raise.
 
-    Nobody has looked since; but the signal handler may have put something behind it.
+    No drain task has run since, but the signal handler may have put items behind it.
     """
     if isinstance(error, MemoryError):
-        # Then it did not come in.
+        # The append itself failed, so the item is not in.
         return
     for index in range(len(items) - 1, -1, -1):
         if items[index] is item:

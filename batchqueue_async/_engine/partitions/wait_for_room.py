@@ -1,9 +1,9 @@
 """How producers on the loop wait for room, one after the other.
 
-Whoever makes room, by a take for instance, places the items of those who wait, in
+The code that makes room, a take for instance, places the items of waiting producers, in
 order. If each producer placed its own item, it would do so some turns of the loop
-later. Whoever comes meanwhile must not overtake, and so would have to wait as well,
-though there is room; then so would whoever comes after that, for ever.
+later. A producer that comes meanwhile must not overtake, and so would have to wait as
+well, though there is room; then so would the next one, for ever.
 
 A producer of one item may be cancelled after its item was placed and before its task
 runs again: it is *unaware* of its item then, and cancelled it must leave nothing
@@ -49,7 +49,7 @@ def put_in_turn(
 ) -> Generator[Any, None, None]:
     """Accept a chunk on the loop as room is made; less only if the partition closes.
 
-    Cancelled, it leaves nothing behind but what `placed` says, and nothing of one item.
+    Cancelled, it leaves behind only the items that `placed` counts; a single one never.
     """
     waiter: LoopWaiter
     if partition.serves_on_loop:
@@ -63,7 +63,7 @@ def put_in_turn(
         try:
             waiter.on_cancelled()
         finally:
-            # Struck, it has done nothing, or is through with its item.
+            # Again: a call that was struck has either done nothing, or all.
             waiter.on_cancelled()
         raise
     finally:
@@ -71,7 +71,7 @@ def put_in_turn(
         try:
             leave(partition, waiter)
         except BaseException:
-            # Struck: who stays in line would hold up all behind it.
+            # Again if struck: a waiter that stays in line would hold up all behind it.
             leave(partition, waiter)
             raise
 
@@ -80,7 +80,7 @@ def put_in_turn(
 def put_one_in_turn(
     partition: Partition[T], chunk: Sequence[T], loop: asyncio.AbstractEventLoop
 ) -> Generator[Any, None, bool]:
-    """Accept a single item, where those who wait on the loop are served.
+    """Accept a single item, in a partition that `serves_on_loop`.
 
     As `put_in_turn`, for half of the price. Returns whether it was accepted.
     """
@@ -104,7 +104,7 @@ def put_one_in_turn(
         if not (waiter.is_woken or partition.is_closed):
             yield asleep
             waiter.is_woken = False
-        # What strikes here withdraws the item, and no call follows it.
+        # If this is struck the item is withdrawn; and no call follows it.
         if not waiter.acknowledge():
             yield from _wait(partition, waiter, chunk)
     except BaseException:
@@ -139,14 +139,14 @@ def _wait(
             if not waiter.is_woken:
                 yield asleep
             waiter.is_woken = False
-        # Who has placed it has told. What strikes here withdraws the item, and no call
-        # follows it.
+        # Whoever placed the item has told the owner. If this is struck the item is
+        # withdrawn; and no call follows it.
         if waiter.acknowledge() or not waiter.wants:
             return
 
 
 def leave(partition: Partition[Any], waiter: LoopWaiter) -> None:
-    """Nothing more comes of this one."""
+    """Take a waiter out of the line that will put no more, and tell the owner."""
     if waiter.wants:
         partition.leave_line(waiter)
         partition.notify()
@@ -165,7 +165,7 @@ class ServedWaiter(LoopWaiter):
         chunk: Sequence[Any],
         partition: Partition[Any],
     ) -> None:
-        # As `LoopWaiter`, in one go. Whoever is in a line has neighbours.
+        # As in `LoopWaiter`, in one go; `ahead` and `behind` are set by the line.
         self.chunk = chunk
         self.wants = wants = len(chunk)
         self.is_single = wants == 1
@@ -189,7 +189,7 @@ class ServedWaiter(LoopWaiter):
         return chunk[first : first + self.granted]
 
     def _note_unaware(self, partition: Partition[Any], position: int) -> bool:
-        """Have what is put there kept until its producer knows; False: too many are."""
+        """Note that the item at `position` may be taken back; False if too many may."""
         line, pausing = partition.line, partition.pausing or Pause()
         if line.unaware is None:
             # No call in between, after which a signal handler might raise: the
@@ -229,7 +229,7 @@ class ServedWaiter(LoopWaiter):
 
 
 def place_singles(partition: Partition[Any], room: int) -> int:
-    """Place the items of those at the line's head who bring one each.
+    """Place the items of producers at the line's head that bring one each.
 
     As `reserve` and `filled` do it for all, for a fraction of the price.
 
@@ -251,7 +251,7 @@ def place_singles(partition: Partition[Any], room: int) -> int:
 
 
 def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
-    """Place the items of those of them who wait on the loop: one callback runs all."""
+    """Place items of producers that wait on the loop: one callback resumes them."""
     line = partition.line
     items: Any = partition.items
     # A `ServedWaiter`, as long as it is single.
@@ -271,7 +271,7 @@ def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
         position += 1
         waiter = waiter.behind
     pausing = partition.pausing or Pause()
-    # A callback without need is harmless; an item that nobody takes is not.
+    # First: a needless callback is harmless, an unaware producer that sleeps on is not.
     head.call_soon(_run_on, unaware)
     # No call from here on, after which a signal handler might raise: the partition is
     # paused if, and only if, somebody is unaware.
@@ -285,18 +285,18 @@ def _place_singles_of_loop(partition: Partition[Any], room: int) -> int:
 
 
 def _run_on(unaware: dict[ServedWaiter, int]) -> None:
-    """Have those run whose items were placed, in order; in a callback of the loop."""
+    """Resume the producers whose items were placed, in order: a loop's callback."""
     try:
         for waiter in tuple(unaware):
             waiter.resume()
     except BaseException:
-        # Of one of their tasks, or a signal handler's: it is not the others' fault.
+        # One of their tasks has raised, or a signal handler: the others still run.
         asyncio.get_running_loop().call_soon(_run_on, unaware)
         raise
 
 
 def run_again(partition: Partition[Any]) -> None:
-    """Have those run who are unaware: a strike may have hit what was to do it."""
+    """Resume unaware producers again: the callback for that may have been struck."""
     if unaware := partition.line.unaware:
         next(iter(unaware)).call_soon(_run_on, unaware)
 
@@ -324,7 +324,7 @@ def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
             index = position - partition.accounts.taken_out
             prefix, entered = partition.uniform_prefix, partition.entered
             watchers = partition.accounts.without(position)
-            # No call from here on: all of it, or nothing.
+            # No call from here on: all of it is done, or nothing.
             del partition.items[index]
             partition.uniform_prefix = prefix - (index < prefix)
             partition.accounts.watchers = watchers
@@ -352,7 +352,7 @@ def _make_aware(
 
 
 def _all_are_aware(partition: Partition[Any]) -> None:
-    """Nobody will take an item back: the partition goes on."""
+    """End the partition's pause: no item will be taken back any more."""
     _tell_of_the_last(partition)
     pausing, line = partition.pausing, partition.line
     line.unaware = None
@@ -363,11 +363,11 @@ def _all_are_aware(partition: Partition[Any]) -> None:
 
 
 def _tell_of_the_last(partition: Partition[Any]) -> None:
-    """The last one who is unaware is about to know, or to take its item back.
+    """Tell the owner before the last unaware producer knows, or takes its item back.
 
-    Not after that, in which no call is: whatever strikes here finds it unaware.
+    Not after that, where no call may be: if this is struck, the producer is unaware.
     """
-    # Its owner may have looked meanwhile, and sleep since.
+    # The owner may have looked while the partition was paused, and sleep since.
     partition.notify()
     pausing = partition.pausing
     if pausing is not None and pausing.waiting and len(pausing.holders) == 1:

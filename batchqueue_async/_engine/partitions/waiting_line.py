@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Waiter(ABC):
     """One producer in the line, on the loop or on another thread.
 
-    The line is linked through its waiters: whoever leaves from its middle is taken out
+    The line is linked through its waiters: one that leaves from its middle is taken out
     in one step, and a partition where nobody waits needs no container.
     """
 
@@ -50,10 +50,10 @@ class Waiter(ABC):
         self.granted = 0
         # How many of its items are in.
         self.accepted = 0
-        # Whether it is sure to look again, since it was woken and has not looked yet.
+        # Whether it was woken and has not looked yet, so that it is sure to look.
         self.is_woken = False
-        # Where it waits, between whom; the line alone changes these. Ahead of the head
-        # is the last one, so that a line needs to know its head only.
+        # Its line, and its neighbours there; only the line changes these. Ahead of the
+        # head is the last waiter, so that a line needs to know its head only.
         self.line: WaitingLine | None = None
         self.ahead: Waiter | None = None
         self.behind: Waiter | None = None
@@ -63,16 +63,16 @@ class Waiter(ABC):
         """Let the producer look again; harmless when it is awake already."""
 
     def hand_over(self) -> Sequence[Any]:
-        """Return items for the granted slots, or nothing to fill them in person.
+        """Return items for the granted slots; nothing if it fills them itself.
 
-        Who can be cancelled, and can't take an item back, fills its slots itself. One
-        on a thread can't be cancelled, and would keep everybody behind it waiting until
-        the system lets it run. `ServedWaiter` can take its item back.
+        A producer that can be cancelled, and can't take an item back, fills its slots
+        itself. One on a thread can't be cancelled, and would keep all behind it waiting
+        until the system runs its thread. A `ServedWaiter` can take its item back.
         """
         return ()
 
     def take_back(self) -> None:  # noqa: B027 - most note nothing
-        """What it has handed over last was not accepted."""
+        """Note that what it handed over last was not accepted."""
 
 
 class LoopWaiter(Asleep, Waiter):
@@ -86,7 +86,7 @@ class LoopWaiter(Asleep, Waiter):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, wants: int, partition: Partition[Any]
     ) -> None:
-        # All in one go, since each wait makes one.
+        # All in one go, without calls of `__init__`, since each wait makes one.
         self.wants = wants
         self.accepted = self.granted = 0
         self.line = self.ahead = self.behind = None
@@ -96,7 +96,7 @@ class LoopWaiter(Asleep, Waiter):
         self._wakeup = self._context = self._outcome = None
 
     def wake(self) -> None:
-        # A producer on a thread that leaves the line passes its slots on to this one.
+        # Called on a thread if a producer there leaves and passes its slots on.
         if self._partition.is_open_to_threads and not self.is_on_loop():
             self._loop.call_soon_threadsafe(self._end_sleep)
         elif not self.is_woken:
@@ -105,11 +105,11 @@ class LoopWaiter(Asleep, Waiter):
             self.is_woken = True
 
     def acknowledge(self) -> bool:
-        """Let it know, as it runs, whether its single item was placed; returns that."""
+        """Return whether its single item was placed; it knows from now on."""
         return False
 
     def on_cancelled(self) -> None:
-        """Take back what may not stay of what was placed for it: it raises."""
+        """Take back the item that was placed for it, since its producer raises."""
 
     def is_on_loop(self) -> bool:
         """Whether this is called on its loop."""
@@ -119,7 +119,7 @@ class LoopWaiter(Asleep, Waiter):
         )
 
     def _end_sleep(self) -> None:
-        # In a callback of the loop, whose context is not the task's.
+        # A callback of the loop, whose context is not the task's: `resume` enters that.
         if not self.is_woken:
             self.is_woken = True
             self.resume()
@@ -140,7 +140,7 @@ class WaitingLine:
         # what they want.
         self.unserved: Waiter | None = None
         self.reserved = 0
-        # Those whose item was placed, and who have not run since, with its position.
+        # Producers that have not run since their item was placed, with its position.
         self.unaware: dict[ServedWaiter, int] | None = None
 
     def __iter__(self) -> Iterator[Waiter]:
@@ -170,7 +170,7 @@ class WaitingLine:
             self.unserved = waiter
 
     def place_singles_of_threads(self, partition: Partition[Any], room: int) -> int:
-        """Place the item of each at the head who brings one from another thread.
+        """Place single items of producers at the head that wait on other threads.
 
         Returns:
             How many were placed.
@@ -180,7 +180,7 @@ class WaitingLine:
         while left and (waiter := self.head) is not None and waiter.wants == 1:
             if waiter.is_single or not waiter.hands_over:
                 break
-            # A wake-up too many is harmless, an item in vain is not.
+            # First: a needless wake-up is harmless, a placed item without one is not.
             waiter.wake()
             if not (chunk := waiter.hand_over()):
                 break
@@ -196,7 +196,7 @@ class WaitingLine:
         return room - left
 
     def reserve(self, free: int) -> None:
-        """Give `free` slots that nobody holds to those who wait, in order."""
+        """Give `free` slots that nobody holds to the waiters, in order."""
         while free > 0 and (waiter := self.unserved) is not None:
             share = min(waiter.wants - waiter.granted, free)
             waiter.granted += share
@@ -207,7 +207,7 @@ class WaitingLine:
             try:
                 waiter.wake()
             except BaseException:
-                # Struck before it has: nobody else would.
+                # If `wake` was struck, nobody else would call it again.
                 waiter.wake()
                 raise
 
@@ -218,8 +218,8 @@ class WaitingLine:
     def filled(self, waiter: Waiter, count: int) -> None:
         """The waiter at the head has filled `count` of its slots."""
         is_done, behind = count == waiter.wants, waiter.behind
-        # It may have woken before its turn and gone back to sleep. First: nobody else
-        # would wake it, should a signal handler raise in between.
+        # The next one may have woken before its turn and gone back to sleep. Wake it
+        # first: if a signal handler raises in between, nobody else would.
         if is_done and behind is not None and behind.granted and not behind.is_woken:
             behind.wake()
         # No call from here on.
@@ -248,7 +248,7 @@ class WaitingLine:
             self.head = behind
         elif ahead is not None:
             ahead.behind = behind
-        # The one behind it; behind the last one that is the head, if anybody is left.
+        # The one whose `ahead` is the waiter: behind the last one that is the head.
         follower = head if behind is None else behind
         if follower is not None:
             follower.ahead = ahead

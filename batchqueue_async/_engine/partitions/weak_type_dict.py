@@ -29,7 +29,7 @@ class WeakTypeDict(Generic[V]):
     """A dict by type with a memory for what had to leave it.
 
     When types that are not pinned have become too many, all of them leave. Those that
-    are used again come back, one by one; as many as came back are let in twice as often
+    are used again come back, one by one. For each that came back two more may be near
     before all have to leave again, so that types in steady use stay.
     """
 
@@ -47,12 +47,12 @@ class WeakTypeDict(Generic[V]):
         self.near: dict[type, V] = {}
         self._pinned = pinned
         self._far: dict[ref[type], V] | None = None
-        # How many came back since all had to leave, and in the time before that.
+        # How many came back since all had to leave, and in the period before that.
         self._back = 0
         self._back_before = 0
-        # How often they had to leave; whoever caches types leaves them then, too.
+        # How often they had to leave; other caches of types are cleared then, too.
         self.evictions = 0
-        # The values of types that are no more, for the owner to take.
+        # The values of types that were collected, for the owner of the dict to take.
         self.ended: list[V] | None = None
 
     def recall(self, item_type: type) -> bool:
@@ -94,14 +94,14 @@ class WeakTypeDict(Generic[V]):
         if self._far is None:
             self._far = {}
         for item_type in list(self.near):
-            # Equal to another type, it would be forgotten when that one ends.
+            # A type that equals another would be forgotten when that one ends.
             is_itself = type(item_type).__eq__ is object.__eq__
             if is_itself and item_type not in self._pinned:
                 self._far[ref(item_type, self._end)] = self.near[item_type]
                 self.near.pop(item_type, None)
 
     def _end(self, dead: ref[type]) -> None:
-        # Whenever the garbage collector runs, on any thread: one step, no lock.
+        # Called when the garbage collector runs, on any thread: one step, no lock.
         if self._far is not None and dead in self._far:
             value = self._far.pop(dead)
             if self.ended is not None:

@@ -1,7 +1,7 @@
-"""What a fork leaves of a queue: in the child nothing that runs, and no items.
+"""Closes and empties a queue in a forked child.
 
 The parent still has the items; a child that handled them, too, would double them. Locks
-and the loop may be in any state in the child, so nothing of them is touched.
+and the loop may be in any state in the child, so neither is touched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The library's log: it harms no item, and it does not say the same all the time.
+"""The library's log: it never raises, so it harms no item, and does not repeat itself.
 
 A handler whose database is down fails with each batch. Thousands of tracebacks a second
 that all say the same would hide everything else, and cost more than the handling did.
@@ -37,8 +37,8 @@ _SHARED = ("queue", "handler", "hook")
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose calls never raise, and whose other keywords are a line's fields.
 
-    `logging` itself prints what goes wrong in its own handlers. A handler of somebody
-    else's may raise, and would end whoever logs: a drain task, with what it holds.
+    `logging` itself prints what goes wrong in its own handlers. A user's log handler
+    may raise, and would end whoever logs: a drain task, say, with the items it holds.
     """
 
     def log(
@@ -80,7 +80,7 @@ logger = SafeLogger(logging.getLogger("batchqueue_async"))
 
 
 class _Kind:
-    """Equal failures, and those of them that the log does not know yet."""
+    """Equal failures, and how many of them were not logged yet."""
 
     def __init__(
         self, title: str, level: int, period: float, now: float, fields: dict[str, Any]
@@ -168,7 +168,7 @@ class RepeatedFailures:
         return False
 
     def tell(self, now: float) -> None:
-        """Log what was counted and is owed by now; all that was, if `now` is inf."""
+        """Log the counts that are due by now; all of them if `now` is inf."""
         if now < self.owed_at:
             return
         self.owed_at = math.inf
@@ -234,7 +234,7 @@ def _origin(error: BaseException) -> tuple[str, int] | None:
     trace = first = error.__traceback__
     if trace is None or first is None:
         return None
-    # One that is raised again and again has all its former ways behind the last one.
+    # An error object that is raised again has its earlier tracebacks behind this one.
     while (
         trace.tb_next is not None
         and trace.tb_next.tb_frame.f_code is not first.tb_frame.f_code

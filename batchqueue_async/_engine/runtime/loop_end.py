@@ -1,20 +1,19 @@
-"""What ends a task or a queue: a cancellation that is meant, or the end of its loop.
+"""What ends a task or a queue: a cancellation for good, or the end of its loop.
 
 A drain task ends at its queue's deadline, and with its loop. Any other cancellation
 that reaches it comes from user code, such as a handler that cancels the task it runs
 in; that must not end the draining.
 
-Started queues are kept alive, and seen to when their loop ends without a shutdown.
+A registry keeps started queues alive, and ends them if their loop ends without a
+shutdown. A sleeping drain task is referenced by its queue only: without the registry, a
+queue to which its user keeps no reference would be collected with its items. The
+registry is an attribute of the loop, so it never outlives it. It learns of the loop's
+end as an asynchronous generator does, while the loop can still run; else when the loop
+is closed or collected, or at the program's end.
 
-A sleeping drain task is referenced by nobody but its queue: without a registry a queue
-that its user lost sight of would vanish with its items. It hangs on the loop, so it
-never outlives it. It learns of the loop's end as an asynchronous generator does, while
-the loop can still run; else when the loop is closed or collected, or at the program's
-end.
-
-A loop's canary task is cancelled by nobody but those who cancel all of its tasks, which
-is how most loops end. From outside of the loop that is its end. From inside it may live
-on: then all starts again after a moment.
+A loop's canary task is cancelled only by code that cancels all tasks of the loop, which
+is how most loops end. If the loop does not run then, this is its end. If it runs, it
+may go on: then all queues start again after a moment.
 """
 
 from __future__ import annotations
@@ -44,35 +43,35 @@ RESTART_AFTER = 0.05
 
 _cancelled_for_good: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
-# Names of their own: another copy of the library may have used the loop, the one from
-# before a notebook imported it anew, and what that has left there is of other classes.
+# Unique names: if a notebook reloaded the library, the copy from before may have left
+# its attributes on the loop, and their classes are not those of this copy.
 _REGISTRY = f"_batchqueue_async_registry_{id(_cancelled_for_good)}"
 _CANARY = f"_batchqueue_async_canary_{id(_cancelled_for_good)}"
 
 
 def cancel_for_good(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, and mean it."""
+    """Cancel a task that must end; it ignores other cancellations."""
     _cancelled_for_good.add(task)
     task.cancel()
 
 
 def is_cancelled_for_good() -> bool:
-    """Whether the current task is to end: so it was told, or its loop ends."""
+    """Whether the current task must end, by `cancel_for_good` or with its loop."""
     task = asyncio.current_task()
     return task in _cancelled_for_good or is_ending(asyncio.get_running_loop())
 
 
 def uncancel() -> None:
-    """Forget the cancellations of the current task that were not meant."""
+    """Drop the current task's cancellations, which came from user code."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
 
 
 async def absorb_cancellation() -> None:
-    """Let a cancellation come that user code has asked for, of the task it ran in.
+    """Receive and drop a cancellation that user code has requested of this task.
 
-    Left pending, it would strike whoever is called next.
+    Left pending, it would be raised in whatever is called next.
     """
     task = asyncio.current_task()
     if task is None or not task.cancelling() or is_cancelled_for_good():
@@ -80,14 +79,14 @@ async def absorb_cancellation() -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
     if is_cancelled_for_good():
-        # By somebody else, meanwhile.
+        # Meanwhile the task was cancelled for good.
         task.cancel()
     else:
         uncancel()
 
 
 class CanaryTask(asyncio.Task[None]):
-    """A task that nobody cancels but those who cancel all; tells who has it."""
+    """A task that is cancelled only with all others of its loop, and reports it."""
 
     is_stray = False
     """Whether it was cancelled from inside of its loop, which may live on."""
@@ -108,12 +107,12 @@ def canary_of(loop: asyncio.AbstractEventLoop) -> CanaryTask | None:
 def is_ending(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether all tasks of the loop are being cancelled, as at its end."""
     canary = canary_of(loop)
-    # Without one nothing is kept: a start that failed leaves its tasks to the loop.
+    # Without a canary no queue runs: the tasks of a failed start end with the loop.
     return canary is None or canary.done() or canary.cancelling() > 0
 
 
 def is_being_left() -> bool:
-    """Whether the loop only runs for what `asyncio.run` does after the main task."""
+    """Whether the loop runs only inside of `Runner.close`, after the main task."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001
     while frame is not None and frame.f_code is not asyncio.Runner.close.__code__:
         frame = frame.f_back
@@ -127,7 +126,7 @@ class LoopRegistry:
         # Weakly, so that the loop is collected as soon as nobody else holds it.
         self._loop = weakref.ref(loop)
         self._queues: dict[int, Lifecycle] = {}
-        # Shut down, with leftovers for which nobody has come so far.
+        # Queues that were shut down, with leftovers that nobody has fetched so far.
         self._unfetched: dict[int, Lifecycle] = {}
         self._sentinel: AsyncGenerator[None, None] | None = None
         self._restart: asyncio.TimerHandle | None = None
@@ -142,8 +141,8 @@ class LoopRegistry:
         if registry is None:
             registry = LoopRegistry(loop)
             setattr(loop, _REGISTRY, registry)
-            # The warning comes when the loop is collected: where warnings are errors,
-            # closing it would fail.
+            # The warning waits until the loop is collected: where warnings are errors,
+            # it would make closing the loop fail.
             call_at_close(loop, registry.end_after_loop)
         assert isinstance(registry, LoopRegistry)
         return registry
@@ -161,12 +160,12 @@ class LoopRegistry:
             await anext(self._sentinel)
 
     def ensure_canary(self) -> None:
-        """Have a canary: again, if somebody cancelled it and the loop lives on."""
+        """Start the canary, also again after it was cancelled and the loop goes on."""
         self._call_restart_off()
         loop = asyncio.get_running_loop()
         known = canary_of(loop)
         if known is None or known.done():
-            # Outside of whatever handler may have started a queue.
+            # Not in the context of a handler that may have started a queue.
             canary = CanaryTask(
                 _wait_for_ever(),
                 loop=loop,
@@ -179,7 +178,7 @@ class LoopRegistry:
             setattr(loop, _CANARY, canary)
 
     async def release(self, queue: Lifecycle, *, is_unfetched: bool) -> None:
-        """A queue was shut down; with leftovers it is kept until `forget`."""
+        """Let go of a queue that was shut down; with leftovers not until `forget`."""
         self.forget(queue)
         if is_unfetched:
             self._unfetched[id(queue)] = queue
@@ -202,7 +201,7 @@ class LoopRegistry:
         self._unfetched.pop(id(queue), None)
 
     def end_after_loop(self) -> None:
-        """See to the queues of a loop that never runs again."""
+        """End the queues of a loop that never runs again."""
         for queue in self._all():
             try:
                 self._see_off(queue, queue.end_after_loop())
@@ -211,7 +210,7 @@ class LoopRegistry:
                 queue.could_not_end(error)
 
     def end_at_exit(self) -> None:
-        """The program ends; another thread may still run the loop."""
+        """End the queues, as the program ends; log them if the loop still runs."""
         loop = self._loop()
         if loop is None or not loop.is_running():
             self.end_after_loop()
@@ -238,8 +237,8 @@ class LoopRegistry:
     async def _end_with_loop(self) -> None:
         self._sentinel = None
         self._call_restart_off()
-        # Generators that are closed beside this one may leave a queue of theirs: they
-        # begin first.
+        # Other asynchronous generators that end now may shut a queue of theirs down:
+        # let them begin first.
         await asyncio.sleep(0)
         queues = self._all()
         counts = await asyncio.gather(
@@ -265,7 +264,7 @@ class LoopRegistry:
     def _see_off(self, queue: Lifecycle, count: int | None) -> None:
         self.forget(queue)
         if queue.on_closed is not None:
-            # Its name is free: the manager may be used on another loop.
+            # This frees the queue's name: its manager may be used on another loop.
             queue.on_closed()
         if count is not None:
             self._lost.append((queue.name, count))
@@ -304,7 +303,7 @@ class LoopRegistry:
 
 
 def expect_no_end(task: asyncio.Task[Any]) -> None:
-    """Have asyncio not complain if its loop ends first: the registry says so."""
+    """Keep asyncio from complaining if the loop ends first: the registry reports it."""
     with contextlib.suppress(AttributeError):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
@@ -318,7 +317,7 @@ _registries: weakref.WeakSet[LoopRegistry] = weakref.WeakSet()
 
 @atexit.register
 def _end_at_exit() -> None:
-    # Where warnings are errors, one loop's does not keep the others from ending.
+    # Where warnings are errors, that of one loop does not keep others from ending.
     with contextlib.ExitStack() as all_of_them:
         for registry in list(_registries):
             all_of_them.callback(registry.end_at_exit)

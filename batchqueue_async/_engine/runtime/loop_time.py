@@ -1,22 +1,22 @@
-"""Who has an event loop's time: tasks that sleep, drain tasks, a handler that keeps it.
+"""How an event loop's time is shared, by sleeping tasks, drain tasks and handlers.
 
 Promise D1: the loop gets its turn at a handler's end, as soon as `SLICE` seconds have
-passed since its last one. To give it one after each handler call would cost a small
-batch half of its price.
+passed since its last one. A turn after each handler call would cost half as much as a
+small batch does.
 
 asyncio runs all that is ready in one turn. So drain tasks that come when the slice is
-used up stand in line: what runs them on is the turn itself, one after the other, and
-only as many as the next slice has time for.
+used up stand in line: a callback at the start of each turn resumes them, one after the
+other, and only as many as a slice has time for.
 
-How long a handler itself has kept the loop's thread is not what its step took: that may
-have computed or blocked, which is the handler's own doing, or its thread had to wait,
-for a processor, on a busy machine, or for the interpreter's lock, which other threads
-had. From processor time alone that can't be told: who blocks uses none either.
+How long a handler itself has kept the loop's thread is not what its step took: the step
+may have computed or blocked, which is the handler's own doing, or its thread had to
+wait, for a processor on a busy machine, or for the interpreter's lock, which other
+threads held. Processor time alone cannot tell: blocking uses none either.
 
-- How long a thread could run and had no processor is counted by Linux.
-- Who waits for the interpreter's lock wakes up after each switch interval, to ask for
-  it: so that took no longer than its waits times the interval, and other threads have
-  used processor time. Who blocks wakes up once.
+- Linux counts for how long a thread was ready to run and had no processor.
+- A thread that waits for the interpreter's lock wakes up after each switch interval to
+  ask for it: so it waited no longer than its waits times the interval, and other
+  threads have used processor time. A thread that blocks wakes up once.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ _SHARE: Final = 0.02
 """Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
 
 
-# A subclass may have other bases with slots of their own, so it has all of them itself.
+# Only one base of a class may have slots, so subclasses list `SLOTS` as their own.
 _NO_SLOTS: tuple[str, ...] = ()
 
 
 class Asleep:
     """What a task awaits until it is woken, in a step that nothing can cut in two.
 
-    A future of asyncio is done first and calls back second. What is raised in between
-    (a RecursionError, a signal handler's exception) leaves it done and whoever awaits
-    it asleep for ever: no later call wakes it. Here the call back is asked for first:
-    `wake` either raises or wakes.
+    A future of asyncio is marked as done first, and schedules its callback second. If
+    something is raised in between (a RecursionError, a signal handler's exception), the
+    task that awaits it sleeps for ever: no later call wakes it. Here the callback is
+    scheduled first, so `wake` either raises or wakes.
 
     It is future-like, as `asyncio.isfuture` defines that, and has what a task needs of
-    one. Each wait makes one, and a future that is a subclass costs three times as much.
+    one. Each wait makes one, and a subclass of Future would cost three times as much.
     """
 
     __slots__ = _NO_SLOTS
@@ -75,13 +75,13 @@ class Asleep:
         "_wakeup",
     )
 
-    # Asked for by tasks instead of `get_loop`, which would be one call more.
+    # Read by tasks where there is no `get_loop`, which would be one call more.
     _loop: asyncio.AbstractEventLoop
-    # Whether a task is about to be told of it, as the protocol has it.
+    # Part of asyncio's protocol: set when it is yielded to a task, which resets it.
     _asyncio_future_blocking: bool
     _wakeup: Callable[[object], object] | None
     _context: Context | None
-    # A cancelled future, where the wait was cancelled.
+    # A cancelled future, if the wait was cancelled.
     _outcome: asyncio.Future[None] | None
     is_woken: bool
     """Whether it need not be awaited any more, or the call back is on its way."""
@@ -93,15 +93,15 @@ class Asleep:
         yield self.fall_asleep()
 
     def fall_asleep(self) -> Self:
-        """Return what is awaited; from now on `wake` calls back.
+        """Return what the task is to wait for; from now on `wake` calls it back.
 
-        Or what a generator-based coroutine yields: that spares a frame.
+        A generator-based coroutine may yield this itself, which spares a frame.
         """
         self._asyncio_future_blocking = True
         return self
 
     def wake(self) -> None:
-        """End the wait. What raises has changed nothing, and may be called again."""
+        """End the wait. If it raises, nothing has changed: it may be called again."""
         if not self.is_woken:
             self._loop.call_soon(self._resume, context=self._context)
             # A second call back would be harmless, a missing one would not.
@@ -112,7 +112,7 @@ class Asleep:
         if (context := self._context) is not None:
             # No call in between, after which a signal handler might raise.
             wakeup, self._wakeup = self._wakeup, None
-            # It may run already: a handler may run the loop from inside of itself.
+            # The task may run already: a handler may run the loop inside of itself.
             if wakeup is not None:
                 context.run(wakeup, self if self._outcome is None else self._outcome)
 
@@ -129,7 +129,7 @@ class Asleep:
     def add_done_callback(
         self, fn: Callable[[object], object], /, *, context: Context | None = None
     ) -> None:
-        """Keep the task that awaits it; called by asyncio, once."""
+        """Keep the callback of the task that awaits it; asyncio calls this once."""
         self._wakeup, self._context = fn, context
 
     def _resume(self) -> None:
@@ -152,8 +152,8 @@ class Sleeper(Asleep):
 class LoopTurn:
     """The current turn of one loop: from one look at sockets and timers to the next.
 
-    It is over for all drain tasks together. While any stand in line it is over, so
-    whoever comes goes to the line's end.
+    It is over for all drain tasks together. It is over while any stand in line, so a
+    drain task that comes then goes to the line's end.
     """
 
     __slots__ = ("_began", "_clock", "_is_asked", "_line", "_loop", "_users")
@@ -164,12 +164,12 @@ class LoopTurn:
         self._began = self._clock()
         self._is_asked = False
         self._users = 0
-        # Of a drain task that was cancelled it stays, and is passed over.
+        # The sleeper of a cancelled drain task stays in the line, and is passed over.
         self._line: deque[Sleeper] = deque()
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
-        """Return the loop's; the first call makes it."""
+        """Return the loop's `LoopTurn`; the first call makes it."""
         return kept_by(loop, _TURN, lambda: LoopTurn(loop))
 
     def join(self) -> None:
@@ -198,7 +198,7 @@ class LoopTurn:
         if self._users <= 1:
             self._began = self._clock()
         else:
-            # Also a lone one, if others have come meanwhile.
+            # Also a drain task that was alone before, if others have come meanwhile.
             sleeper = Sleeper(self._loop)
             self._line.append(sleeper)
             self._ask()
@@ -206,7 +206,7 @@ class LoopTurn:
 
     def yields(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
-        # With several, the first of them to run does not know that it is the first.
+        # Of several, none knows which runs first in a turn: a callback begins it.
         if self._users > 1:
             self._ask()
 
@@ -221,7 +221,7 @@ class LoopTurn:
             self._is_asked = True
 
     def ask_again(self) -> None:
-        """Bring the line on if nothing does: what was to do it may have been struck."""
+        """Move the line on if nothing does: its callback may have been cut short."""
         if self._line and self._clock() - self._began > _STALE:
             self._loop.call_soon(self._begin)
 
@@ -235,16 +235,16 @@ class LoopTurn:
         while line:
             first = line[0]
             first.resume()
-            # A handler that runs the loop from inside of itself has moved the line on.
+            # A handler that runs the loop inside of itself may have moved the line on.
             if line and line[0] is first:
                 del line[0]
-            # After the first one: each turn brings the line on, on any machine.
+            # Only after the first one: each turn moves the line on, on any machine.
             if self.is_over():
                 break
 
 
 def kept_by(loop: asyncio.AbstractEventLoop, name: str, make: Callable[[], K]) -> K:
-    """Return what hangs on the loop by this name; the first call makes it."""
+    """Return the loop's attribute of this name; the first call makes it."""
     known: K | None = getattr(loop, name, None)
     if known is None:
         known = make()
@@ -253,18 +253,18 @@ def kept_by(loop: asyncio.AbstractEventLoop, name: str, make: Callable[[], K]) -
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """Return what tells the loop's time, also within a turn.
+    """Return a clock that tells the loop's time, and goes on within a turn.
 
-    Asked for here, since `loop.time` is a Python function of its own.
+    It is cheaper than `loop.time`, which is a Python function around the same clock.
     """
-    # uvloop's clock stands still within a turn, but is the machine's; a loop in virtual
-    # time has another one, and what happens there must not depend on the machine's.
+    # uvloop's clock stands still within a turn, but shows the machine's time. A loop in
+    # virtual time has its own, and what happens there must not depend on the machine's.
     is_real = abs(loop.time() - time.monotonic()) < 1.0
     return time.monotonic if is_real else loop.time
 
 
 class Use(NamedTuple):
-    """What a thread, and its process, have used up to now."""
+    """How much processor time a thread, and its process, have used up to now."""
 
     own: float
     """Seconds of a processor."""
@@ -280,33 +280,33 @@ class ThreadUse:
     __slots__ = ("_queued", "_queued_due", "_sample", "due")
 
     def __init__(self) -> None:
-        # When the sample is too old, by the machine's clock.
+        # When the next sample is due, by the machine's clock.
         self.due = -math.inf
         self._sample = Use(0.0, 0.0, 0.0)
-        # How long it had been queued, and when that is too old.
+        # For how long it had waited for a processor, and when to ask for that again.
         self._queued, self._queued_due = 0.0, -math.inf
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> ThreadUse:
-        """Return the loop's; the first call makes it."""
+        """Return the loop's `ThreadUse`; the first call makes it."""
         return kept_by(loop, _USE, ThreadUse)
 
     def look(self, now: float) -> None:
-        """Take a sample. It costs some microseconds, so it is taken when due."""
+        """Take a sample. It costs some microseconds, so it is taken only when due."""
         self._sample = sample()
         self.due = now + _OFTEN
-        # To open a file takes ten times as long: a third of a lone item's way.
+        # Opening a file takes ten times as long: a third of what a lone item takes.
         if now >= self._queued_due:
             self._queued, self._queued_due = queued(), now + _SELDOM
 
     def split(self, seconds: float) -> tuple[float, float]:
         """Return how long a step that ends now has computed, and how long blocked.
 
-        What it was queued in the second before counts as the step's: on a busy machine
-        a step may seem to have blocked for less than it has.
+        Waits for a processor in the second before it count as the step's own: on a busy
+        machine it may seem to have blocked for less time than it has.
 
         Args:
-            seconds: That it took in all; it began after the sample was due.
+            seconds: What the step took in all; it began after the last sample.
         """
         own, process, waits = map(operator.sub, sample(), self._sample)
         others, own = process - own, min(seconds, own)
@@ -325,7 +325,7 @@ if sys.platform == "linux":
         return Use(time.thread_time(), time.process_time(), waits)
 
     def queued() -> float:
-        """Return for how many seconds it could run, and had no processor."""
+        """Return for how many seconds this thread was ready, and had no processor."""
         try:
             with open("/proc/thread-self/schedstat", "rb") as told:  # noqa: PTH123
                 return int(told.read().split()[1]) / 1e9
@@ -337,9 +337,9 @@ else:
 
     def sample() -> Use:
         """Return what the calling thread has used, as far as it is known."""
-        # So that any wait may have been for the lock, where others compute.
+        # Huge `waits`: if other threads compute, any wait may have been for the lock.
         return Use(time.thread_time(), time.process_time(), time.monotonic() * 1e9)
 
     def queued() -> float:
-        """Return for how many seconds it could run, and had no processor: unknown."""
+        """Return the same, which is unknown here."""
         return 0.0
