@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _PATIENCE: Final = 5.0
-"""Seconds in which a process that is told to end has to."""
+"""Seconds that a process has to end after it was told to."""
 _PARENTS: Final = {
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP")

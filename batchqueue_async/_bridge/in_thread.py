@@ -82,7 +82,7 @@ class InThread(Attached):
     _workers: Workers | None
     _end: Callable[[], object]
     last: Callable[[], object] | None = None
-    """What a thread does before they end, with the last queue."""
+    """Called on one of the threads before they end, with the last queue."""
 
     def __init__(
         self,

@@ -235,7 +235,7 @@ class LoopThread(OfOneProcess):
             BatchQueueError: On the loop's own thread; or the thread does not run, or
                 its loop is dead.
             WouldDeadlock: A handler's thread would wait for its own handler.
-            TypeError, ValueError: The timeout is none.
+            TypeError, ValueError: The timeout is invalid.
         """
         require_timeout("timeout", timeout)
         run = self._running()

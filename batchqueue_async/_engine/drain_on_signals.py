@@ -23,10 +23,10 @@ from batchqueue_async._validation import require_instance, require_timeout
 _INSTALLED: Final = "_batchqueue_drained_on_signals"
 
 ECHO: Final = 0.1
-"""Seconds for which a signal that comes again is the first one.
+"""Seconds for which a second signal counts as an echo of the first.
 
-Who signals a program and then its whole group, as coreutils' `timeout` and some
-supervisors do, sends it twice.
+A sender that signals a program and then its whole group, as coreutils' `timeout` and
+some supervisors do, sends it twice.
 """
 
 

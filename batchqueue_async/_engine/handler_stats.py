@@ -20,8 +20,8 @@ class Histogram(Value):
     """How often values of each size were seen."""
 
     bounds: tuple[float, ...]
-    """The upper bounds of all classes but the last one, ascending; a value that is
-    equal to one is below it."""
+    """The upper bounds of all classes but the last one, ascending; a value that equals
+    a bound belongs to the class below it."""
     counts: tuple[int, ...]
     """How many values fell into each class: one more than there are bounds."""
     total: float
@@ -44,7 +44,7 @@ class Cuts(Value, kw_only=True):
     full: int
     """`max_batch` or `buffer_size` was reached, or a producer waited for room."""
     due: int
-    """Without `linger`: the drain task came by, and took what was there."""
+    """Without `linger`: the drain task looked, and took what was there."""
     linger: int
     """The oldest item had waited for `linger`."""
     flush: int
@@ -105,9 +105,9 @@ class DrainTaskLimit(Value, kw_only=True):
     """
 
     drain_tasks: int
-    """How many own partitions; one that is tried is among them."""
+    """How many own partitions, those that are only tried included."""
     before: int
-    """How many did before the last change."""
+    """How many owned partitions before the last change."""
     reason: CountReason
     """Why it was changed last: one of the names below, or "start"."""
     faster: int
@@ -165,22 +165,22 @@ class HandlerStats(Value, kw_only=True):
     """
 
     name: str
-    """As in logs: the handler's, and that of its type."""
+    """As in logs: the name of the handler, and that of its type."""
     batches: int
-    """Batches of it that have ended, however they did; halves of one, too."""
+    """Batches of it that have ended, however they did; halves of a batch count, too."""
     items: int
-    """The items of these."""
+    """The items of these batches."""
     retried: int
-    """Items that were to be tried again, each time."""
+    """Items that were to be tried again, counted each time."""
     sizes: Histogram | None
     """The sizes of its batches, as they were cut."""
     seconds: Histogram | None
-    """What its calls took, retries included."""
+    """How long its calls took, retries included."""
     cuts: Cuts | None
     """Why its batches were cut."""
     inside_for: float = 0.0
-    """For how many seconds the longest call that runs now has been inside of it, or of
-    one of its hooks; 0.0 where none runs."""
+    """For how many seconds the longest call that runs now, of it or of one of its
+    hooks, has run; 0.0 if none runs."""
     limit: BatchLimit | None = None
     """What its batches are limited to now, where `max_batch` is "auto"."""
 
@@ -192,7 +192,7 @@ SIZES: Final = tuple(2**power for power in range(17))
 SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Upper bounds of the seconds that a call took."""
 DUE, LINGER, FULL, FLUSH, CLOSE = range(5)
-"""Why a batch was cut; where several partitions say so, the later one counts."""
+"""Why a batch was cut; of several partitions' causes, the largest number counts."""
 
 
 class BatchListener(Protocol):

@@ -41,7 +41,7 @@ class Totals(Value, kw_only=True):
     unhandled: int
     """Items of a type without a handler."""
     returned: int
-    """Items that the shutdown deadline, or the loop's end, left."""
+    """Items that were left unhandled at the shutdown deadline, or the loop's end."""
     capacity: int
     """Items that may wait at the same time."""
     waiting_producers: int
@@ -90,8 +90,8 @@ class DrainTaskStats(Value, kw_only=True):
     busy: float
     """Seconds it has spent in cycles."""
     load: float
-    """What its partitions were asked to carry since the last round of rebalancing:
-    items offered to them, or seconds in handlers, as its balancer measures."""
+    """The load of its partitions since the last round of rebalancing: items offered to
+    them, or seconds in handlers, as `Rebalancing.measure` says."""
 
 
 class RebalancingRound(Value, kw_only=True):
@@ -102,7 +102,7 @@ class RebalancingRound(Value, kw_only=True):
     moved: int
     """Partitions that changed their drain task."""
     ratio_before: float
-    """Load of the most loaded drain task by that of the least loaded one."""
+    """Load of the most loaded drain task, divided by that of the least loaded one."""
     ratio_after: float
     """The same loads under the owners after the round."""
 
@@ -122,20 +122,20 @@ class BatchQueueStats(Totals, kw_only=True):
     """Each handler, in order of registration; those that were replaced or removed are
     at the end until they are closed."""
     retried: int = 0
-    """Items that were to be tried again, each time; those are not counted that were
-    only split."""
+    """Items that were to be tried again, counted each time; items of batches that were
+    only split are not counted."""
     waiting_bytes: float | None = None
-    """The sizes of the items that wait, together, in the unit of `size_of`; None where
-    sizes don't count."""
+    """The sum of the sizes of waiting items, in the unit of `size_of`; None where sizes
+    don't count."""
     in_flight_bytes: float | None = None
-    """The same of what handlers hold; what one cycle took from a partition counts until
-    all of it has ended."""
+    """The same for items that handlers hold; all that one cycle took from a partition
+    counts until the last item of it has ended."""
     drain_task_limit: DrainTaskLimit | None = None
     """How many drain tasks own partitions, where `DrainTaskPolicy.adaptive` says it;
     else None."""
     not_closed: tuple[str, ...] = ()
-    """Handlers whose `on_close` was due and did not complete: what they had merged, and
-    not written yet, is lost although it counts as handled."""
+    """Handlers whose `on_close` was due and did not complete: items that they had
+    merged and not written yet are lost, although they count as handled."""
 
     @property
     def total_used(self) -> int:
@@ -158,7 +158,7 @@ class Overview(Value):
     """A queue at a glance: its sums, its fullest partitions, its busiest handlers."""
 
     stats: BatchQueueStats
-    """Of its partitions the fullest, of its handlers the busiest; sums are of all."""
+    """With the fullest partitions and the busiest handlers only; sums are of all."""
     used_fractions: list[float]
     """How full each partition is."""
     handler_count: int

@@ -59,7 +59,7 @@ class Declared(Enum):
 
 
 SHUTDOWN_TIMEOUT: Final = Declared.SHUTDOWN_TIMEOUT
-"""As declared: with `shutdown_timeout`."""
+"""Stands for the `shutdown_timeout` that was declared."""
 
 Timeout: TypeAlias = float | Literal[Declared.SHUTDOWN_TIMEOUT] | None
-"""Seconds, None for no limit, or what was declared."""
+"""Seconds, None for no limit, or `SHUTDOWN_TIMEOUT` for what was declared."""

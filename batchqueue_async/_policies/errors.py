@@ -70,9 +70,9 @@ class ItemTooLarge(BatchQueueError):
 
 
 KEPT_FAILURES = 100
-"""So many failures are kept for one flush; all are counted."""
+"""The number of failures kept for one flush; all are counted."""
 KEPT_BYTES = 2**20
-"""So much memory, by an estimate, their items and errors may keep alive."""
+"""The memory that their items and errors may keep alive, by an estimate."""
 
 
 class OmittedItem(Value):

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 MOST_PARTITIONS = 65_536
-"""Of one queue. Each takes about a kilobyte and a look per cycle, so that more of them
-is a weight or a number that was not meant. No more drain tasks than these can be busy.
+"""The most partitions of one queue. Each takes about a kilobyte and a look per cycle, so
+more of them, or a weight that asks for more, are a mistake. It bounds drain tasks, too,
+since each needs a partition to be busy.
 """
 
 # A sum of float weights may exceed the true sum by this much and still count as it.

@@ -50,7 +50,7 @@ round_robin: Final = QueueSelector.ROUND_ROBIN
 
 
 PLAIN_KEYS = frozenset({str, int, bytes})
-"""Types of keys that are hashable and no NaN: looked up per item."""
+"""Types of keys that need no check per item: always hashable, and never NaN."""
 
 
 class KeySelector(Value, Generic[T]):

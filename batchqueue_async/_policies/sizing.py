@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 Exact: TypeAlias = "int | Fraction"
-"""What sums do not drift of: what was added and taken away again leaves 0."""
+"""Numbers with exact sums: what was added and is taken away again leaves 0."""
 
 SizeOf: TypeAlias = Callable[[Any], float]
 

@@ -23,8 +23,8 @@ from .sequencer import MultiProducerSequencer
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
 GRACE: Final = 1.0
-"""Seconds that a cancelled handler gets to end, and an exception handler for what is
-left at the end of the loop."""
+"""Seconds that a cancelled handler gets to end, and exception handlers to be told of
+events that nobody has handled."""
 
 Consumer: TypeAlias = EventProcessor[Any]
 
@@ -240,7 +240,7 @@ def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | 
 
 
 _running: set[ConsumerTasks] = set()
-"""Loops refer to their tasks weakly: a ring that nobody holds must not vanish."""
+"""Keeps rings alive that nobody else refers to: loops refer to their tasks weakly."""
 
 
 @atexit.register

@@ -32,7 +32,7 @@ class WorkProcessor(EventProcessor[E]):
     """
 
     assigned: Sequence
-    """The pool's: the highest sequence that was given to any worker."""
+    """The highest sequence that the pool has given to any worker."""
 
     def _left_up_to(self, last: int) -> Iterable[int]:
         # Its own event, and all that no worker has: these are taken as assigned, so
@@ -105,7 +105,7 @@ class WorkerPool(Generic[E]):
         self._ring = ring
         self._barrier = ring.new_barrier() if barrier is None else barrier
         self.work_sequence: Sequence = Sequence()
-        """The highest sequence that was assigned: not done, and perhaps not there."""
+        """The highest assigned sequence; it may not be handled or published yet."""
         self.workers: tuple[WorkProcessor[E], ...] = tuple(
             WorkProcessor(ring, each, self._barrier, on_error) for each in handlers
         )

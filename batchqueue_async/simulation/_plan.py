@@ -18,7 +18,7 @@ from batchqueue_async.simulation._simulate import (
 DRAIN_TASKS = (1, 2, 4, 8, 16, 32)
 BATCHES = (50, 200, 1_000, 5_000)
 LINGERS = (0.0, 0.1, 1.0)
-"""What is tried unless it is said, from cheap to dear."""
+"""The defaults that are tried, from cheap to dear."""
 
 
 @dataclass(frozen=True, kw_only=True)

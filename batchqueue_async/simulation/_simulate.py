@@ -30,10 +30,10 @@ from batchqueue_async._validation import refuse, require_at_least, require_insta
 from batchqueue_async.testing import VirtualTimeLoop
 
 Arrivals = Iterable[tuple[float, object]]
-"""Items with the seconds at which they come, ascending."""
+"""Pairs of the second at which an item comes and the item, in order of time."""
 
 HandlerCost = Callable[[list[Any]], float]
-"""Seconds that a handler's call takes for a batch; what it raises, the call does."""
+"""Returns the seconds that a call with this batch takes, or raises what it raises."""
 
 NAME = "a simulation"
 _SEED = 23
@@ -48,9 +48,9 @@ class Simulation:
     seconds: float
     """From the start to the end of the shutdown."""
     peak_waiting: int
-    """The most items that waited in partitions at the same time, and..."""
+    """The most items that waited in partitions at the same time."""
     peak_producers: int
-    """...the most producers that waited for room, each with an item."""
+    """The most producers that waited for room at the same time, each with an item."""
     batches: int
     """Calls of handlers."""
     last_seconds: float

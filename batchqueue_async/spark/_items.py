@@ -27,9 +27,9 @@ from typing import (
 import pyarrow as pa
 
 Convert: TypeAlias = Callable[[Any], Any]
-"""Makes a value of another one that isn't None."""
+"""Converts one value, which is never None."""
 Read: TypeAlias = Callable[[pa.Field, pa.Array], list[Any]]
-"""Makes the values of a column."""
+"""Returns a column's values as Python objects."""
 
 # Types that a column's values may have. Other annotations, such as a class of one's
 # own, a TypeVar or a Protocol, say nothing about values.

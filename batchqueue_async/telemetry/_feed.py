@@ -29,7 +29,7 @@ INTERVAL: Final = 1.0
 MOST_QUEUES: Final = 60
 MOST_HANDLERS: Final = 40
 MOST_CELLS: Final = 240
-"""So much is shown at once, whatever there is: the fullest and the busiest."""
+"""The most queues, handlers and cells shown at once: the fullest and the busiest."""
 MOST_FULL: Final = 12
 KEPT_SAMPLES: Final = 120
 KEPT_EVENTS: Final = 100
@@ -47,7 +47,7 @@ class _Before:
     """What was seen of a queue the last time."""
 
     key: int
-    """Its number: there may be another one of its name."""
+    """The number of the queue, since another one may have its name."""
     at: float
     stats: BatchQueueStats
     is_blocked: bool

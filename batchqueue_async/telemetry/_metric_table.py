@@ -15,10 +15,10 @@ from batchqueue_async._engine.handler_stats import (
 from batchqueue_async.telemetry._source import Reading
 
 Kind = Literal["counter", "sum", "gauge"]
-"""What only grows; what goes up and down, and can be added up; what cannot."""
+"""A number that only grows; one that also falls; one whose sum means nothing."""
 
 Values = Iterable[tuple[tuple[str, ...], float]]
-"""Values with those of their labels, without the queue's."""
+"""Pairs of the labels' values, without the queue's name, and the value."""
 
 _LIMIT_REASONS: Final = ("faster", "no_gain", "slower", "throttled", "failed")
 OUTCOMES: Final = ("handled", "failed", "dropped", "unhandled", "returned")

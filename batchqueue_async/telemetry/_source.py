@@ -35,7 +35,7 @@ class QueuesElsewhere(Protocol):
 
 Queue = BatchQueue[Any] | SyncBatchQueue[Any]
 Watched = Queue | BatchQueueManager | LoopThread | QueuesElsewhere
-"""What can be watched: a queue, all that somebody manages, what is elsewhere."""
+"""What can be watched: a queue, all queues of an owner, queues of other processes."""
 Target = Watched | Sequence[Watched]
 """One of these, or several."""
 
@@ -49,11 +49,11 @@ class Reading:
     """One queue at one moment."""
 
     identity: object
-    """Of the queue: there may be another one of its name."""
+    """Identifies the queue, since another one may have its name."""
     overview: Overview
     loop_responds: bool
-    """Whether its loop answered. If not, a handler blocks it, or it has ended: the
-    figures were read past it, and threads may have changed some meanwhile."""
+    """Whether its loop answered. If not, a handler blocks it, or it has ended: then the
+    figures were read from another thread, and some may have changed in between."""
     state: State = State.RUNNING
 
     @property

@@ -19,16 +19,16 @@ from batchqueue_async.telemetry._feed import Sample, fullest
 
 MOST_ROWS: Final = 20
 MOST_LIMITS: Final = 3
-"""Handlers of which it is told why their batches are as large as they are."""
+"""The most handlers for which the reason of their batch limit is shown."""
 _FULL, _HIGH = 0.9, 0.6
 _LOSSES: Final = ("refused", "dropped", "failed", "retried")
 _KEY_OF: Final = {"refused": "rejected"}
 _WIDE: Final = 110
-"""Columns from which there is room for what has nothing to say."""
+"""From so many columns on, those without any figure are shown, too."""
 _TALL: Final = 40
-"""Lines from which there is room for more than the last two events."""
+"""From so many lines on, more than the last two events are shown."""
 _SLOW: Final = 10
-"""Items per second below which a tenth counts."""
+"""Rates below so many items per second are shown with a tenth."""
 
 
 def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> None:

@@ -8,8 +8,8 @@ INSIDE = 1
 UNDECIDED = 2
 """Its call is over, or left to itself, and what came of it is not decided yet."""
 PART_BOOKED = 3
-"""What was handled of it is booked, and no part of it any more."""
+"""Its handled items are booked, and not in it any more."""
 TOLD = 4
 """It has failed, and `on_error` or the log was told."""
 TO_BE_SETTLED = 5
-"""It is only to be settled."""
+"""Only settling it is left to do."""

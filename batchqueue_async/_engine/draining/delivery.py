@@ -96,7 +96,7 @@ class InFlight(Generic[T]):
     )
 
     task: asyncio.Task[Any]
-    """In which it is delivered now: the drain task's, which may be run again."""
+    """The asyncio task of the drain task, which is another one when that runs again."""
 
     def __init__(self, parts: Parts, drain_task: int, turn: LoopTurn) -> None:
         self._parts = parts

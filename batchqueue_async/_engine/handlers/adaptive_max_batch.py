@@ -43,22 +43,22 @@ PRICE: Final = 1 / 32
 CALLS: Final = 6
 """Calls of one size that are looked at together; their median counts.
 
-With an even number, what takes long each second time, or third, is in both trials.
+An even number: if every second call, or third, takes long, both trials have some.
 """
 SPREAD: Final = sqrt(2)
 """The sizes that are tried are the limit divided by this, and times this."""
 GAIN: Final = 4.0
-"""Doublings of the limit by a slope of 1, before signs change; one at most."""
+"""Doublings of the limit for a slope of 1, before its sign changes; one at most."""
 MOST_FLIPS: Final = 7
 SLOWER: Final = 2.0
-"""A call that takes so many times as long for each item as it did is slower."""
+"""Calls are slower if they take so many times as long per item as they did before."""
 LONGEST_REST: Final = 64
-"""Calls without a trial where trials have changed little."""
+"""Calls without a trial at most, after trials that have changed little."""
 SHORTEST_CEILING: Final = 2
 LONGEST_CEILING: Final = 64
-"""Rounds of two trials for which the limit stays below what has failed."""
+"""Rounds of two trials for which the limit stays below a size that has failed."""
 PAID_BACK: Final = 128
-"""At most for calls of so many times the pause that was asked for, however few."""
+"""A ceiling ends at the latest when calls took so many times the pause asked for."""
 
 _STEADY: Final = 0.1
 # A ceiling as a part of the size that failed; and the next ceiling as a part of that.

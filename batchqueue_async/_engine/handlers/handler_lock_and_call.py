@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 HELD_UP: Final = 0.1
-"""Seconds after which it is told that a handler has let nothing else run."""
+"""Seconds after which it is logged that a handler has let nothing else run."""
 
 
 class Exclusive(NamedTuple):

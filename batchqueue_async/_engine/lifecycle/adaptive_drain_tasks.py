@@ -32,17 +32,17 @@ PRICE: Final = 0.15
 """Twice as many drain tasks have to handle 11 % more items to be worth it."""
 BUSY: Final = 0.9
 IDLE: Final = 0.5
-"""Parts of their time that drain tasks spend in cycles."""
+"""Drain tasks are busy above `BUSY`, idle below `IDLE`: parts of time in cycles."""
 LONGEST_PAUSE: Final = 16
-"""Rounds between tries that were in vain: as late it is seen that a server recovers."""
+"""At most so many rounds between tries: a server's recovery may be seen that late."""
 PAUSES: Final = 3
-"""A round is so many times as long as what a server asked to wait for in it."""
+"""A round lasts at least so many times the pause that a server asked for in it."""
 CALLS: Final = 8
-"""Calls that a round has for each drain task, where these are busy all the time."""
+"""Calls per drain task that a round waits for, while they are busy all the time."""
 LONGEST_ROUND: Final = 16
-"""Intervals of rebalancing that a round lasts at most, whatever was asked for."""
+"""Rebalancing intervals that a round lasts at most for a pause that was asked for."""
 SAME: Final = 0.7
-"""A round that is worth more than that of what is known shows the same sink."""
+"""If worth changes by less than this factor, the sink counts as unchanged."""
 
 
 class AdaptiveCount:

@@ -36,7 +36,7 @@ class State(Enum):
 
 
 ENDED = frozenset((State.CLOSED, State.LOST))
-"""Where nothing of a queue runs any more."""
+"""The states in which nothing of a queue runs any more."""
 
 
 def bind_to_running_loop(parts: Parts) -> asyncio.AbstractEventLoop:

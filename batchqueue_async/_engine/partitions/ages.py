@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
 
 MOST_SAMPLES: Final = 64
-"""Of one partition. Of more every second one is forgotten."""
+"""At most so many samples per partition; then every second one is forgotten."""
 SAMPLED_EVERY: Final = 0.05
 """Seconds within which takes that are few items apart share a sample."""
 

@@ -41,10 +41,10 @@ class Flow(Protocol):
 
 
 _ITEM: Final = UNIT * UNIT
-"""What an item costs; a target is worth as much as the weight times as much."""
+"""The cost of an item; a flow may spend its weight times the target."""
 
 _NOTHING: Final = -1
-"""What somebody new has spent, until his first turn."""
+"""What a new flow has spent, until its first turn."""
 
 F = TypeVar("F", bound=Flow)
 

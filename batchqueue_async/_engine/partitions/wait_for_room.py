@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_UNAWARE: Final = 64
-"""Of one partition; who comes then places its item itself. When one is taken back the
-others are looked at, so without a bound to cancel all would take quadratic time."""
+"""Unaware producers per partition at most; later ones place their items themselves. To
+take an item back means to look at all others: without a bound that is quadratic."""
 
 
 class Tally:

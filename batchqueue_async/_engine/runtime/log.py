@@ -24,9 +24,9 @@ from typing import Any
 from batchqueue_async._wording import reason
 
 PERIOD = 1.0
-"""Seconds between two lines about equal failures, at least, where nothing is said."""
+"""Seconds between two lines about equal failures, at least, if no `period` is given."""
 NEWS_AFTER = 60.0
-"""Seconds after which one that had not been seen any more is logged in full again."""
+"""A failure that was not seen for so many seconds is logged in full again."""
 MOST = 256
 """Kinds of failures that are told apart; all others are counted together."""
 

@@ -38,7 +38,7 @@ GRACE = 0.1
 """Seconds that a cancelled handler may take to clean up before it is left behind."""
 
 RESTART_AFTER = 0.05
-"""Seconds that a loop whose tasks were all cancelled gets to end by itself."""
+"""Seconds in which a loop whose tasks were all cancelled may end before a restart."""
 
 
 _cancelled_for_good: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
@@ -89,7 +89,7 @@ class CanaryTask(asyncio.Task[None]):
     """A task that is cancelled only with all others of its loop, and reports it."""
 
     is_stray = False
-    """Whether it was cancelled from inside of its loop, which may live on."""
+    """Whether it was cancelled while its loop ran, which may go on."""
     on_cancel: Callable[[], None] = staticmethod(lambda: None)
 
     def cancel(self, msg: Any | None = None) -> bool:  # noqa: ANN401 - as in Task

@@ -38,16 +38,16 @@ SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
 
 _STALE: Final = 0.05
-"""Seconds without a turn after which it may be that nobody has asked for one."""
+"""Seconds without a turn after which the callback that begins it may be lost."""
 
 _TURN = "_batchqueue_async_turn"
 _USE = "_batchqueue_async_thread_use"
 _OFTEN: Final = 0.03
-"""Seconds between two samples: a step's use is known as exactly as that."""
+"""Seconds between two samples: a step's use is known no more exactly than that."""
 _SELDOM: Final = 1.0
-"""The same, of what is dear to ask for."""
+"""The same for `queued`, which is expensive to ask for."""
 _SHARE: Final = 0.02
-"""Who keeps the interpreter's lock gets so much of a processor, however busy it is."""
+"""A thread that holds the interpreter's lock gets so much of a processor at least."""
 
 
 # Only one base of a class may have slots, so subclasses list `SLOTS` as their own.
@@ -87,7 +87,7 @@ class Asleep:
     """Whether it need not be awaited any more, or the call back is on its way."""
 
     result = bool
-    """Returns nothing of interest; asked for by the task that goes on."""
+    """Called by the task that goes on, which ignores what this returns."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield self.fall_asleep()
@@ -271,7 +271,7 @@ class Use(NamedTuple):
     process: float
     """The same, of all threads."""
     waits: float
-    """How often it has let go of its processor to wait; inf if nobody counts."""
+    """How often the thread gave up its processor to wait; huge if nobody counts."""
 
 
 class ThreadUse:
