@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 MOST_PARTITIONS = 65_536
-"""The most partitions of one queue. Each takes about a kilobyte and a look per cycle, so
+"""The most partitions of one queue. Each takes about a kilobyte and a look per cycle;
 more of them, or a weight that asks for more, are a mistake. It bounds drain tasks, too,
 since each needs a partition to be busy.
 """
