@@ -190,7 +190,7 @@ async def test_who_watches_is_told_and_forgotten_without_a_search() -> None:
         accounts, told, counts = Accounts(), list[int](), Instructions()
         watchers = [Told(number, told) for number in range(count)]
         accounts.take(count)
-        accounts.take_apart(dict.fromkeys(range(count), 1))
+        accounts.note_groups(dict.fromkeys(range(count), 1))
         with counts.counted():
             for watcher in watchers:
                 assert accounts.watch(watcher.number + 1, watcher)

@@ -133,7 +133,7 @@ class Feeding:
             assert (stats.waiting_bytes, stats.in_flight_bytes) == (0, 0)
             assert budget is not None
             assert not budget.reserved
-            assert not budget.lookers
+            assert not budget.waits_to_check
 
 
 @dataclass

@@ -255,7 +255,7 @@ class Grouping(Generic[T]):
             else:
                 self._extend(batch, own, partition, first)
         if firsts:
-            partition.accounts.take_apart(
+            partition.accounts.note_groups(
                 {
                     firsts[type(own[0])] + partition.taken_from: len(own)
                     for own in lists.values()
@@ -341,7 +341,7 @@ class Grouping(Generic[T]):
             return self._by_identical_type(items)
         except MemoryError as error:
             # The items are taken already: they fail, so as not to be lost.
-            return {self._handlers.refusing(error): items}
+            return {self._handlers.failing_with(error): items}
 
     def _by_identical_type(self, items: list[T]) -> dict[Registration | None, list[T]]:
         lists: dict[Registration | None, list[T]] = {}

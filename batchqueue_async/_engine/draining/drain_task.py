@@ -128,7 +128,7 @@ class DrainTask(Generic[T]):
         finally:
             self._turn.leave()
             if self._calls.timer is not None:
-                self._calls.rest()
+                self._calls.stop_idle_timer()
 
     @coroutine
     def _run_cycles(self) -> Generator[Any, None, None]:
@@ -154,14 +154,14 @@ class DrainTask(Generic[T]):
             # item ends in a nap, which is a turn, too.
             waiting = self._waiting_now() if items <= 1 else None
             if waiting is None or (found and waiting):
-                self._turn.yields()
+                self._turn.note_yield()
                 yield
-                self._turn.resumes()
+                self._turn.note_resume()
                 waiting = self._waiting_now()
             until = self._nap_until(waiting, started, empty_cycles, found=found)
             if until != _NO_NAP:
                 if self._calls.timer is not None:
-                    self._calls.rest()
+                    self._calls.stop_idle_timer()
                 now = yield from self.nap.sleep(until)
                 waiting = None
             empty_cycles = 0 if found else empty_cycles + 1

@@ -244,7 +244,7 @@ class Nap:
         if when > -math.inf and when > self._clock():
             self.end_by(when)
         elif may_run and not self._turn.is_shared:
-            self._sleeper.resume()
+            self._sleeper.run_now()
         else:
             self.wake()
 
@@ -308,7 +308,7 @@ class Nap:
             self.listens = False
             self._sleeper = None
             self._cancel_timer()
-            self._turn.resumes()
+            self._turn.note_resume()
         return max(self._clock(), self._slept_until)
 
     def end_by(self, when: float) -> None:
@@ -333,7 +333,7 @@ class Nap:
         else:
             if not self._sleeper.is_woken:
                 # First: the turn must have begun before the sleeper runs in it.
-                self._turn.yields()
+                self._turn.note_yield()
             self._sleeper.is_woken = False  # Its callback may have been cut short.
             self._sleeper.wake()
 

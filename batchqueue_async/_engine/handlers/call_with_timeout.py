@@ -112,7 +112,7 @@ async def _noted(awaitable: Awaitable[object]) -> None:
             await rest
     else:
         call.end_step()
-        call.waits()
+        call.end_step_to_wait()
         await awaitable
 
 
@@ -121,7 +121,7 @@ async def _within(timeout: float, awaitable: Awaitable[object]) -> None:
     task = asyncio.ensure_future(_kept(awaitable))
     if (call := current_call()) is not None:
         call.end_step()
-        call.waits()
+        call.end_step_to_wait()
     # If the wait is cut short nobody else looks at the task's error.
     task.add_done_callback(_forget_error)
     if isinstance(awaitable, Coroutine):

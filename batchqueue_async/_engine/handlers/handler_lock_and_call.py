@@ -256,8 +256,8 @@ class HandlerCall:
         None if it has ended in its first step.
         """
         calls = self.detector.calls
-        if calls.is_first or not registration.is_trusted:
-            calls.is_first, registration.is_trusted = False, True
+        if calls.is_first or not registration.was_quick:
+            calls.is_first, registration.was_quick = False, True
             return self.first_step(running)
         self.coroutine = running
         if not calls.is_asked:
@@ -278,7 +278,7 @@ class HandlerCall:
                 self.end_step()
         return self.detector.calls.in_steps(running, self, waits_for)
 
-    def waits(self) -> None:
+    def end_step_to_wait(self) -> None:
         """Note that it lets the loop go, to await something."""
         self.step_began = math.inf
         if (calls := self.detector.calls).timer is None:
@@ -289,7 +289,7 @@ class HandlerCall:
             self.end_step()
         elif self.registration is not None:
             # It may have waited: next time it is run in steps.
-            self.registration.is_trusted = False
+            self.registration.was_quick = False
 
     def begin_step(self) -> None:
         """Note that it goes on, and holds the loop."""
@@ -332,7 +332,7 @@ class HandlerCall:
             del inside[self]
         if self.drain_task is None:
             # For a call of a drain task its next nap does this.
-            self.detector.calls.rest()
+            self.detector.calls.stop_idle_timer()
         # Not `contextlib.suppress`, which costs more than all the rest here.
         try:  # noqa: SIM105
             innermost.reset(self._reset)

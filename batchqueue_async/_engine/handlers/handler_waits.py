@@ -177,10 +177,10 @@ class BudgetWait(RoomWait):
 
     def note(self) -> None:
         super().note()
-        self._budget.lookers[self] = None
+        self._budget.waits_to_check[self] = None
 
     def end(self) -> None:
-        self._budget.lookers.pop(self, None)
+        self._budget.waits_to_check.pop(self, None)
         super().end()
 
     def look_again(self) -> None:

@@ -140,7 +140,6 @@ class Registration:
         "consume",
         "handler",
         "is_closed",
-        "is_trusted",
         "item_type",
         "items",
         "label",
@@ -161,6 +160,7 @@ class Registration:
         "settled",
         "ticks",
         "timeout",
+        "was_quick",
         "weight",
     )
 
@@ -213,7 +213,7 @@ class Registration:
             self.meter = Meter(self.label, settings.listeners)
         # Whether `on_close` was called, after which nothing is; and whether the last
         # call was quick, so that the next one need not be run in steps.
-        self.is_closed = self.is_trusted = False
+        self.is_closed = self.was_quick = False
 
     @property
     def has_hooks(self) -> bool:

@@ -158,7 +158,7 @@ class HandlerRegistry:
             self._known.add(item_type, found)
             return found
 
-    def refusing(self, error: MemoryError) -> Registration:
+    def failing_with(self, error: MemoryError) -> Registration:
         """Return one that fails taken items for which there is no memory to sort."""
 
         def refuse(_: list[Any]) -> None:

@@ -43,7 +43,7 @@ def in_steps(
     the last time.
     """
     while True:
-        call.waits()
+        call.end_step_to_wait()
         step: Callable[[Any], Any] = running.send
         try:
             argument = yield waits_for
@@ -110,7 +110,7 @@ class RunningCalls:
         if self.timer is None and self.slow is not None:
             self._look_at(call.began + self.slow)
 
-    def rest(self) -> None:
+    def stop_idle_timer(self) -> None:
         if self.timer is not None and not self.inside:
             self.timer.cancel()
             self.timer, self.is_asked = None, False

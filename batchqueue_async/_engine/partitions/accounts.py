@@ -90,7 +90,7 @@ class Accounts:
         self.in_flight += count
         return first
 
-    def take_apart(self, counts: dict[int, int]) -> None:
+    def note_groups(self, counts: dict[int, int]) -> None:
         """Count the last take in groups: so many items, by the first one's position."""
         self._unsettled = counts
 
@@ -254,6 +254,6 @@ def taken_again(partition: Partition[T]) -> list[T]:
         partition.took_one_type = False
         partition.serve_line()
     count = accounts.in_flight
-    accounts.take_apart({partition.taken_from: count} if count else {})
+    accounts.note_groups({partition.taken_from: count} if count else {})
     # The list may already be a batch's, with other partitions' items behind these.
     return taken[:count]

@@ -140,7 +140,7 @@ class ByteBudget:
         self.is_short = False
         self._is_short_known = False
         # Handlers' waits: at each change they look whether room can still be made.
-        self.lookers: dict[BudgetWait, None] = {}
+        self.waits_to_check: dict[BudgetWait, None] = {}
 
     def allow_batches_of(self, most: Exact | None) -> None:
         """Let a take remove, without counting as used, what a handler may get."""
@@ -233,11 +233,11 @@ class ByteBudget:
             first.serve_line()
             if first.lacks_room == number:
                 break
-        if self.lookers:
+        if self.waits_to_check:
             # Of the waits of one handler call in one line only the last one need look:
             # it is served last.
-            lookers = {each.place: each for each in self.lookers}
-            for each in lookers.values():
+            once = {each.place: each for each in self.waits_to_check}
+            for each in once.values():
                 each.look_again()
 
     def end_linger(self) -> None:

@@ -288,7 +288,7 @@ def _run_on(unaware: dict[ServedWaiter, int]) -> None:
     """Resume the producers whose items were placed, in order: a loop's callback."""
     try:
         for waiter in tuple(unaware):
-            waiter.resume()
+            waiter.run_now()
     except BaseException:
         # One of their tasks has raised, or a signal handler: the others still run.
         asyncio.get_running_loop().call_soon(_run_on, unaware)

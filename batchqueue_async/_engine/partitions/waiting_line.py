@@ -119,10 +119,10 @@ class LoopWaiter(Asleep, Waiter):
         )
 
     def _end_sleep(self) -> None:
-        # A callback of the loop, whose context is not the task's: `resume` enters that.
+        # A callback of the loop: its context is not the task's, which `run_now` enters.
         if not self.is_woken:
             self.is_woken = True
-            self.resume()
+            self.run_now()
 
 
 class WaitingLine:

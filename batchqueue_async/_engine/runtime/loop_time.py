@@ -107,7 +107,7 @@ class Asleep:
             # A second call back would be harmless, a missing one would not.
             self.is_woken = True
 
-    def resume(self) -> None:
+    def run_now(self) -> None:
         """Run the task on now, up to its next wait; for callbacks of the loop only."""
         if (context := self._context) is not None:
             # No call in between, after which a signal handler might raise.
@@ -204,13 +204,13 @@ class LoopTurn:
             self._ask()
             yield sleeper.fall_asleep()
 
-    def yields(self) -> None:
+    def note_yield(self) -> None:
         """A drain task yields, or will run again in the loop's next turn."""
         # Of several, none knows which runs first in a turn: a callback begins it.
         if self._users > 1:
             self._ask()
 
-    def resumes(self) -> None:
+    def note_resume(self) -> None:
         """A drain task runs again, in another turn than before."""
         if self._users <= 1:
             self._began = self._clock()
@@ -234,7 +234,7 @@ class LoopTurn:
         self._began = self._clock()
         while line:
             first = line[0]
-            first.resume()
+            first.run_now()
             # A handler that runs the loop inside of itself may have moved the line on.
             if line and line[0] is first:
                 del line[0]
