@@ -39,7 +39,8 @@ def main() -> int:
     if sys.argv[1:]:
         return subprocess.call([*PYTEST, *sys.argv[1:]])
     # Sweeps over all points take their time on a busy machine.
-    options = ["--timeout=180"] if IS_THOROUGH else ["-m", "not slow"]
+    thorough = ["--timeout=180", "--durations=10"]
+    options = thorough if IS_THOROUGH else ["-m", "not slow"]
     return run_all(HERE.parent, parts(), AT_ONCE, *options)
 
 
