@@ -24,6 +24,7 @@ PARTS: dict[str, list[str]] = {
         "spark",
         *(f"examples/{name}" for name in IN_THE_SESSION),
     ],
+    "executors": ["spark/executor"],
     "examples": ["examples"],
     "bridge": ["bridge"],
     REST: [],

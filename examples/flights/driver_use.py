@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KIB, _MIB = 1 << 10, 1 << 20
+_PATIENCE = 10_000  # Milliseconds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ def _results(spark: SparkSession) -> tuple[int, int]:
     assert gateway is not None
     none = gateway.jvm.java.util.ArrayList()
     quantiles = gateway.new_array(gateway.jvm.double, 0)
-    store = context._jsc.sc().statusStore()  # noqa: SLF001
+    inner = context._jsc.sc()  # noqa: SLF001
+    # A job's caller goes on before the store knows of its last stage.
+    inner.listenerBus().waitUntilEmpty(_PATIENCE)
+    store = inner.statusStore()
     found = store.stageList(none, False, False, quantiles, none)  # noqa: FBT003
     stages = [found.apply(number) for number in range(found.size())]
     return (
