@@ -15,6 +15,7 @@ from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
 from ..staged import Attempt
+from .fences import lock_epoch
 from .staging import Staging
 from .target import LONGEST_NAME, Target, column_types
 
@@ -82,20 +83,6 @@ class StagedTables:
             # Waits for attempts that are writing.
             await connection.execute(f"DROP INDEX IF EXISTS {index}")
 
-    async def lock(
-        self, connection: Connection, epoch: Epoch, *, is_shared: bool = False
-    ) -> None:
-        """Lock the epoch until the transaction ends.
-
-        Sealing shares it; publishing and discarding have it for themselves.
-        """
-        lock = f"pg_advisory_xact_lock{'_shared' if is_shared else ''}"
-        await connection.execute(
-            f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
-            self._target.place,
-            *astuple(epoch),
-        )
-
     async def announce(self, connection: Connection, epoch: Epoch, run: str) -> None:
         """Register a run, by a name among those of attempts."""
         await self._add(connection, epoch, run, _name_of_run(epoch, run))
@@ -110,7 +97,7 @@ class StagedTables:
         async with connection.transaction(isolation="read_committed"):
             # The lock comes first, so that an end of the run that was committed is
             # seen.
-            await self.lock(connection, epoch, is_shared=True)
+            await lock_epoch(connection, self._target, epoch, is_shared=True)
             if not await self._has(connection, _name_of_run(epoch, run)):
                 msg = f"{attempt} comes too late: its run was published or discarded"
                 raise BatchQueueError(msg)
