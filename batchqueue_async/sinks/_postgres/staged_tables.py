@@ -14,7 +14,7 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
-from ..staged import Attempt
+from ..staged import Attempt, refuse_known
 from .fences import lock_epoch
 from .staging import Staging
 from .target import LONGEST_NAME, Target, column_types
@@ -90,9 +90,9 @@ class StagedTables:
     async def register(self, connection: Connection, attempt: Attempt) -> None:
         """Register an attempt, in a transaction of its own."""
         await self._bring_up(connection)
-        epoch, run, name = attempt.epoch, attempt.run, mark_of(attempt.name)
+        epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
-            await self._add(connection, epoch, run, name)
+            await self._add_attempt(connection, attempt)
             return
         async with connection.transaction(isolation="read_committed"):
             # The lock comes first, so that an end of the run that was committed is
@@ -101,7 +101,7 @@ class StagedTables:
             if not await self._has(connection, _name_of_run(epoch, run)):
                 msg = f"{attempt} comes too late: its run was published or discarded"
                 raise BatchQueueError(msg)
-            await self._add(connection, epoch, run, name)
+            await self._add_attempt(connection, attempt)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
         return await self._has(connection, mark_of(attempt.name))
@@ -160,17 +160,24 @@ class StagedTables:
         query = f"SELECT 1 FROM {self._register} WHERE target = ANY($1::TEXT[]) LIMIT 1"
         return await connection.fetchval(query, self._target.keys) is not None
 
+    async def _add_attempt(self, connection: Connection, attempt: Attempt) -> None:
+        epoch, run, name = attempt.epoch, attempt.run, mark_of(attempt.name)
+        if not await self._add(connection, epoch, run, name):
+            refuse_known(attempt)
+
     async def _add(
         self, connection: Connection, epoch: Epoch, run: str, name: UUID
-    ) -> None:
-        await connection.execute(
+    ) -> bool:
+        """Register a name; return False if it is registered."""
+        added = await connection.execute(
             f"INSERT INTO {self._register} (target, query, batch, run, name)"
-            " VALUES ($1, $2, $3, $4, $5)",
+            " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING",
             self._target.key,
             *astuple(epoch),
             run,
             name,
         )
+        return added != "INSERT 0 0"
 
     async def _has(self, connection: Connection, name: UUID) -> bool:
         query = f"SELECT 1 FROM {self._register} WHERE name = $1"
