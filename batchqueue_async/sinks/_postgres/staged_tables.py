@@ -32,7 +32,7 @@ _IS_ALIKE = """
         staging AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
             WHERE attrelid = to_regclass($2) AND attnum > 0 AND NOT attisdropped
             AND attname <> $3)
-    SELECT to_regclass($2) IS NOT NULL
+    SELECT to_regclass($2) IS NOT NULL AND to_regclass($4) IS NOT NULL
         AND NOT EXISTS (TABLE target EXCEPT TABLE staging)
         AND NOT EXISTS (TABLE staging EXCEPT TABLE target)"""
 # Earlier versions made one, of the mark's column alone.
@@ -200,7 +200,7 @@ class StagedTables:
 
         Rows in that are of attempts that died, or whose `publish` will miss them.
         """
-        shape = (self._target.place, self.staging.place, _KEY)
+        shape = (self._target.place, self.staging.place, _KEY, self._register)
         if await connection.fetchval(_IS_ALIKE, *shape):
             return
         async with connection.transaction():
@@ -208,7 +208,7 @@ class StagedTables:
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
             )
-            if not await column_types(connection, self.staging.place):
+            if not await column_types(connection, self._register):
                 await connection.execute(f"""
                     CREATE TABLE IF NOT EXISTS {self._register} (
                         name UUID PRIMARY KEY, target TEXT NOT NULL,
