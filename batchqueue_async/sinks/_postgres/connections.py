@@ -34,6 +34,8 @@ _MOST = 2**31 - 1
 _OF_ROWS = ("22", "23", "44", "P0")
 _DATA = "22"
 _ENCODING = "22021"
+# Lines before it, and what comes after the column, are values.
+_COPIED = re.compile(r"^COPY .+?, line \d+, column ([^:]+)(?:: |$)", re.MULTILINE)
 
 
 class Connections:
@@ -258,16 +260,20 @@ class Connections:
 def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer
     state = error.sqlstate or ""
     context, error.context = error.context, None
-    if not state.startswith(_OF_ROWS):
+    # What a COPY says of a value; for a tsvector it is a syntax error, in this class.
+    found = _COPIED.search(context or "")
+    if not state.startswith(_OF_ROWS) and found is None:
         return
     error.detail = None
     message = str(error.args[0]) if error.args else ""
     is_text = state == _ENCODING
+    is_data = state.startswith(_DATA) or not state.startswith(_OF_ROWS)
     # In every language a value comes after a colon or in quotation marks.
-    if is_text or (state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message)):
-        found = re.search(r", column ([^:]+)(?:: |$)", context or "")
+    if is_text or (is_data and re.search(r"[^\w\s(),.-]", message)):
         of_column = f" of column {found[1]}" if found else ""
         refused = "a text with a NUL, or not in UTF-8," if is_text else "a value"
         message = f"the server refuses {refused}{of_column}: SQLSTATE {state}"
-        error.args = (message,)
-        error.message = message
+    elif found:
+        message += f", in column {found[1]}"
+    error.args = (message,)
+    error.message = message
