@@ -25,7 +25,7 @@ from batchqueue_async._validation import refuse
 
 from .epoch_attempts import prefix
 from .epochs import Epoch
-from .staged import StagedRowsMissing
+from .staged import StagedRowsMissing, require_same_columns
 
 _MANIFEST = "_manifest.json"
 # What the folders' names start with: readers make a column of it.
@@ -56,6 +56,7 @@ class Part(NamedTuple):
     name: str
     path: Path
     rows: int
+    columns: Sequence[str] = ()
 
 
 class ParquetDirectory:
@@ -119,11 +120,16 @@ class ParquetDirectory:
         is_new = not self.is_published(epoch)
         parts = [part for part in parts if part.rows] or parts[:1]
         if is_new:
+            # Readers may take the first file's columns for those of all.
+            require_same_columns([part.columns for part in parts])
+            folder = self._run_folder(epoch, f"publish {uuid4().hex}")
             try:
-                self._gathered(epoch, parts).rename(self.folder(epoch))
+                _gather(folder, epoch, parts)
+                folder.rename(self.folder(epoch))
             except (OSError, StagedRowsMissing):
                 # Another process may have published the epoch, and cleaned up, since.
                 if not self.is_published(epoch):
+                    _put_back(folder, parts)
                     raise
                 is_new = False
             force_to_disk(self.path)
@@ -186,17 +192,6 @@ class ParquetDirectory:
     def _run_folder(self, epoch: Epoch, run: str) -> Path:
         return self._staging / prefix(epoch) / _file_name(run)
 
-    def _gathered(self, epoch: Epoch, parts: Sequence[Part]) -> Path:
-        folder = self._run_folder(epoch, f"publish {uuid4().hex}")
-        _make_folder(folder)
-        for part in parts:
-            try:
-                part.path.rename(folder / part.name)
-            except FileNotFoundError as error:
-                raise StagedRowsMissing(epoch, part.rows, 0) from error
-        write_manifest(folder, epoch, parts)
-        return folder
-
     def _delete(self, folder: Path) -> None:
         over = self._staging / f"{_OVER}{uuid4().hex}"
         try:
@@ -217,6 +212,23 @@ def _key_of(name: str) -> str:
     """Return the key of a folder's name; "" if it has none."""
     key, equals, _ = name.partition("=")
     return key if equals else ""
+
+
+def _gather(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
+    _make_folder(folder)
+    for part in parts:
+        try:
+            part.path.rename(folder / part.name)
+        except FileNotFoundError as error:
+            raise StagedRowsMissing(epoch, part.rows, 0) from error
+    write_manifest(folder, epoch, parts)
+
+
+def _put_back(folder: Path, parts: Sequence[Part]) -> None:
+    """Give the files that were gathered their own names again, for another try."""
+    for part in parts:
+        with suppress(OSError):  # it was not gathered
+            (folder / part.name).rename(part.path)
 
 
 def write_manifest(folder: Path, epoch: Epoch, parts: Sequence[Part]) -> None:
@@ -262,6 +274,7 @@ class StagedFile:
         self._row_group = row_group
         self._compression = compression
         self._lock = threading.Lock()
+        self.columns: list[str] = []
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._is_made = False
@@ -285,6 +298,7 @@ class StagedFile:
                 self._unsealed.touch(exist_ok=False)
                 self._is_made = True
             for batch in batches:
+                self.columns = batch.schema.names
                 self._waiting.append(batch)
                 self._waiting_rows += batch.num_rows
                 self.rows += batch.num_rows

@@ -1,7 +1,8 @@
 """Casts of whole columns that keep their values: Arrow's own lose some in silence.
 
 Of a timestamp it makes the day, of a number other than 0 true, of a float the nearest
-decimal, and of a large one an infinite one of 32 bits.
+decimal, of a large one an infinite one of 32 bits, and of a struct the fields that the
+other has.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ def _is_kept(column: pa.Array, made: pa.Array) -> bool:
     if given == kind:
         return True
     if pa.types.is_struct(kind):
-        return all(
+        names = [field.name for field in kind]
+        return {field.name for field in given} <= {*names} and all(
             _is_kept(pc.struct_field(column, name), pc.struct_field(made, name))
-            for name in (field.name for field in kind)
+            for name in names
             if given.get_field_index(name) >= 0
         )
     if pa.types.is_map(kind):

@@ -1,8 +1,8 @@
 """Values that Arrow would take for a type's, and lose something of them.
 
-It cuts fractions off, and times of a day, and zones of times, and takes a text's
-letters for an array's elements; and the fields of a Row inside of a column by their
-places, not their names.
+It cuts fractions off, and times of a day, and zones of times, takes a text's letters
+for an array's elements, and the fields of a Row inside of a column by their places, not
+their names, and leaves out those that a struct hasn't.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ def _structs(fields: Sequence[pa.Field]) -> Exact | None:
     names = [each.name for each in fields]
     if len({*names}) < len(names):
         return None  # a dict can't have two values of one name
+    known = {*names}
     found = [(each.name, exact_for(each.type)) for each in fields]
     inners = [(name, inner) for name, inner in found if inner is not None]
 
@@ -147,6 +148,8 @@ def _structs(fields: Sequence[pa.Field]) -> Exact | None:
             value = _by_name(value, names)
         if not isinstance(value, dict):
             return value  # no struct: Arrow itself refuses it
+        if not value.keys() <= known:
+            return None  # Arrow would leave the others out
         changed = {}
         for name, inner in inners:
             before = [value.get(name)]
@@ -157,18 +160,14 @@ def _structs(fields: Sequence[pa.Field]) -> Exact | None:
                 changed[name] = after[0]
         return {**value, **changed} if changed else value
 
-    def exact(values: Values) -> Values | None:
-        is_plain = not inners and {*map(type, values)} <= {dict, type(None)}
-        return values if is_plain else _all(values, of_one)
-
-    return exact
+    return lambda values: _all(values, of_one)
 
 
 def _by_name(value: tuple[Any, ...], names: Sequence[str]) -> object:
     # The names of a Row's fields, or of a NamedTuple's.
     own = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
     if own is not None and {*names} <= {*own}:
-        return {name: value[own.index(name)] for name in names}
+        return dict(zip(own, value, strict=True))
     if len(value) == len(names):
         return dict(zip(names, value, strict=True))
     return value

@@ -21,7 +21,7 @@ from .epoch_attempts import StagingEpochSink
 from .epochs import Epoch
 from .exact_casts import exact_cast
 from .exact_values import exact_for
-from .rows import Row, RowReader, python_rows, selected
+from .rows import Row, RowReader, python_rows, require_columns_of, selected
 
 T = TypeVar("T")
 
@@ -171,6 +171,7 @@ class _RecordBatchReader(Generic[T]):
             if self._to_row is None and isinstance(item, pa.RecordBatch):
                 yield from self._of_rows(rows)
                 rows = []
+                require_columns_of(item)
                 yield item if self._schema is None else _fitted(item, self._schema)
             else:
                 rows.append(item)

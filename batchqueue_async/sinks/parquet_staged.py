@@ -83,7 +83,7 @@ class ParquetStagedSink(FromOptions):
                 and is over.
             TypeError: An item is no record batch.
             ValueError: The record batches' columns differ, or one has the name of the
-                folders' key, or that of another in another case of letters, which
+                folders' key, or that of another; or in another case of letters, which
                 Spark reads only if the session is case-sensitive.
         """
         require_batches(items)
@@ -95,8 +95,7 @@ class ParquetStagedSink(FromOptions):
             return
         names = items[0].schema.names
         await to_thread.run_sync(self._directory.require_names, names)
-        if not attempt.is_case_sensitive:
-            _require_names_that_differ(names)
+        _require_names_that_differ(names, exact=attempt.is_case_sensitive)
         epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
             await to_thread.run_sync(self._directory.begin_run, epoch, run)
@@ -121,7 +120,7 @@ class ParquetStagedSink(FromOptions):
             return Token(attempt, 0)
         del self._open[attempt.name]
         place = file.path.relative_to(self._directory.path)
-        return Token(attempt, file.rows, str(place))
+        return Token(attempt, file.rows, "\0".join([str(place), *file.columns]))
 
     async def abandon(self, attempt: Attempt, /) -> None:
         """Delete the attempt's file."""
@@ -154,10 +153,11 @@ class ParquetStagedSink(FromOptions):
         return self._directory.folder(epoch)
 
     def _part(self, token: Token) -> Part:
-        path = self._directory.path / token.place
+        place, *columns = token.place.split("\0")
+        path = self._directory.path / place
         # Several may be of one partition: the names of attempts are what differs.
         name = f"part-{token.attempt.partition:06d}-{path.name}"
-        return Part(name, path, token.rows)
+        return Part(name, path, token.rows, columns)
 
     async def _leave_if_published(self, attempt: Attempt) -> bool:
         is_over = await self.is_published(attempt.epoch)
@@ -167,15 +167,18 @@ class ParquetStagedSink(FromOptions):
         return is_over
 
 
-def _require_names_that_differ(names: Sequence[str]) -> None:
+def _require_names_that_differ(names: Sequence[str], *, exact: bool) -> None:
     """Refuse what Spark would not read again, in any file of the directory."""
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(name.casefold(), name)
-        if other is not name:
-            msg = (
-                f"column {name!r} must have another name than {other!r}, from which it"
-                " differs in case only: Spark reads such files with"
-                " spark.sql.caseSensitive alone"
-            )
+        key = name if exact else name.casefold()
+        if key in seen:
+            other = seen[key]
+            msg = f"column {name!r} must have another name than {other!r}"
+            if other != name:
+                msg += (
+                    ", from which it differs in case only: Spark reads such files with"
+                    " spark.sql.caseSensitive alone"
+                )
             raise ValueError(msg)
+        seen[key] = name

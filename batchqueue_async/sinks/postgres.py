@@ -17,7 +17,7 @@ from batchqueue_async._wording import kind_of
 from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
 from ._postgres.exact_rows import require_exact, with_decimals
-from ._postgres.fences import EPOCHS, Fences
+from ._postgres.fences import EPOCHS, Fences, lock_epoch
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
 from .checks import RESERVED, listed, renamed, require_columns, require_name
@@ -255,8 +255,9 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
 
     async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
         async with self._connections.transaction() as connection:
+            await lock_epoch(connection, self._target, epoch)
             is_new = not await self._fences.has(connection, epoch)
-            # Waits for a transaction that adds the same one.
+            # Waits for a transaction of an earlier version that adds the same one.
             if is_new and await self._fences.add(connection, epoch, attempt.rows):
                 await self._move(connection, epoch, attempt)
             await self._staging(attempt.table).drop(connection)

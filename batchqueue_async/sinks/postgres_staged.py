@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from ._postgres.connections import PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
-from ._postgres.fences import PUBLISHED, Fences
+from ._postgres.fences import PUBLISHED, Fences, lock_epoch
 from ._postgres.staged_tables import StagedTables, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
@@ -150,7 +150,7 @@ class PostgresStagedSink(FromOptions):
             return Token(attempt, 0)
         epoch, connection = attempt.epoch, current.connection
         with self._connections.errors():
-            await self._tables.lock(connection, epoch, is_shared=True)
+            await lock_epoch(connection, self._target, epoch, is_shared=True)
             is_known = await self._tables.has(connection, attempt)
             if not is_known or await self._fences.has(connection, epoch):
                 await self.abandon(attempt)
@@ -181,7 +181,7 @@ class PostgresStagedSink(FromOptions):
         rows = rows_of(epoch, tokens)
         full = [token for token in tokens if token.rows]
         async with self._connections.transaction() as connection:
-            await self._tables.lock(connection, epoch)
+            await lock_epoch(connection, self._target, epoch)
             is_new = not await self._fences.has(connection, epoch)
             if is_new:
                 await self._fences.add(connection, epoch, rows)
@@ -193,7 +193,7 @@ class PostgresStagedSink(FromOptions):
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Strike the run's attempts off and delete their rows."""
         async with self._connections.transaction() as connection:
-            await self._tables.lock(connection, epoch)
+            await lock_epoch(connection, self._target, epoch)
             await self._tables.clear(connection, epoch, run)
 
     async def is_published(self, epoch: Epoch, /) -> bool:
@@ -211,7 +211,7 @@ class PostgresStagedSink(FromOptions):
         await self._fences.prepare(connection, target)
         tables = StagedTables(target)
         await tables.prepare(connection)
-        self._tables = tables
+        self._target, self._tables = target, tables
 
     async def _begin(self, attempt: Attempt, names: list[str]) -> _Open:
         connection = await self._connections.take()

@@ -115,6 +115,14 @@ def require_batches(items: object) -> None:
         if not is_record_batch(item):
             msg = f"{rule}, got {kind_of(item)} in it"
             raise TypeError(msg)
+        require_columns_of(item)
+
+
+def require_columns_of(batch: pa.RecordBatch) -> None:
+    """Refuse a record batch without columns, of which no store can make rows."""
+    if not batch.num_columns:
+        msg = "an item must be a record batch with one column or more, got one with 0"
+        raise ValueError(msg)
 
 
 def python_values(column: pa.Array, name: str) -> list[Any]:

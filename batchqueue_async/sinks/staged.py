@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import require_int
 from batchqueue_async._wording import shown
 
@@ -161,18 +162,32 @@ class StagedRowsMissing(Exception):
         )
 
 
+def refuse_known(attempt: Attempt) -> NoReturn:
+    """Raise for a name that another attempt had: a token may stand for its rows."""
+    msg = (
+        f"an attempt's name must be unique, got {shown(attempt.name)} for {attempt},"
+        " which was staged before"
+    )
+    raise BatchQueueError(msg)
+
+
 def columns_of(tokens: Sequence[Token]) -> list[str]:
     """Return the columns that sinks of tables note in `place`; refuse different ones.
 
     The others' would be left out, or become null, without a word.
     """
-    first, *others = (token.place.split("\0") for token in tokens)
-    for columns in others:
-        if {*columns} != {*first}:
-            told = f"{shown(tuple(first))} and {shown(tuple(columns))}"
+    found = [token.place.split("\0") for token in tokens]
+    require_same_columns(found)
+    return found[0]
+
+
+def require_same_columns(found: Sequence[Sequence[str]]) -> None:
+    """Refuse tokens whose columns differ, in whatever order they are."""
+    for columns in found[1:]:
+        if {*columns} != {*found[0]}:
+            told = f"{shown(tuple(found[0]))} and {shown(tuple(columns))}"
             msg = f"tokens must be of rows with the same columns, got {told}"
             raise ValueError(msg)
-    return first
 
 
 def rows_of(epoch: Epoch, tokens: Sequence[Token]) -> int:

@@ -290,14 +290,14 @@ def publish(
     """
 
     async def run(sink: StagedSink[Any]) -> bool:
-        all_tokens = tokens
+        all_tokens, epoch = tokens, attempt.epoch
         wants_columns = getattr(sink, "wants_columns", False)
-        if wants_columns and not any(token.rows for token in tokens):
-            if await sink.is_published(attempt.epoch):
-                return False
+        has_rows = any(token.rows for token in tokens)
+        # One that is published has none, either: its `publish` removes what was left.
+        if wants_columns and not has_rows and not await sink.is_published(epoch):
             await sink.stage(attempt, [pa.RecordBatch.from_pylist([], columns)])
             all_tokens = [*tokens, await sink.seal(attempt)]
-        return await sink.publish(attempt.epoch, all_tokens)
+        return await sink.publish(epoch, all_tokens)
 
     # If the connection broke the epoch may be published: the text leaves it open.
     says = f"publishing {attempt.epoch} into"

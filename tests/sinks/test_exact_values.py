@@ -123,6 +123,23 @@ def test_fields_inside_of_a_column_go_by_their_names(value: object) -> None:
     assert made(pa.map_(TEXT, POINT), {"a": value}) == [[("a", {"x": 2, "y": 1})]]
 
 
+@pytest.mark.parametrize(
+    "value", [{"x": 1, "y": 2, "z": 3}, {"X": 1}, Row(x=1, y=2, z=3)], ids=repr
+)
+def test_fields_that_a_column_has_not_are_refused(value: object) -> None:
+    """A null would be in the place of one that is misspelt."""
+    for kind, inside in ((POINT, value), (pa.list_(POINT), [value])):
+        with pytest.raises(TypeError, match="column 'c' takes ITS TYPE, and a"):
+            made(kind, inside)
+        sink = RecordBatchReader[Any](pa.schema([("c", kind)]), None)
+        with pytest.raises(ValueError, match="column c must be of"):
+            list(sink.batches([(inside,)]))
+
+
+def test_fields_that_a_value_has_not_are_null() -> None:
+    assert made(POINT, {"y": 1}) == [{"x": None, "y": 1}]
+
+
 def test_other_names_say_nothing() -> None:
     assert made(POINT, Other(1, 2)) == [{"x": 1, "y": 2}]
 
@@ -139,6 +156,7 @@ def cast(kind: pa.DataType, column: pa.Array) -> list[Any]:
         (DAY, [MIDNIGHT, NOON]),
         (pa.list_(DAY), [None, [MIDNIGHT, NOON]]),
         (pa.struct([("d", DAY)]), [{"d": NOON}, None]),
+        (pa.struct([("x", LONG)]), [{"x": 1, "y": 2}]),
         (pa.map_(TEXT, DAY), [[("a", NOON)]]),
         (pa.bool_(), [1, 5]),
         (pa.decimal128(10, 2), [1.239]),

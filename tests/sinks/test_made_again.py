@@ -1,8 +1,9 @@
 """Tables that were dropped and made again, renamed, restored or altered."""
 
-import logging
+import contextlib
 from pathlib import Path
 
+import asyncpg
 import pyarrow as pa
 import pytest
 
@@ -67,6 +68,28 @@ async def test_a_table_that_was_made_again_gets_the_epoch_again(
         " since: it is committed into the new one of that name, too"
         for table in ("a", "b")
     ]
+
+
+async def test_a_view_in_a_table_s_place_gets_the_epoch_again_once(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Through one kind of sink the epoch was lost, through the other it came twice."""
+    for table in ("a", "b"):
+        await postgres.run(TABLE.format(table))
+    await deliver(postgres.sink("a"), FIRST, 1)
+    assert await publish(postgres, "b", FIRST, 1)
+    for table in ("a", "b"):
+        await postgres.run(f"DROP TABLE {table}")
+        await postgres.run(TABLE.format(f"new_{table}"))
+        await postgres.run(f"CREATE VIEW {table} AS SELECT * FROM new_{table}")
+
+    for _ in range(2):
+        await deliver(postgres.sink("a"), FIRST, 2)
+    assert await publish(postgres, "b", FIRST, 2)
+    assert not await publish(postgres, "b", FIRST, 2)
+
+    assert await numbers(postgres, "a") == await numbers(postgres, "b") == [2]
+    assert "dropped since" in caplog.text
 
 
 async def test_a_table_that_was_renamed_keeps_its_epochs(database: Database) -> None:
@@ -265,4 +288,39 @@ async def test_two_processes_that_commit_into_the_new_table_commit_once(
         await sink.close()
 
     assert await ids(database, "a") == [0]
-    assert sum(r.levelno == logging.WARNING for r in caplog.records) == 1
+    assert sum(r.name == "batchqueue_async" for r in caplog.records) == 1
+
+
+async def test_what_the_sinks_keep_is_made_again_when_it_was_dropped(
+    database: Database,
+) -> None:
+    """As by who empties a schema while a notebook's sinks are open."""
+    sink, staged = database.sink("a"), staged_sink(database, "b")
+    dropped = ["batchqueue_epochs", "batchqueue_attempts", "b_staged"]
+    if isinstance(database, Postgres):
+        dropped.append("batchqueue_published")
+
+    async def fill(number: int) -> None:
+        rows = batch(number).rename_columns(["id", "name"])
+        epoch = Epoch("q", number)
+        await sink.begin(epoch)
+        await sink.write(epoch, [rows])
+        await sink.commit(epoch)
+        mine = attempt(epoch=epoch)
+        await staged.stage(mine, [rows])
+        assert await staged.publish(epoch, [await staged.seal(mine)])
+
+    await fill(0)
+    for number, each in enumerate([*dropped, ", ".join(dropped)], start=1):
+        for table in each.split(", "):
+            await database.run(f"DROP TABLE {table}")
+        if isinstance(database, Postgres):
+            for one in (sink.is_committed, staged.is_published):
+                # The call that finds it missing fails, and the next one makes it.
+                with contextlib.suppress(asyncpg.UndefinedTableError):
+                    await one(FIRST)
+        await fill(number)
+    for table in ("a", "b"):
+        assert await numbers(database, table) == [*range(number + 1)]
+    await sink.close()
+    await staged.close()

@@ -1,14 +1,13 @@
 """Attempts of any name, and what may be staged in them."""
 
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pyarrow as pa
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 from tests.sinks.conftest import NewStagedSink
 from tests.sinks.places import (
@@ -92,6 +91,17 @@ async def test_other_than_record_batches_is_refused(
     assert str(raised.value).removesuffix(" in it") == told + got
 
 
+async def test_a_record_batch_without_columns_is_refused(
+    open_sink: NewStagedSink,
+) -> None:
+    """Readers of a folder may take the first file's columns for those of all."""
+    sink, mine = open_sink(), attempt()
+
+    with pytest.raises(ValueError, match="one column or more, got one with 0"):
+        await sink.stage(mine, [pa.RecordBatch.from_arrays([], names=[])])
+    await sink.abandon(mine)
+
+
 async def test_a_name_that_was_sealed_is_not_taken_again(
     place: Place, open_sink: NewStagedSink
 ) -> None:
@@ -99,8 +109,9 @@ async def test_a_name_that_was_sealed_is_not_taken_again(
     sink, mine = open_sink(), attempt()
     token = await sealed(sink, mine, 1)
 
-    with pytest.raises((OSError, sqlite3.Error, asyncpg.PostgresError)):
+    with pytest.raises((FileExistsError, BatchQueueError)) as raised:
         await sink.stage(mine, [batch(2)])
+    assert "name" in str(raised.value)
     await sink.abandon(mine)
 
     assert await sink.publish(EPOCH, [token])
@@ -122,19 +133,22 @@ async def table(
 
 
 async def test_attempts_of_different_columns_are_not_published(
-    table: StagedSink[Any],
+    place: Place, open_sink: NewStagedSink
 ) -> None:
-    """The second one's words would be nulls."""
+    """The second one's words would be nulls, or all words left out by a reader."""
+    sink = open_sink()
     tokens = [
-        await sealed(table, attempt(), 2),
-        await sealed_as(table, attempt(), batch(1).select(["id"])),
+        await sealed(sink, attempt(), 2),
+        await sealed_as(sink, attempt(), batch(1).select(["id"])),
     ]
 
     for some in (tokens, tokens[::-1]):
         with pytest.raises(ValueError, match="tokens must be of rows with the same"):
-            await table.publish(EPOCH, some)
+            await sink.publish(EPOCH, some)
+    assert not await sink.is_published(EPOCH)
 
-    assert not await table.is_published(EPOCH)
+    assert await sink.publish(EPOCH, tokens[:1])
+    assert await place.ids() == [2]
 
 
 async def test_columns_in_another_order_or_case_are_the_same(

@@ -1,5 +1,6 @@
 """The names of a directory's folders, and of the columns in its files."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks import _parquet as directory
 from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
-from tests.sinks.places import attempt, batch
+from batchqueue_async.sinks.staged import Attempt
+from tests.sinks.places import EPOCH, attempt, batch, sealed
 from tests.sinks.stores import SCHEMA
 
 # Files are the same for every loop.
@@ -168,3 +170,49 @@ async def test_a_query_that_no_folder_can_be_named_after_is_refused(
         with pytest.raises(ValueError, match="query must be so short that its folder"):
             await refused
     assert files(tmp_path, "**/*.parquet") == []
+
+
+@pytest.mark.parametrize("renames", [1, 2])
+async def test_a_publish_that_failed_is_called_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    """As on a full disk, where somebody makes room: the files are there still.
+
+    It was full when the second file was to be renamed, or the folder with both.
+    """
+    sink = ParquetStagedSink(tmp_path)
+    tokens = [await sealed(sink, attempt(number), number) for number in range(2)]
+    left, rename = renames, Path.rename
+
+    def fails(path: Path, target: Path) -> Path:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="No space left"):
+        await sink.publish(EPOCH, tokens)
+    assert not await sink.is_published(EPOCH)
+
+    assert await sink.publish(EPOCH, tokens)
+    assert pq.read_table(tmp_path)["id"].to_pylist() == [0, 1]
+    assert not files(tmp_path, "_staged/*")
+    await sink.close()
+
+
+async def test_a_name_of_two_columns_is_refused(tmp_path: Path) -> None:
+    """Nobody could read them, with whatever settings."""
+    sink = ParquetStagedSink(tmp_path)
+    twice = pa.record_batch([pa.array([1]), pa.array([2])], names=["id", "id"])
+    for exact in (False, True):
+        mine = Attempt(EPOCH, "run", 0, f"{exact}", is_case_sensitive=exact)
+        with pytest.raises(ValueError, match=r"another name than 'id'$"):
+            await sink.stage(mine, [twice])
+    await sink.close()
+
+
+async def test_an_epoch_of_no_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one column or more, got one with 0"):
+        await write(tmp_path, FIRST, pa.RecordBatch.from_arrays([], names=[]))

@@ -183,11 +183,17 @@ async def test_a_value_that_postgresql_refuses_is_told_by_its_column(
 async def test_a_value_that_a_staged_table_refuses_is_told_by_its_column(
     postgres: Postgres,
 ) -> None:
-    await postgres.run("CREATE TABLE odd (id BIGINT PRIMARY KEY, word VARCHAR(3))")
+    await postgres.run(
+        """CREATE TABLE odd (id BIGINT PRIMARY KEY, word VARCHAR(3), words TSVECTOR,
+        data JSON, price NUMERIC(4, 2))"""
+    )
     sink = PostgresStagedSink(postgres.dsn, "odd")
     for values, says in (
         ({"id": [CARD * 2]}, "column id"),
-        ({"id": [1], "word": [CARD]}, "too long"),
+        ({"id": [1], "word": [CARD]}, r"too long .*\(3\), in column word$"),
+        ({"id": [1], "words": [f"'{CARD}"]}, "a value of column words: SQLSTATE 42601"),
+        ({"id": [1], "data": [f"x, column {CARD}: "]}, "json, in column data$"),
+        ({"id": [1], "price": [int(CARD)]}, "overflow, in column price$"),
         ({"id": [f"{CARD}:x"]}, "column id"),
     ):
         mine = attempt()

@@ -34,6 +34,8 @@ _MOST = 2**31 - 1
 _OF_ROWS = ("22", "23", "44", "P0")
 _DATA = "22"
 _ENCODING = "22021"
+# Lines before it, and what comes after the column, are values.
+_COPIED = re.compile(r"^COPY .+?, line \d+, column ([^:]+)(?:: |$)", re.MULTILINE)
 
 
 class Connections:
@@ -45,7 +47,8 @@ class Connections:
 
     It belongs to the loop that uses it first, and when that is closed to the next one.
     Before a connection is handed out `each` is awaited with it, and `prepare` with the
-    first. `connections` bounds how many are lent at a time.
+    first, or with the next one after a table was missing. `connections` bounds how many
+    are lent at a time.
     """
 
     def __init__(  # noqa: PLR0913 - all that is said of them
@@ -129,6 +132,9 @@ class Connections:
         try:
             yield
         except asyncpg.PostgresError as error:
+            if isinstance(error, asyncpg.UndefinedTableError):
+                # What was prepared was dropped: the next call makes it anew.
+                self._is_prepared = False
             _take_values_out(error)
             raise
         except TimeoutError as error:
@@ -147,29 +153,15 @@ class Connections:
     async def take(self) -> Connection:
         """Return a connection that works; the caller gives it back, or ends it."""
         self._leave_closed_loop()
-        while self._idle:
-            connection, since = self._idle.pop()
-            self._taken.append(connection)
-            if await self._works(connection, since):
-                return connection
-        connection = await self._connect()
-        self._taken.append(connection)
-        try:
-            with self.errors():
-                # Only a commit of fences waits for the disk (see `transaction`): lost
-                # staged rows are noticed, since they are counted before their use.
-                await connection.execute(
-                    "SET synchronous_commit = off;"
-                    f" SET statement_timeout = {self.milliseconds}"
-                )
-                if self._each is not None:
-                    await self._each(connection)
-                if not self._is_prepared:
+        connection = await self._kept() or await self._made()
+        if not self._is_prepared:
+            try:
+                with self.errors():
                     await self._prepare(connection)
-                    self._is_prepared = True
-        except BaseException:
-            self.end(connection)
-            raise
+            except BaseException:
+                self.end(connection)
+                raise
+            self._is_prepared = True
         return connection
 
     def give_back(self, connection: Connection) -> None:
@@ -208,6 +200,33 @@ class Connections:
             # A semaphore stays with the loop on which somebody waited for it.
             self._bound = asyncio.Semaphore(self._most)
 
+    async def _kept(self) -> Connection | None:
+        """Return one that was given back, if any works."""
+        while self._idle:
+            connection, since = self._idle.pop()
+            self._taken.append(connection)
+            if await self._works(connection, since):
+                return connection
+        return None
+
+    async def _made(self) -> Connection:
+        connection = await self._connect()
+        self._taken.append(connection)
+        try:
+            with self.errors():
+                # Only a commit of fences waits for the disk (see `transaction`): lost
+                # staged rows are noticed, since they are counted before their use.
+                await connection.execute(
+                    "SET synchronous_commit = off;"
+                    f" SET statement_timeout = {self.milliseconds}"
+                )
+                if self._each is not None:
+                    await self._each(connection)
+        except BaseException:
+            self.end(connection)
+            raise
+        return connection
+
     async def _connect(self) -> Connection:
         why = ""
         try:
@@ -241,16 +260,20 @@ class Connections:
 def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer
     state = error.sqlstate or ""
     context, error.context = error.context, None
-    if not state.startswith(_OF_ROWS):
+    # What a COPY says of a value; for a tsvector it is a syntax error, in this class.
+    found = _COPIED.search(context or "")
+    if not state.startswith(_OF_ROWS) and found is None:
         return
     error.detail = None
     message = str(error.args[0]) if error.args else ""
     is_text = state == _ENCODING
+    is_data = state.startswith(_DATA) or not state.startswith(_OF_ROWS)
     # In every language a value comes after a colon or in quotation marks.
-    if is_text or (state.startswith(_DATA) and re.search(r"[^\w\s(),.-]", message)):
-        found = re.search(r", column ([^:]+)(?:: |$)", context or "")
+    if is_text or (is_data and re.search(r"[^\w\s(),.-]", message)):
         of_column = f" of column {found[1]}" if found else ""
         refused = "a text with a NUL, or not in UTF-8," if is_text else "a value"
         message = f"the server refuses {refused}{of_column}: SQLSTATE {state}"
-        error.args = (message,)
-        error.message = message
+    elif found:
+        message += f", in column {found[1]}"
+    error.args = (message,)
+    error.message = message

@@ -43,6 +43,8 @@ class Fences:
         self._name = name
         # Tables of fences, and the target's keys in each. New fences go into the first.
         self._places: list[tuple[str, list[str]]] = []
+        # That of the other kind of sink, which may be made any time.
+        self._missing = ""
 
     async def prepare(self, connection: Connection, target: Target) -> None:
         """Make the table, or give one of the old layout the new one."""
@@ -56,12 +58,15 @@ class Fences:
             key = target.name if self._name == PUBLISHED else ANY_TABLE
             places.append((place, [key]))
         columns = [await column_types(connection, place) for place, _ in places]
+        self._missing = ""
         if self._name in _OTHERS:
             other = target.beside(_OTHERS[self._name])
             names = await column_types(connection, other)
             if "target" in names:
                 places.append((other, target.keys))
                 columns.append(names)
+            else:
+                self._missing = other
         if not all(names.keys() >= _COLUMNS_TODAY for names in columns):
             async with connection.transaction():
                 # Two that make it at once would collide in the catalogue.
@@ -77,6 +82,8 @@ class Fences:
 
         Call `prepare` first. A table that was made anew since then is looked up anew.
         """
+        if self._missing:
+            await self._look_again(connection)
         for place, keys in self._places:
             found = await connection.fetchval(
                 f"SELECT max(target) FROM {place} WHERE query = $2 AND batch = $3 AND ("
@@ -105,7 +112,10 @@ class Fences:
         moved = await connection.execute(
             f"UPDATE {place} SET target = target || ' (oid ' || target_oid || ')'"
             " WHERE target = $1 AND query = $2 AND batch = $3"
-            f" AND target_oid <> {_OID.format('$4')} AND fences_oid = to_regclass($5)",
+            # Of a view, which may have taken a table's place, the oid is NULL.
+            " AND target_oid IS NOT NULL"
+            f" AND target_oid IS DISTINCT FROM {_OID.format('$4')}"
+            " AND fences_oid = to_regclass($5)",
             *which,
         )
         added = await connection.execute(
@@ -119,6 +129,12 @@ class Fences:
         if moved != "UPDATE 0":
             warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
+
+    async def _look_again(self, connection: Connection) -> None:
+        names = await column_types(connection, self._missing)
+        if names.keys() >= _COLUMNS_TODAY:
+            self._places.append((self._missing, self._target.keys))
+            self._missing = ""
 
     async def _bring_up(self, connection: Connection, place: str) -> None:
         columns = await column_types(connection, place)
@@ -154,3 +170,19 @@ class Fences:
         await connection.execute(
             f"ALTER TABLE {place} {drop}ADD PRIMARY KEY (target, query, batch)"
         )
+
+
+async def lock_epoch(
+    connection: Connection, target: Target, epoch: Epoch, *, is_shared: bool = False
+) -> None:
+    """Lock the epoch until the transaction ends, for both kinds of sink.
+
+    Their tables of fences are two, so no primary key keeps one of each out. Sealing
+    shares it; publishing, committing and discarding have it for themselves.
+    """
+    lock = f"pg_advisory_xact_lock{'_shared' if is_shared else ''}"
+    await connection.execute(
+        f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
+        target.place,
+        *astuple(epoch),
+    )

@@ -14,7 +14,8 @@ from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 
 from ..epochs import Epoch
-from ..staged import Attempt
+from ..staged import Attempt, refuse_known
+from .fences import lock_epoch
 from .staging import Staging
 from .target import LONGEST_NAME, Target, column_types
 
@@ -31,7 +32,7 @@ _IS_ALIKE = """
         staging AS (SELECT attname, atttypid, atttypmod FROM pg_attribute
             WHERE attrelid = to_regclass($2) AND attnum > 0 AND NOT attisdropped
             AND attname <> $3)
-    SELECT to_regclass($2) IS NOT NULL
+    SELECT to_regclass($2) IS NOT NULL AND to_regclass($4) IS NOT NULL
         AND NOT EXISTS (TABLE target EXCEPT TABLE staging)
         AND NOT EXISTS (TABLE staging EXCEPT TABLE target)"""
 # Earlier versions made one, of the mark's column alone.
@@ -82,20 +83,6 @@ class StagedTables:
             # Waits for attempts that are writing.
             await connection.execute(f"DROP INDEX IF EXISTS {index}")
 
-    async def lock(
-        self, connection: Connection, epoch: Epoch, *, is_shared: bool = False
-    ) -> None:
-        """Lock the epoch until the transaction ends.
-
-        Sealing shares it; publishing and discarding have it for themselves.
-        """
-        lock = f"pg_advisory_xact_lock{'_shared' if is_shared else ''}"
-        await connection.execute(
-            f"SELECT {lock}(hashtextextended($1::TEXT || chr(10) || $2::TEXT, $3))",
-            self._target.place,
-            *astuple(epoch),
-        )
-
     async def announce(self, connection: Connection, epoch: Epoch, run: str) -> None:
         """Register a run, by a name among those of attempts."""
         await self._add(connection, epoch, run, _name_of_run(epoch, run))
@@ -103,18 +90,18 @@ class StagedTables:
     async def register(self, connection: Connection, attempt: Attempt) -> None:
         """Register an attempt, in a transaction of its own."""
         await self._bring_up(connection)
-        epoch, run, name = attempt.epoch, attempt.run, mark_of(attempt.name)
+        epoch, run = attempt.epoch, attempt.run
         if not attempt.is_announced:
-            await self._add(connection, epoch, run, name)
+            await self._add_attempt(connection, attempt)
             return
         async with connection.transaction(isolation="read_committed"):
             # The lock comes first, so that an end of the run that was committed is
             # seen.
-            await self.lock(connection, epoch, is_shared=True)
+            await lock_epoch(connection, self._target, epoch, is_shared=True)
             if not await self._has(connection, _name_of_run(epoch, run)):
                 msg = f"{attempt} comes too late: its run was published or discarded"
                 raise BatchQueueError(msg)
-            await self._add(connection, epoch, run, name)
+            await self._add_attempt(connection, attempt)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
         return await self._has(connection, mark_of(attempt.name))
@@ -173,17 +160,24 @@ class StagedTables:
         query = f"SELECT 1 FROM {self._register} WHERE target = ANY($1::TEXT[]) LIMIT 1"
         return await connection.fetchval(query, self._target.keys) is not None
 
+    async def _add_attempt(self, connection: Connection, attempt: Attempt) -> None:
+        epoch, run, name = attempt.epoch, attempt.run, mark_of(attempt.name)
+        if not await self._add(connection, epoch, run, name):
+            refuse_known(attempt)
+
     async def _add(
         self, connection: Connection, epoch: Epoch, run: str, name: UUID
-    ) -> None:
-        await connection.execute(
+    ) -> bool:
+        """Register a name; return False if it is registered."""
+        added = await connection.execute(
             f"INSERT INTO {self._register} (target, query, batch, run, name)"
-            " VALUES ($1, $2, $3, $4, $5)",
+            " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING",
             self._target.key,
             *astuple(epoch),
             run,
             name,
         )
+        return added != "INSERT 0 0"
 
     async def _has(self, connection: Connection, name: UUID) -> bool:
         query = f"SELECT 1 FROM {self._register} WHERE name = $1"
@@ -206,7 +200,7 @@ class StagedTables:
 
         Rows in that are of attempts that died, or whose `publish` will miss them.
         """
-        shape = (self._target.place, self.staging.place, _KEY)
+        shape = (self._target.place, self.staging.place, _KEY, self._register)
         if await connection.fetchval(_IS_ALIKE, *shape):
             return
         async with connection.transaction():
@@ -214,7 +208,7 @@ class StagedTables:
             await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
             )
-            if not await column_types(connection, self.staging.place):
+            if not await column_types(connection, self._register):
                 await connection.execute(f"""
                     CREATE TABLE IF NOT EXISTS {self._register} (
                         name UUID PRIMARY KEY, target TEXT NOT NULL,

@@ -68,6 +68,8 @@ class SqliteFences:
 
     def has(self, database: sqlite3.Connection, table: str, epoch: Epoch) -> bool:
         """Return whether the fence is there; log if it doesn't know its table."""
+        if not self._columns(database):
+            return False  # dropped since `prepare`
         identity = _identity_of(database, table)
         is_rebuilt = identity is None and not _is_empty(database, table)
         unknown = f" OR identity NOT IN {_MARKED}" if is_rebuilt else ""
@@ -86,6 +88,8 @@ class SqliteFences:
         self, database: sqlite3.Connection, table: str, epoch: Epoch, rows: int
     ) -> None:
         """Add the epoch's fence, before its rows, in the transaction that is open."""
+        if not self._columns(database):
+            self._create(database)
         identity = _identity_of(database, table)
         if identity is None:
             identity = _mark(database, table, self._last_identity(database, table))

@@ -15,7 +15,7 @@ from batchqueue_async._validation import refuse
 from ..epochs import Epoch
 from ..names import quoted
 from ..rows import Row
-from ..staged import Attempt
+from ..staged import Attempt, refuse_known
 from .affinity import ANY, affinity_of, declared_types
 from .fences import first_value
 from .file import find_table
@@ -93,6 +93,8 @@ class StagedRows:
     def number_of(self, attempt: Attempt, *, is_new: bool) -> int:
         """Return the attempt's number; a new one is registered."""
         if is_new and not (attempt.is_announced and not self._has_run(attempt)):
+            if self._number(attempt.name) is not None:
+                refuse_known(attempt)
             return self._register(attempt.epoch, attempt.run, attempt.name)
         number = None if is_new else self._number(attempt.name)
         if number is None:

@@ -185,6 +185,7 @@ def test_a_named_write_that_is_skipped_is_a_warning(
     from batchqueue_async.spark.data_source import (  # noqa: PLC0415
         BatchWriter,
         Staged,
+        announce,
     )
     from batchqueue_async.spark.staging import StagingQueue, stage_rows  # noqa: PLC0415
 
@@ -192,13 +193,15 @@ def test_a_named_write_that_is_skipped_is_a_warning(
     epoch, batch = Epoch("nightly", 0), pa.record_batch({"id": [1]})
     for _ in range(2):
         made = BatchWriter(sink, epoch, uuid4().hex, batch.schema)
-        attempt = Attempt(epoch, "run", 0, uuid4().hex)
+        announce(sink, epoch, made.run)
+        attempt = Attempt(epoch, made.run, 0, uuid4().hex, is_announced=True)
         with caplog.at_level(logging.WARNING):
             made.commit([Staged(stage_rows(sink, attempt, [batch]))])
 
     (record,) = [r for r in caplog.records if r.name == "batchqueue_async"]
     assert record.levelno == logging.WARNING
     assert "batch 0 of query nightly is published already" in record.getMessage()
+    assert not [*tmp_path.glob("_staged/*")]
 
 
 @pytest.mark.usefixtures("no_queues_left")

@@ -1,0 +1,72 @@
+"""One table of PostgreSQL, both kinds of sink, the same epoch: it is in it once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from batchqueue_async.sinks.postgres import PostgresEpochSink
+from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
+from batchqueue_async.sinks.staged import Token
+from tests.sinks.databases import Postgres
+from tests.sinks.places import EPOCH, attempt, batch, sealed
+from tests.sinks.stores import connected
+
+pytestmark = pytest.mark.real_time
+
+
+class Both(NamedTuple):
+    """A sink of each kind, with the same epoch in both, ready to be ended."""
+
+    epochs: PostgresEpochSink[Any]
+    staged: PostgresStagedSink
+    token: Token
+
+
+@pytest.fixture
+async def both(postgres: Postgres) -> AsyncIterator[Both]:
+    """The epoch sink is the first: it is prepared before the other's fences are."""
+    await postgres.run("CREATE TABLE t (id BIGINT, word TEXT)")
+    epochs = PostgresEpochSink[Any](postgres.dsn, "t", ("id", "word"))
+    staged = PostgresStagedSink(postgres.dsn, "t")
+    await epochs.begin(EPOCH)
+    await epochs.write(EPOCH, [batch(1)])
+    yield Both(epochs, staged, await sealed(staged, attempt(), 1))
+    await epochs.close()
+    await staged.close()
+
+
+async def rows(postgres: Postgres) -> int:
+    (found,) = await postgres.run("SELECT count(*) FROM t")
+    return int(found[0])
+
+
+async def test_a_table_of_fences_counts_that_was_made_later(
+    postgres: Postgres, both: Both
+) -> None:
+    assert await both.staged.publish(EPOCH, [both.token])
+
+    await both.epochs.commit(EPOCH)
+
+    assert await both.epochs.is_committed(EPOCH)
+    assert await rows(postgres) == 1
+
+
+async def test_a_commit_and_a_publish_at_once_are_one(
+    postgres: Postgres, both: Both
+) -> None:
+    """Neither finds the other's fence unless it waits for the other's end."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    async with (
+        connected(postgres.dsn) as connection,
+        asyncio.TaskGroup() as ends,
+        connection.transaction(),
+    ):
+        await connection.execute("LOCK TABLE t IN EXCLUSIVE MODE")
+        ends.create_task(both.epochs.commit(EPOCH))
+        ends.create_task(both.staged.publish(EPOCH, [both.token]))
+        while await connection.fetchval(waiting) < 2:  # noqa: ASYNC110  # a server's
+            await asyncio.sleep(0.01)
+
+    assert await rows(postgres) == 1
