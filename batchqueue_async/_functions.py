@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -57,7 +58,10 @@ def require_arguments(field: str, call: object, arguments: int, told: str) -> No
 
 def require_function(field: str, call: object, arguments: int, told: str) -> None:
     """Refuse a generator function, too: nobody would run what it returns."""
-    code, _ = _code_of(call, arguments)
+    inner = call
+    while isinstance(inner, partial):
+        inner = inner.func
+    code, _ = _code_of(inner, arguments)
     if code is not None and code.co_flags & _GENERATORS:
         refuse(field, "no generator function", call, TypeError)
     require_arguments(field, call, arguments, told)
