@@ -55,7 +55,7 @@ def drain_on_signals(
     the first one, sent to the program and to its group.
 
     Called for several, on one loop, it drains one after the other, the last one first:
-    call it for the end of a chain first.
+    call it for the end of a chain first. So it does with several `LoopThread`s.
 
     A child that is forked meanwhile has the handlers from before.
 
