@@ -37,7 +37,10 @@ def inside(
         with around(*args):
             return call(*args)
 
-    return call_async if is_async(call) else call_sync
+    known = call_async if is_async(call) else call_sync
+    # In messages it is what it stands for.
+    known.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
+    return known
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:
