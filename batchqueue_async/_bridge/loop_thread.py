@@ -24,7 +24,7 @@ from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._threads.dead_loop_watchdog import PATIENCE
-from batchqueue_async._validation import require_positive, require_timeout
+from batchqueue_async._validation import require_positive, require_text, require_timeout
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -56,7 +56,7 @@ class LoopThread(OfOneProcess):
             `SyncBatchQueue`.
 
     Raises:
-        TypeError, ValueError: A number of seconds is none.
+        TypeError, ValueError: The name is no text, or a number of seconds is none.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class LoopThread(OfOneProcess):
         shutdown_timeout: float | None = 30.0,
         patience: float = PATIENCE,
     ) -> None:
+        require_text("name", name, 'a str, as in LoopThread("name")')
         require_timeout("shutdown_timeout", shutdown_timeout)
         require_positive("patience", patience)
         self._name = name

@@ -33,8 +33,8 @@ def produce(queue):
 threads = [threading.Thread(target=produce, args=[each]) for each in (first, storage)]
 for each in threads:
     each.start()
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(3600)
 finally:
     for each in threads:
@@ -43,8 +43,8 @@ finally:
 """
 CHAIN = """
 first.produce_many(range(30))
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(3600)
 finally:
     front.stop()
@@ -55,8 +55,8 @@ TWICE = """
 drain_on_signals(end)
 drain_on_signals(front, timeout=0.0)
 first.produce_many(range(30))
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(3600)
 finally:
     print(len(front.stop()))
@@ -65,8 +65,8 @@ STUCK = """
 slow = end.open("slow", BatchQueueConfig(consumer=in_thread(lambda _: time.sleep(60))))
 slow.produce(1)
 first.produce_many(range(1000))
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(3600)
 finally:
     time.sleep(3)
