@@ -7,11 +7,14 @@ import io
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Final
 
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._version import __version__
 from batchqueue_async.simulation._command import add_arguments, run
 from batchqueue_async.telemetry._socket import read_view
+
+_LAST_PORT: Final = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     top.add_argument("path", help="the socket that it opened with `open_view`")
     top.add_argument("--once", action="store_true", help="print one picture, and end")
     top.add_argument("--web", action="store_true", help="serve a page instead")
-    top.add_argument("--port", type=int, default=8765, help="of the page")
+    top.add_argument("--port", type=_port, default=8765, help="of the page")
     for name, what in [("alerts", "Prometheus"), ("dashboard", "Grafana")]:
         commands.add_parser(name, help=f"print what to give to {what}")
     add_arguments(
@@ -37,6 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _LAST_PORT:
+        msg = f"must be a number from 1 to {_LAST_PORT}, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
 
 
 def _run(chosen: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -36,7 +37,10 @@ def inside(
         with around(*args):
             return call(*args)
 
-    return call_async if is_async(call) else call_sync
+    known = call_async if is_async(call) else call_sync
+    # In messages it is what it stands for.
+    known.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
+    return known
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:
@@ -57,7 +61,10 @@ def require_arguments(field: str, call: object, arguments: int, told: str) -> No
 
 def require_function(field: str, call: object, arguments: int, told: str) -> None:
     """Refuse a generator function, too: nobody would run what it returns."""
-    code, _ = _code_of(call, arguments)
+    inner = call
+    while isinstance(inner, partial):
+        inner = inner.func
+    code, _ = _code_of(inner, arguments)
     if code is not None and code.co_flags & _GENERATORS:
         refuse(field, "no generator function", call, TypeError)
     require_arguments(field, call, arguments, told)

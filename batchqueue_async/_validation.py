@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
 from batchqueue_async._wording import shown
@@ -64,6 +65,11 @@ def require_instance(
     """Refuse a value of the wrong kind."""
     if not isinstance(value, kind):
         refuse(field, rule, value, TypeError)
+
+
+def require_iterable(field: str, value: object, rule: str) -> None:
+    """Refuse a single value where several are meant."""
+    require_instance(field, value, Iterable, rule)
 
 
 def require_text(field: str, value: object, rule: str) -> None:

@@ -279,6 +279,8 @@ class LoopRun:
             fork_rest.forget(self)
             self._ready.set()
             self._over.set()
+            if hasattr(self, "draining"):
+                self.draining.go_on()
 
     def _serve(self) -> None:
         """Run the loop, again and again: it must not end before its queues have."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
+from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +39,15 @@ class LoopShutdown:
         self._telling: asyncio.Task[None] | None = None
         self._current: Lifecycle | None = None
         self._left: dict[str, list[Any]] = {}
+        self._then: deque[Callable[[], object]] = deque()
 
-    def begin(self, timeout: float | None, *, tells: bool) -> None:
+    def begin(
+        self,
+        timeout: float | None,
+        *,
+        tells: bool,
+        then: Callable[[], object] | None = None,
+    ) -> None:
         """Begin; again it can only bring the deadline forward, or let it be told.
 
         May be called anywhere, also in a signal handler.
@@ -47,7 +56,10 @@ class LoopShutdown:
             timeout: Seconds until handlers are cancelled; None for never.
             tells: Whether what is left then is logged and passed to `on_error`; else
                 it is for `take_left`.
+            then: Called when all queues are shut down, on any thread.
         """
+        if then is not None:
+            self._then.append(then)
         self._tells = tells or (self.has_begun and self._tells)
         self.has_begun = True
         if timeout is not None:
@@ -56,8 +68,17 @@ class LoopShutdown:
                 self._deadline = deadline
         # In a new context, since the caller may be part of a handler's call. It raises
         # if the loop is closed, where nothing is left to be done.
-        with contextlib.suppress(RuntimeError):
+        try:
             self._loop.call_soon_threadsafe(self._begin_or_shorten, context=Context())
+        except RuntimeError:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Call what is to come after all of this."""
+        # Popped, since the loop's thread and a caller of `begin` may both be here.
+        with contextlib.suppress(IndexError):
+            while True:
+                self._then.popleft()()
 
     def seconds_left(self) -> float | None:
         """Return how long it is until the deadline; None if there is none."""
@@ -124,6 +145,7 @@ class LoopShutdown:
             if not pending:
                 self.ended.set()
                 self.done.set()
+                self.go_on()
                 return
             self._current = pending[-1]
             try:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from batchqueue_async._bridge import at_exit
+from batchqueue_async._bridge.drain_on_signal import DrainOnSignal
 from batchqueue_async._bridge.loop_run import LoopRun
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
-from batchqueue_async._engine.drain_on_signals import ECHO
 from batchqueue_async._engine.manager import reporting, settle_all
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._one_process import OfOneProcess
@@ -26,7 +24,7 @@ from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._threads.dead_loop_watchdog import PATIENCE
-from batchqueue_async._validation import require_positive, require_timeout
+from batchqueue_async._validation import require_positive, require_text, require_timeout
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -58,7 +56,7 @@ class LoopThread(OfOneProcess):
             `SyncBatchQueue`.
 
     Raises:
-        TypeError, ValueError: A number of seconds is none.
+        TypeError, ValueError: The name is no text, or a number of seconds is none.
     """
 
     def __init__(
@@ -68,6 +66,7 @@ class LoopThread(OfOneProcess):
         shutdown_timeout: float | None = 30.0,
         patience: float = PATIENCE,
     ) -> None:
+        require_text("name", name, 'a str, as in LoopThread("name")')
         require_timeout("shutdown_timeout", shutdown_timeout)
         require_positive("patience", patience)
         self._name = name
@@ -257,30 +256,22 @@ class LoopThread(OfOneProcess):
             raise RuntimeError(msg)
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
-        began: float | None = None
-
-        def drain(received: int, _: FrameType | None) -> None:
-            nonlocal began
-            now, is_first = time.monotonic(), began is None
-            if began is None:
-                began = now
-            elif now - began < ECHO:
-                return
-            # In a forked child there is nothing to drain.
-            with suppress(BatchQueueError):
-                self._begin_draining(timeout if is_first else 0.0)
-            # At the interpreter's exit nobody would catch it: the exit code is settled.
-            if is_first and not at_exit.is_exiting():
-                raise SystemExit(128 + received)
-
+        handler = DrainOnSignal(self, self._begin_draining, timeout)
         for each in signals:
-            signal.signal(each, drain)
+            handler.install(each)
 
-    def _begin_draining(self, timeout: float | None) -> None:
+    def _begin_draining(
+        self, timeout: float | None, then: Callable[[], object] | None = None
+    ) -> None:
         run = self._run
-        if run is not None:
-            run.refuse_inherited()
-            run.draining.begin(timeout, tells=True)
+        # In a forked child there is nothing to drain.
+        with suppress(BatchQueueError):
+            if run is not None:
+                run.refuse_inherited()
+                run.draining.begin(timeout, tells=True, then=then)
+                return
+        if then is not None:
+            then()
 
     def _running(self) -> LoopRun:
         run = self._run

@@ -13,7 +13,7 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._validation import require_callable
+from batchqueue_async._validation import require_callable, require_iterable
 from batchqueue_async._wording import shown
 
 T = TypeVar("T")
@@ -182,8 +182,12 @@ def close_process_queues(open_queues: Iterable[OpenQueue[Any]] | None = None) ->
 
     Raises:
         BatchQueueError: On the loop's own thread of such a queue.
+        TypeError: `open_queues` is none.
         SystemExit, KeyboardInterrupt: A handler has raised it.
     """
+    if open_queues is not None:
+        rule = "an iterable of what opens them, as in [open_rows], or None"
+        require_iterable("open_queues", open_queues, rule)
     registry = _current()
     wanted = None if open_queues is None else set(open_queues)
     registry.begin_closing()

@@ -18,7 +18,12 @@ from batchqueue_async._engine.runtime.loop_time import kept_by
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._running_loop import running_loop
-from batchqueue_async._validation import require_instance, require_timeout
+from batchqueue_async._validation import (
+    refuse,
+    require_instance,
+    require_iterable,
+    require_timeout,
+)
 
 _INSTALLED: Final = "_batchqueue_drained_on_signals"
 
@@ -54,8 +59,9 @@ def drain_on_signals(
     for the queues. A second signal ends the wait, unless it comes within 0.1 s: then it
     is the first one, which was sent to the program and to its group.
 
-    Called for several managers or queues on one loop, it drains one after the other,
-    the last one first: call it for the end of a chain first.
+    Called for several managers or queues on one loop, or for several `LoopThread`s, it
+    drains one after the other, the last one first: call it for the end of a chain
+    first.
 
     A child that is forked meanwhile has the signal handlers from before.
 
@@ -80,14 +86,28 @@ def drain_on_signals(
     kinds = (BatchQueueManager, BatchQueue, DrainsOnSignals)
     rule = "a BatchQueueManager, a BatchQueue or a LoopThread"
     require_instance("manager", manager, kinds, rule)
+    chosen = _known(signals)
     if not isinstance(manager, BatchQueueManager | BatchQueue):
-        manager.install_draining(tuple(signals), timeout)
+        manager.install_draining(chosen, timeout)
         return
     loop = running_loop("drain_on_signals")
     draining = _Draining(manager, timeout)
-    for each in signals:
+    for each in chosen:
         draining.replace_handler(loop, each)
     abandon_after_fork(draining)
+
+
+def _known(signals: Iterable[signal.Signals]) -> list[signal.Signals]:
+    """Return them, also where they are given by their numbers."""
+    rule = "an iterable of signals, as in (signal.SIGTERM,)"
+    require_iterable("signals", signals, rule)
+    chosen: list[signal.Signals] = []
+    for each in signals:
+        try:
+            chosen.append(signal.Signals(each))
+        except ValueError:
+            refuse("signals", rule, each, TypeError)
+    return chosen
 
 
 class _Draining:

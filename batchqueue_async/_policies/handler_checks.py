@@ -23,7 +23,7 @@ def require_handler(field: str, value: object) -> None:
     Warns of a method whose name is nearly that of a hook: nobody would call it.
     """
     consume = getattr(value, "consume", None)
-    if isinstance(value, type) and callable(consume):
+    if isinstance(value, type) and (callable(consume) or _makes_callables(value)):
         refuse(field, "a handler, not its class", value, TypeError)
     if not callable(consume):
         if not callable(value):
@@ -39,6 +39,11 @@ def require_handler(field: str, value: object) -> None:
     if callable(getattr(value, "on_tick", None)):
         require_positive(f"tick_every of {field}", getattr(value, "tick_every", None))
     _warn_of_misspelt(type(value))
+
+
+def _makes_callables(value: type) -> bool:
+    """Whether its objects are called with batches, and it would only make them."""
+    return any("__call__" in vars(base) for base in value.__mro__)
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:

@@ -14,6 +14,7 @@ from batchqueue_async._validation import (
     require_at_least,
     require_instance,
     require_int,
+    require_iterable,
     require_positive,
 )
 
@@ -60,6 +61,7 @@ class PartialFailure(Exception):
     ) -> None:
         if retry_after is not None:
             require_at_least("retry_after", retry_after, 0)
+        require_iterable("failed", failed, "positions in the batch, each an int")
         self.failed = tuple(map(_position, failed))
         self.retry_after = retry_after
         self.results = results

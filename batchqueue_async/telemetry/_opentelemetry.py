@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, Self
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.metrics import (
     CallbackOptions,
@@ -71,27 +71,15 @@ def instrument(
     """
     provider = get_meter_provider() if meter_provider is None else meter_provider
     source = Source(target, patience=patience)
-    return Instrumentation(source, provider.get_meter("batchqueue_async", __version__))
+    return Instrumentation(source, _observed_by(provider))
 
 
 class Instrumentation:
     """What `instrument` has begun; `close` ends it, as does leaving `with`."""
 
-    def __init__(self, source: Source, meter: Meter) -> None:
-        self._source = source
-        self._lock = threading.Lock()
-        self._readings: list[Reading] = []
-        self._read_at = float("-inf")
-        self._is_closed = False
-        self._record_size, self._record_seconds = (
-            meter.create_histogram(
-                each.name,
-                each.unit,
-                each.description,
-                explicit_bucket_boundaries_advisory=list(bounds),
-            ).record
-            for each, bounds in zip(HISTOGRAMS, (SIZES, SECONDS), strict=True)
-        )
+    def __init__(self, source: Source, observed: _Observed) -> None:
+        self.source = source
+        self._observed = observed
         self._endings: list[Callable[[], None]] = []
         self._heard: WeakSet[BatchQueue[Any]] = WeakSet()
         try:
@@ -100,8 +88,7 @@ class Instrumentation:
         except BatchQueueError:
             self.close()
             raise
-        for metric in METRICS:
-            self._create(meter, metric)
+        observed.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -111,35 +98,9 @@ class Instrumentation:
 
     def close(self) -> None:
         """Observe nothing from now on. Idempotent."""
-        self._is_closed = True
+        self._observed.remove(self)
         while self._endings:
             self._endings.pop()()
-
-    def _create(self, meter: Meter, metric: Metric) -> None:
-        create = {
-            "counter": meter.create_observable_counter,
-            "sum": meter.create_observable_up_down_counter,
-            "gauge": meter.create_observable_gauge,
-        }[metric.kind]
-        names = tuple(f"batchqueue.{each}" for each in ("queue", *metric.labels))
-
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            return [
-                Observation(value, dict(zip(names, labels, strict=True)))
-                for labels, value in values_of(metric, self._read()).items()
-            ]
-
-        create(metric.name, [observe], metric.unit, metric.description)
-
-    def _read(self) -> list[Reading]:
-        if self._is_closed:
-            return []
-        with self._lock:
-            now = time.monotonic()
-            if now - self._read_at > _FRESH:
-                self._readings = self._source.read()
-                self._read_at = time.monotonic()
-            return self._readings
 
     def _follow(self, watched: Watched) -> None:
         """Listen to each queue, also to those made later."""
@@ -161,9 +122,96 @@ class Instrumentation:
             return
         self._heard.add(queue)
         listeners = parts_of(queue).handlers.settings.listeners
-        listener = _Recorder(queue.name, self._record_size, self._record_seconds)
+        listener = _Recorder(queue.name, *self._observed.record)
         listeners.append(listener)
         self._endings.append(partial(_remove, listeners, listener))
+
+
+class _Observed:
+    """What one provider observes: all that is instrumented there, until it is closed.
+
+    An SDK has each instrument once, with the callbacks that it was first created with;
+    those of a second creation are never asked.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        # Not one lock for both: who reads waits for loops, on which others come and go.
+        self._changing, self._reading = threading.Lock(), threading.Lock()
+        self._open: tuple[Instrumentation, ...] = ()
+        self._readings: list[Reading] = []
+        self._read_of: tuple[Instrumentation, ...] = ()
+        self._read_at = float("-inf")
+        self.record = tuple(
+            meter.create_histogram(
+                each.name,
+                each.unit,
+                each.description,
+                explicit_bucket_boundaries_advisory=list(bounds),
+            ).record
+            for each, bounds in zip(HISTOGRAMS, (SIZES, SECONDS), strict=True)
+        )
+        for metric in METRICS:
+            self._create(meter, metric)
+
+    def add(self, instrumentation: Instrumentation) -> None:
+        with self._changing:
+            self._open = (*self._open, instrumentation)
+
+    def remove(self, instrumentation: Instrumentation) -> None:
+        with self._changing:
+            left = (each for each in self._open if each is not instrumentation)
+            self._open = tuple(left)
+
+    def _create(self, meter: Meter, metric: Metric) -> None:
+        create = {
+            "counter": meter.create_observable_counter,
+            "sum": meter.create_observable_up_down_counter,
+            "gauge": meter.create_observable_gauge,
+        }[metric.kind]
+        names = tuple(f"batchqueue.{each}" for each in ("queue", *metric.labels))
+
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            return [
+                Observation(value, dict(zip(names, labels, strict=True)))
+                for labels, value in values_of(metric, self._read()).items()
+            ]
+
+        create(metric.name, [observe], metric.unit, metric.description)
+
+    def _read(self) -> list[Reading]:
+        with self._reading:
+            known, now = self._open, time.monotonic()
+            if known is not self._read_of or now - self._read_at > _FRESH:
+                found = (each for one in known for each in one.source.read())
+                # Each queue once, though it may have been instrumented twice.
+                self._readings = [*{each.identity: each for each in found}.values()]
+                self._read_of, self._read_at = known, time.monotonic()
+            return self._readings
+
+
+_observed: WeakKeyDictionary[MeterProvider, _Observed] = WeakKeyDictionary()
+_stand_ins: WeakSet[MeterProvider] = WeakSet()
+_finding = threading.Lock()
+
+
+def _observed_by(provider: MeterProvider) -> _Observed:
+    with _finding:
+        meter = _meter_of(provider)
+        found = _observed.get(provider)
+        for other in () if found else [*_stand_ins]:
+            # The API's own, for which the program's real provider was set since.
+            if _meter_of(other) is meter:
+                found = _observed[other]
+        if found is None:
+            found = _Observed(meter)
+            if _meter_of(provider) is not meter:
+                _stand_ins.add(provider)
+        _observed[provider] = found
+        return found
+
+
+def _meter_of(provider: MeterProvider) -> Meter:
+    return provider.get_meter("batchqueue_async", __version__)
 
 
 class _Recorder:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
+    Span,
     SpanContext,
     SpanKind,
     Tracer,
@@ -17,10 +18,11 @@ from opentelemetry.trace import (
     get_current_span,
     get_tracer,
     set_span_in_context,
+    use_span,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._functions import inside
+from batchqueue_async._functions import is_async
 from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable
@@ -92,18 +94,18 @@ class _LinkedHandler(Generic[T]):
         # Registration calls a handler by this name, in logs and statistics.
         self.__qualname__ = getattr(handler, "__qualname__", type(handler).__qualname__)
         start = functools.partial(
-            tracer.start_as_current_span,
+            tracer.start_span,
             f"process {self.__qualname__}",
+            # Else a child of the span in which the queue happened to be opened.
+            set_span_in_context(INVALID_SPAN),
             kind=SpanKind.CONSUMER,
         )
 
-        def span(batch: list[T]) -> AbstractContextManager[object]:
+        def span(batch: list[T]) -> Span:
             count = {"messaging.batch.message_count": len(batch)}
-            # A root: else it would be a child of the span that opened the queue.
-            root = set_span_in_context(INVALID_SPAN)
-            return start(root, links=self._links(batch), attributes=count)
+            return start(links=self._links(batch), attributes=count)
 
-        self.consume = inside(span, consume)
+        self.consume = _inside(span, consume)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - hooks, `tick_every`...
         if name == "_handler":
@@ -124,6 +126,36 @@ class _LinkedHandler(Generic[T]):
             if len(origins) == MOST_LINKS:
                 break
         return [Link(each) for each in origins.values() if each.is_valid]
+
+
+def _inside(
+    start: Callable[[Any], Span], call: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Return `call`, async if it is, so that each call is inside of a span."""
+
+    async def call_async(batch: object) -> object:
+        with use_span(start(batch), end_on_exit=True):
+            return await call(batch)
+
+    async def finish(span: Span, rest: Awaitable[object]) -> object:
+        with use_span(span, end_on_exit=True):
+            return await rest
+
+    def call_sync(batch: object) -> object:
+        span = start(batch)
+        rest = None
+        try:
+            with use_span(span):
+                result = call(batch)
+            # What a plain decorator has made of an async function. It goes on later,
+            # in another context where the handler has a time limit.
+            rest = finish(span, result) if isawaitable(result) else None
+        finally:
+            if rest is None:
+                span.end()
+        return rest or result
+
+    return call_async if is_async(call) else call_sync
 
 
 def _context(parent: str) -> SpanContext:

@@ -30,6 +30,18 @@ _TALL: Final = 40
 _SLOW: Final = 10
 """Rates below so many items per second are shown with a tenth."""
 
+# Of ASCII and of Latin 1, ends of lines, and what turns the direction of writing.
+_COMMANDS: Final = {
+    each: ascii(chr(each))[1:-1]
+    for numbers in (
+        range(32),
+        range(127, 160),
+        range(0x2028, 0x202F),
+        range(0x2066, 0x206A),
+    )
+    for each in numbers
+}
+
 
 def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> None:
     """Draw samples as they come, until they end; only the second one if `once`."""
@@ -66,9 +78,10 @@ class Picture:
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         """Draw the queues, what happened, and one queue in detail."""
-        queues, width = self.sample["queues"], options.max_width
+        sample, width = _printable(self.sample), options.max_width
+        queues = sample["queues"]
         key = _detailed(self.sample) if self.detailed is None else self.detailed
-        count, events = self.sample["queue_count"], self.sample["events"]
+        count, events = sample["queue_count"], sample["events"]
         height = console.height if self.fits else 100
         rows = min(MOST_ROWS, max(3, height // 2 - 3))
         shown = fullest(queues, rows)
@@ -79,6 +92,20 @@ class Picture:
             if queue["key"] == key:
                 taken = len(shown) + (count > len(shown)) + 3 + max(1, len(told)) + 2
                 yield _details(queue, max(3, height - taken - 3))
+
+
+def _printable(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return it without what a terminal would do instead of showing it.
+
+    Names come from programs, which may have them from anywhere.
+    """
+    if isinstance(value, str):
+        return value.translate(_COMMANDS)
+    if isinstance(value, dict):
+        return {key: _printable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    return value
 
 
 def _detailed(sample: Sample, before: Picture | None = None) -> int | None:

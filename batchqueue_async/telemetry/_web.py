@@ -58,8 +58,8 @@ def serve(path: str, port: int) -> None:
     """Serve the page of a process that shows itself at `path`, on 127.0.0.1."""
     import uvicorn  # noqa: PLC0415 - its extra
 
-    print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
     with SocketFeed(path) as feed:
+        print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
         uvicorn.run(
             _app(feed, LOOPBACK),
             host="127.0.0.1",

@@ -394,3 +394,12 @@ def test_what_opens_no_queue_is_refused(
     with pytest.raises(TypeError, match=message):
         process_queue(value)
     assert threading.active_count() == threads
+
+
+def test_one_that_is_to_be_closed_comes_in_an_iterable() -> None:
+    def open_rows(_: LoopThread) -> SyncBatchQueue[int]:
+        raise AssertionError
+
+    rule = r"^open_queues must be an iterable of what opens them, as in \[open_rows\]"
+    with pytest.raises(TypeError, match=rule):
+        close_process_queues(open_rows)  # type: ignore[arg-type]

@@ -393,8 +393,12 @@ def test_one_signal_that_comes_twice_is_one(hold: str) -> None:
 def test_its_deadline_is_the_declared_one(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGUSR1)
     began: list[object] = []
+
+    def begin(timeout: object, then: object) -> None:
+        began.append(timeout)
+
     with LoopThread(shutdown_timeout=120) as loop_thread:
-        monkeypatch.setattr(loop_thread, "_begin_draining", began.append)
+        monkeypatch.setattr(loop_thread, "_begin_draining", begin)
         drain_on_signals(loop_thread, (signal.SIGUSR1,))
         try:
             with pytest.raises(SystemExit):

@@ -149,6 +149,11 @@ def test_none_is_no_patience(loop_thread: LoopThread) -> None:
         SyncBatchQueue(queue._queue, patience=0)
 
 
+def test_a_timeout_is_no_name() -> None:
+    with pytest.raises(TypeError, match=r"^name must be a str, as in .*, got 30$"):
+        LoopThread(30)  # type: ignore[arg-type]
+
+
 def test_in_thread_has_a_thread_while_a_queue_has_it(loop_thread: LoopThread) -> None:
     """From the registration on: at the interpreter's exit there is none to be had."""
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from batchqueue_async import (
     BatchQueue,
     BatchQueueConfig,
     BatchQueueError,
+    LoopThread,
     drain_on_signals,
 )
 from tests.support.recording_handler import RecordingHandler
@@ -334,3 +336,42 @@ async def test_what_has_no_queues_is_refused() -> None:
     rule = "manager must be a BatchQueueManager, a BatchQueue or a LoopThread, got 5"
     with pytest.raises(TypeError, match=rule):
         drain_on_signals(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "signals, got",
+    [(signal.SIGTERM, "Signals.SIGTERM"), ("TERM", "'T'"), ([1000], "1000")],
+)
+async def test_what_are_no_signals_is_refused(
+    signals: Any,  # noqa: ANN401 - of any kind
+    got: str,
+) -> None:
+    """Before any handler is replaced."""
+    before = signal.getsignal(signal.SIGTERM)
+    rule = r"signals must be an iterable of signals, as in \(signal.SIGTERM,\), got"
+    async with BatchQueue[int]("q", BatchQueueConfig(consumer=print)) as queue:
+        for drained in (queue, LoopThread()):
+            with pytest.raises(TypeError, match=f"^{rule} {got}$"):
+                drain_on_signals(drained, signals)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+BY_NUMBER = """
+import asyncio, signal
+from batchqueue_async import BatchQueue, BatchQueueConfig, drain_on_signals
+
+async def main():
+    async with BatchQueue("q", BatchQueueConfig(consumer=print)) as queue:
+        drain_on_signals(queue, (15,))
+        await queue.produce(1)
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(5)
+
+asyncio.run(main())
+"""
+
+
+def test_a_signal_may_be_given_by_its_number() -> None:
+    command = [sys.executable, "-c", BY_NUMBER]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (143, "[1]\n"), ended.stderr

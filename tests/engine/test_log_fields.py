@@ -70,6 +70,25 @@ async def test_items_that_fail(log: pytest.LogCaptureFixture) -> None:
     }
 
 
+class Refused(Exception):
+    """Several errors, and none yet: it is false."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+async def test_an_error_that_is_false_has_its_traceback(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    def refusing(_: list[int]) -> None:
+        raise Refused
+
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=refusing)) as queue:
+        await queue.produce(1)
+    assert with_text(log, "1 items failed in")["error_type"] == "Refused"
+    assert "in refusing\n" in log.text
+
+
 async def test_a_batch_of_several_partitions_names_none(
     log: pytest.LogCaptureFixture,
 ) -> None:

@@ -335,6 +335,23 @@ def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
         BatchingHandler(**arguments)
 
 
+def test_an_async_target_that_looks_blocking_is_named(
+    logger: logging.Logger, reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a plain decorator makes of an async function can't be known before."""
+
+    async def ship(_: list[Record]) -> None: ...
+
+    def looks_blocking(batch: list[Record]) -> object:
+        return ship(batch)
+
+    handler = added(logger, BatchingHandler(looks_blocking, linger=0.01))
+    logger.info("one")
+    handler.flush()
+    assert reports.lines == ["logging: 1 items failed in in_thread(_Target)"]
+    assert "got async the function test_an_async_target" in caplog.text
+
+
 # --- programs
 
 PROGRAM = """

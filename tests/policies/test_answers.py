@@ -37,6 +37,11 @@ def test_positions_are_those_given(
             r"^failed must be positions in the batch, each an int, got True$",
         ),
         (
+            lambda: PartialFailure(3),  # type: ignore[arg-type]
+            TypeError,
+            r"^failed must be positions in the batch, each an int, got 3$",
+        ),
+        (
             lambda: PartialFailure(["a"]),  # type: ignore[list-item]
             TypeError,
             r"^failed must be positions in the batch, each an int, got 'a'$",

@@ -47,6 +47,14 @@ class Callable2:
     def __call__(self, batch: list[int], other: int) -> None: ...
 
 
+class Writer:
+    """Is called with a batch; its class is called with what it writes to."""
+
+    def __init__(self, connection: object) -> None: ...
+
+    def __call__(self, batch: list[int]) -> None: ...
+
+
 ONE = r"must be callable with one argument, the batch, got "
 
 
@@ -60,6 +68,11 @@ ONE = r"must be callable with one argument, the batch, got "
         (functools.partial(takes_none), rf"^handler {ONE}a partial$"),
         (generates, r"^handler must be no generator function, got .*generates$"),
         (generates_async, r"^handler must be no generator function, got .*_async$"),
+        (
+            functools.partial(functools.partial(generates)),
+            r"^handler must be no generator function, got a partial$",
+        ),
+        (Writer, r"^handler must be a handler, not its class, got <class .*Writer'>$"),
         (Method(consume=takes_two), rf"^consume of handler {ONE}.*takes_two$"),
         (
             Method(on_close=takes_two),

@@ -258,6 +258,19 @@ def test_the_command_says_that_nobody_is_there(
     assert f"no process shows its queues at {str(path)!r}" in capsys.readouterr().err
 
 
+def test_the_command_names_a_page_only_where_there_is_one(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", str(path), "--web"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "no process shows its queues" in told.err
+    with pytest.raises(SystemExit):
+        main(["top", str(path), "--web", "--port", "65536"])
+    says = "argument --port: must be a number from 1 to 65535, got '65536'"
+    assert says in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("extra, how", [("rich", []), ("uvicorn", ["--web"])])
 def test_the_command_says_what_it_needs(
     path: Path,

@@ -1,6 +1,10 @@
 """`instrument`: what OpenTelemetry's SDK collects is what the queue says."""
 
 import asyncio
+import gc
+import subprocess
+import sys
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -140,3 +144,72 @@ async def test_without_an_sdk_it_costs_nothing_and_works() -> None:
             await queue.produce(1)
             await queue.flush()
     assert queue.stats().handled == 1
+
+
+@pytest.mark.real_time
+async def test_queues_that_are_instrumented_one_by_one_are_all_observed() -> None:
+    """An SDK never asks the callbacks of an instrument that is created again."""
+    collected = Collected()
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    async with BatchQueue("one", config) as one, BatchQueue("two", config) as two:
+        await one.produce_many(range(1))
+        await two.produce_many(range(2))
+        first = instrument(one, meter_provider=collected.provider)
+        with instrument(two, meter_provider=collected.provider):
+            assert collected.value("items.accepted", queue="one") == 1
+            assert collected.value("items.accepted", queue="two") == 2
+            first.close()
+            assert collected.value("items.accepted", queue="one") is None
+            assert collected.value("items.accepted", queue="two") == 2
+        assert collected.points("items.accepted") == []
+        both = [one, two]
+        with (
+            instrument(one, meter_provider=collected.provider),
+            instrument(both, meter_provider=collected.provider),
+        ):
+            assert collected.value("items.accepted", queue="one") == 1, "counted once"
+            assert collected.value("items.accepted", queue="two") == 2
+
+
+BEFORE_AND_AFTER = """
+import asyncio
+from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async.telemetry import instrument
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+async def main():
+    config = BatchQueueConfig(consumer=lambda _: None)
+    async with BatchQueue("one", config) as one, BatchQueue("two", config) as two:
+        instrument(one)
+        reader = InMemoryMetricReader()
+        metrics.set_meter_provider(MeterProvider([reader]))
+        instrument(two)
+        (resource,) = reader.get_metrics_data().resource_metrics
+        for metric in resource.scope_metrics[0].metrics:
+            if metric.name == "batchqueue.capacity":
+                points = metric.data.data_points
+                print(*(each.attributes["batchqueue.queue"] for each in points))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.real_time
+def test_the_global_provider_may_be_set_in_between() -> None:
+    """What was asked of the API's stand-in is then asked of the real one."""
+    command = [sys.executable, "-c", BEFORE_AND_AFTER]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "one two\n", ended.stderr
+
+
+async def test_a_provider_is_not_kept() -> None:
+    collected = Collected()
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        instrument(queue, meter_provider=collected.provider).close()
+    collected.provider.shutdown()
+    provider = weakref.ref(collected.provider)
+    del collected
+    gc.collect()
+    assert provider() is None

@@ -1,6 +1,7 @@
 """`with_links`: a span per call of a handler, linked to where its items come from."""
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -134,6 +135,37 @@ async def test_what_it_raises_is_recorded_and_each_attempt_is_a_span(
     assert failed.status.status_code is trace.StatusCode.ERROR
     assert failed.events[0].name == "exception"
     assert done.status.status_code is trace.StatusCode.UNSET
+
+
+@pytest.mark.parametrize("handler_timeout", [None, 5.0])
+async def test_an_async_handler_behind_a_plain_decorator_is_inside_of_its_span(
+    tracing: Tracing, handler_timeout: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It looks like a sync one, and what it does comes after its call."""
+    current: list[int] = []
+
+    async def store(_: list[int]) -> None:
+        await asyncio.sleep(0.01)
+        current.append(span_id(trace.get_current_span()))
+        message = "no"
+        raise ValueError(message)
+
+    handler = with_links(
+        functools.wraps(store)(lambda batch: store(batch)),  # noqa: PLW0108 - plain
+        tracer_provider=tracing.provider,
+    )
+    config = BatchQueueConfig[int](
+        consumer=handler,
+        on_error=lambda *_: None,
+        handler_timeout=handler_timeout,
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce(1)
+    (span,) = tracing.batches()
+    assert current == [span.context.span_id]
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert [each.name for each in span.events] == ["exception"]
+    assert caplog.messages == []
 
 
 async def test_links_are_bounded(tracing: Tracing) -> None:

@@ -42,6 +42,22 @@ async def test_long_names_can_be_read_in_eighty_columns() -> None:
     assert [name for name in LONG if name not in text] == []
 
 
+async def test_names_are_shown_and_do_nothing_to_the_terminal() -> None:
+    """Such as a tenant's, of whom a program makes a queue."""
+
+    def consume(_: list[int]) -> None: ...
+
+    consume.__qualname__ = "h\x1b[2J"
+    name = "a\x1b]0;b\x07\n\u202ec\x9b"
+    config = BatchQueueConfig[int](consumer=consume)
+    async with BatchQueue(name, config) as queue:
+        lines = drawn(Feed(queue).sample(), width=120)
+    text = "\n".join(lines)
+    assert r"a\x1b]0;b\x07\n\u202ec\x9b" in text
+    assert r"h\x1b[2J" in text
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & {*text}
+
+
 async def adaptive_sample() -> Sample:
     """A queue that finds both by trying."""
     config = BatchQueueConfig[int](

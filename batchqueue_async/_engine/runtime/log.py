@@ -52,6 +52,10 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     ) -> None:
         if not self.isEnabledFor(level):
             return
+        if isinstance(exc_info, BaseException):
+            # As `logging` has it in the end: it asks an error whether it is true, and
+            # one that has a length may say that it isn't, or raise.
+            exc_info = (type(exc_info), exc_info, exc_info.__traceback__)
         try:
             self.logger.log(
                 level,
@@ -70,7 +74,7 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
 def _known(fields: dict[str, Any], exc_info: object) -> dict[str, Any]:
     """Return the fields that have a value, with what kind of error there was."""
     known = {name: value for name, value in fields.items() if value is not None}
-    error = exc_info if isinstance(exc_info, BaseException) else sys.exception()
+    error = exc_info[1] if isinstance(exc_info, tuple) else sys.exception()
     if exc_info and error is not None:
         known.setdefault("error_type", type(error).__qualname__)
     return known
