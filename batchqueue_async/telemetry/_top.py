@@ -21,8 +21,7 @@ MOST_ROWS: Final = 20
 MOST_LIMITS: Final = 3
 """Handlers of which it is told why their batches are as large as they are."""
 _FULL, _HIGH = 0.9, 0.6
-_LOSSES: Final = ("refused", "dropped", "failed", "retried")
-_KEY_OF: Final = {"refused": "rejected"}
+_LOSSES: Final = ("rejected", "dropped", "failed", "retried")
 _WIDE: Final = 110
 """Columns from which there is room for what has nothing to say."""
 _TALL: Final = 40
@@ -99,10 +98,10 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
     for name in ("in/s", "out/s", "waiting", *(("oldest",) if has_oldest else ())):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("fullest", ratio=1, min_width=7)
-    keys = [(name, _KEY_OF.get(name, name)) for name in _LOSSES]
     # Names need the room more than columns of zeros do.
-    keys = [each for each in keys if wide or any(queue[each[1]] for queue in queues)]
-    for name, _ in keys:
+    keys = [key for key in _LOSSES if wide or any(queue[key] for queue in queues)]
+    for key in keys:
+        name = "refused" if key == "rejected" else key
         table.add_column(name, justify="right", no_wrap=True)
     for queue in queues:
         part = max((cell[0] for cell in queue["cells"]), default=0.0)
@@ -115,7 +114,7 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
             _bar(part),
             *(
                 Text(f"{queue[key]:,}", style="red" if queue["rates"][key] else "")
-                for _, key in keys
+                for key in keys
             ),
         )
     if not queues:

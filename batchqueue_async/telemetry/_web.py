@@ -59,15 +59,14 @@ def serve(path: str, port: int) -> None:
     import uvicorn  # noqa: PLC0415 - its extra
 
     print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
-    with SocketFeed(path) as feed:
-        uvicorn.run(
-            _app(feed, LOOPBACK),
-            host="127.0.0.1",
-            port=port,
-            log_level="error",
-            # Pages never end by themselves.
-            timeout_graceful_shutdown=1,
-        )
+    uvicorn.run(
+        _app(SocketFeed(path), LOOPBACK),
+        host="127.0.0.1",
+        port=port,
+        log_level="error",
+        # Pages never end by themselves.
+        timeout_graceful_shutdown=1,
+    )
 
 
 def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIApp:
