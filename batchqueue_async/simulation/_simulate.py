@@ -13,7 +13,6 @@ from collections.abc import (
     Callable,
     Coroutine,
     Generator,
-    Hashable,
     Iterable,
     Sequence,
 )
@@ -324,12 +323,9 @@ def _selector_of(selector: Any) -> Any:  # noqa: ANN401 - for items, then for ar
     if isinstance(selector, QueueSelector):
         return selector
     if isinstance(selector, KeySelector):
-        return replace(selector, key=_of_item(selector.key))
+        key = selector.key
+        return replace(selector, key=lambda arrival: key(arrival.item))
     return lambda arrival, partitions: selector(arrival.item, partitions)
-
-
-def _of_item(function: Callable[[Any], Hashable]) -> Callable[[_Arrival], Hashable]:
-    return lambda arrival: function(arrival.item)
 
 
 @types.coroutine
