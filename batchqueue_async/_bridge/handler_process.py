@@ -229,7 +229,7 @@ class _Handler:
         name, arguments = pickle.loads(message)
         if name == "consume":
             if not self._is_open:
-                getattr(self._handler, "on_open", _nothing)()
+                getattr(self._handler, "on_open", lambda: None)()
                 self._is_open = True
             result = getattr(self._handler, name, self._handler)(*arguments)
         elif self._is_open:
@@ -242,9 +242,6 @@ class _Handler:
             told = kind_of(result)
             msg = f"handler must be blocking to run in a process, it returned {told}"
             raise TypeError(msg)
-
-
-def _nothing() -> None: ...
 
 
 def _told(error: BaseException) -> bytes:

@@ -266,21 +266,17 @@ class LoopThread(OfOneProcess):
                 began = now
             elif now - began < ECHO:
                 return
-            # In a forked child there is nothing to drain.
-            with suppress(BatchQueueError):
-                self._begin_draining(timeout if is_first else 0.0)
+            if (run := self._run) is not None:
+                # In a forked child there is nothing to drain.
+                with suppress(BatchQueueError):
+                    run.refuse_inherited()
+                    run.draining.begin(timeout if is_first else 0.0, tells=True)
             # At the interpreter's exit nobody would catch it: the exit code is settled.
             if is_first and not at_exit.is_exiting():
                 raise SystemExit(128 + received)
 
         for each in signals:
             signal.signal(each, drain)
-
-    def _begin_draining(self, timeout: float | None) -> None:
-        run = self._run
-        if run is not None:
-            run.refuse_inherited()
-            run.draining.begin(timeout, tells=True)
 
     def _running(self) -> LoopRun:
         run = self._run

@@ -38,7 +38,7 @@ class SizedIngress(ThreadIngress[T]):
         chunk: Sequence[T],
         timeout: float | None,
         patience: float,
-        tally: ThreadTally | None = None,
+        tally: ThreadTally,
     ) -> int:
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
@@ -59,7 +59,7 @@ class SizedIngress(ThreadIngress[T]):
         run: Sequence[T],
         until: float | None,
         patience: float,
-        tally: ThreadTally | None,
+        tally: ThreadTally,
     ) -> int:
         if isinstance(run, tuple):
             # `put_one` passes its item on unmeasured, in a tuple.

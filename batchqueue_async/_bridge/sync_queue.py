@@ -142,10 +142,9 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
                 self._ingress.recover_guard()
                 with_accepted(error, int(is_in))
                 raise
-            return self._ingress.put_one(partition, item, timeout, self._patience)
-        if self._choose is not None:
+        elif self._choose is not None:
             return self._produce_chosen(self._choose, item, timeout)
-        return self._produce_new(item, timeout)
+        return self._ingress.put_one(partition, item, timeout, self._patience)
 
     def offer(self, item: T) -> Offer:
         """Accept an item if that needs no waiting, on any thread: `BatchQueue.offer`.
@@ -154,17 +153,6 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             BatchQueueError: In a forked child.
         """
         return self._queue.offer(item)
-
-    def _produce_new(self, item: T, timeout: float | None) -> bool:
-        """Do the same with an item of a type that has not come before."""
-        tally = ThreadTally()
-        try:
-            self._ingress.put_chunk((item,), timeout, self._patience, tally)
-            is_in = tally.accepted == 1
-        except BaseException as error:
-            with_accepted(error, tally.accepted)
-            raise
-        return is_in
 
     def _produce_chosen(
         self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None

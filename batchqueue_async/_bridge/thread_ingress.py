@@ -107,7 +107,7 @@ class ThreadIngress(LoopWaker[T]):
         chunk: Sequence[T],
         timeout: float | None,
         patience: float,
-        tally: ThreadTally | None = None,
+        tally: ThreadTally,
     ) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
         self._refuse_dead()
@@ -119,16 +119,18 @@ class ThreadIngress(LoopWaker[T]):
 
     def put_one(
         self,
-        partition: Partition[T],
+        partition: Partition[T] | None,
         item: T,
         timeout: float | None,
         patience: float,
     ) -> bool:
-        """Accept an item whose partition is known; returns whether it was accepted."""
+        """Accept an item; of a type that has not come before it knows no partition."""
         self._refuse_dead()
         until = None if timeout is None else time.monotonic() + timeout
         tally = ThreadTally()
         try:
+            if partition is None:
+                partition = self.parts.placement.partition_of(item)
             return self._put_run(partition, (item,), until, patience, tally) == 1
         except BaseException as error:
             # The loop may have accepted the item before a Ctrl-C struck this thread.
@@ -147,12 +149,11 @@ class ThreadIngress(LoopWaker[T]):
         run: Sequence[T],
         until: float | None,
         patience: float,
-        tally: ThreadTally | None,
+        tally: ThreadTally,
     ) -> int:
         placed = self.put(partition, run, tally)
         if placed < len(run) and self._may_wait(until):
             waiter = ThreadWaiter(run[placed:])
-            tally = tally or ThreadTally()
             tally.waiter = waiter
             watchdog = self.watchdog(patience)
             placed += self._wait_and_put(partition, waiter, until, watchdog)
