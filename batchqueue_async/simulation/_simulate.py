@@ -163,13 +163,16 @@ def simulate(
 
 
 def _simulated(run: _Run, arrivals: Arrivals) -> Simulation:
-    silence = _Silence()
-    logger.logger.addFilter(silence)
+    def is_told(record: logging.LogRecord) -> bool:
+        # Nothing of it is true: nobody shall read it in a log.
+        return NAME not in record.getMessage()
+
+    logger.logger.addFilter(is_told)
     try:
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
             return runner.run(run.over(arrivals))
     finally:
-        logger.logger.removeFilter(silence)
+        logger.logger.removeFilter(is_told)
 
 
 class _Arrival:
@@ -335,10 +338,3 @@ def _rest_of(
     """Go on with a coroutine that has had its first step."""
     yield waits_for
     return (yield from coroutine.__await__())
-
-
-class _Silence(logging.Filter):
-    """Nothing of it is true: nobody shall read it in a log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return NAME not in record.getMessage()
