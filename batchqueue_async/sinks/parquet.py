@@ -178,7 +178,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
             rule = "a record batch, for a sink without a schema"
             msg = f"an item must be {rule}, got {kind_of(items[0])}"
             raise TypeError(msg)
-        reader = RowReader(self._schema.names, self._to_row, python_rows)
+        reader = RowReader(tuple(self._schema.names), self._to_row, python_rows)
         columns = zip(*reader.rows(items), strict=True)
         arrays = [
             _made(field, partial(_exact_array, column, field.type))

@@ -127,7 +127,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         self._on_conflict = on_conflict
         self.columns: tuple[str, ...] | None = None if to_row else self._columns
         self._has_to_row = to_row is not None
-        self._reader = RowReader(columns, to_row, python_rows)
+        self._reader = RowReader(self._columns, to_row, python_rows)
         self._fence_table = fences
         self._fences = Fences(fences)
         self._copies = connections
@@ -246,12 +246,24 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         return [*with_decimals(rows, self._columns, types)]
 
     async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
+        staged = attempt.rows
         async with self._connections.transaction() as connection:
+            staging = self._staging(attempt.table)
             is_new = not await self._fences.has(connection, epoch)
             # Waits for a transaction that adds the same one.
-            if is_new and await self._fences.add(connection, epoch, attempt.rows):
-                await self._move(connection, epoch, attempt)
-            await self._staging(attempt.table).drop(connection)
+            if is_new and await self._fences.add(connection, epoch, staged):
+                writes = [*attempt.acknowledged]
+                left = await staging.publish(
+                    connection, writes, self._columns, self._on_conflict, staged
+                )
+                if left != staged:  # the transaction is undone
+                    msg = (
+                        f"{epoch} has lost rows: {staged} were staged, {left} are left;"
+                        " the server has crashed, or another process has begun the same"
+                        " epoch"
+                    )
+                    raise BatchQueueError(msg)
+            await staging.drop(connection)
 
     async def _discard(self, epoch: Epoch, attempt: Writes) -> None:
         async with self._connections.transaction() as connection:
@@ -301,18 +313,3 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
             f" {listed(told)}"
         )
         raise TypeError(msg) if issubclass(error, TypeError) else ValueError(msg)
-
-    async def _move(
-        self, connection: Connection, epoch: Epoch, attempt: Writes
-    ) -> None:
-        staging, marks = self._staging(attempt.table), [*attempt.acknowledged]
-        left = await staging.publish(
-            connection, marks, self._columns, self._on_conflict, attempt.rows
-        )
-        if left != attempt.rows:  # the transaction is undone
-            msg = (
-                f"{epoch} has lost rows: {attempt.rows} were staged, {left} are"
-                " left; the server has crashed, or another process has begun the same"
-                " epoch"
-            )
-            raise BatchQueueError(msg)

@@ -90,9 +90,9 @@ class SqliteEpochSink(StagingEpochSink[T, Writes]):
         self._table = table
         self._columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
-        self.columns: tuple[str, ...] | None = None if to_row else tuple(columns)
-        self._reader = RowReader(columns, to_row, plain_rows)
         self._names = tuple(columns)
+        self.columns: tuple[str, ...] | None = None if to_row else self._names
+        self._reader = RowReader(self._names, to_row, plain_rows)
         self._nan_as_null = nan_as_null
         self._file = SqliteFile(Path(path), timeout, fences)
 
