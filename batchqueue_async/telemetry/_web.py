@@ -86,17 +86,14 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
         elif scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, "read-only")
         else:
-            await _get(scope, receive, send)
-
-    async def _get(scope: Scope, receive: Receive, send: Send) -> None:
-        # A mounting app may leave its own part in the path, or not.
-        path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
-        if path == "":
-            await _answer(send, 200, page, headers)
-        elif path == "events":
-            await _stream(feed, receive, send)
-        else:
-            await _answer(send, 404, "not found")
+            # A mounting app may leave its own part in the path, or not.
+            path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
+            if path == "":
+                await _answer(send, 200, page, headers)
+            elif path == "events":
+                await _stream(feed, receive, send)
+            else:
+                await _answer(send, 404, "not found")
 
     return app
 
