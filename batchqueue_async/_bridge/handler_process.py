@@ -52,7 +52,11 @@ class HandlerProcess:
         self._process = _Process(
             target=_serve, args=(theirs, pickled), name=label, daemon=True
         )
-        _hook_exit()
+        # A process of `multiprocessing` ends its children, and other things that
+        # handlers may use, before it waits for its threads. So it drains before that.
+        if os.getpid() not in _hooked:
+            _hooked.add(os.getpid())
+            util.Finalize(None, drain_before_processes_end, exitpriority=100)
         try:
             self._process.start()
         finally:
@@ -159,14 +163,6 @@ def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _hook_exit() -> None:
-    # A process of `multiprocessing` ends its children, and other things that handlers
-    # may use, before it waits for its threads. So it drains before all that.
-    if os.getpid() not in _hooked:
-        _hooked.add(os.getpid())
-        util.Finalize(None, drain_before_processes_end, exitpriority=100)
 
 
 # --- in the process
