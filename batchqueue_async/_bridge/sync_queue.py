@@ -194,16 +194,14 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
-        tally = ThreadTally()
+        tally = ThreadTally(self._patience)
         try:
             if timeout is not None:
                 require_timeout("timeout", timeout)
+                tally.until = time.monotonic() + timeout
             self._refuse_own_thread()
-            until = None if timeout is None else time.monotonic() + timeout
             for chunk in chunks(items, self._length):
-                left = None if until is None else max(0.0, until - time.monotonic())
-                placed = self._ingress.put_chunk(chunk, left, self._patience, tally)
-                if placed < len(chunk):
+                if self._ingress.put_chunk(chunk, tally) < len(chunk):
                     break
             accepted = tally.accepted
         except BaseException as error:
