@@ -52,7 +52,11 @@ class HandlerProcess:
         self._process = _Process(
             target=_serve, args=(theirs, pickled), name=label, daemon=True
         )
-        _hook_exit()
+        # A process of `multiprocessing` ends its children, and other things that
+        # handlers may use, before it waits for its threads. So it drains before that.
+        if os.getpid() not in _hooked:
+            _hooked.add(os.getpid())
+            util.Finalize(None, drain_before_processes_end, exitpriority=100)
         try:
             self._process.start()
         finally:
@@ -161,14 +165,6 @@ def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _hook_exit() -> None:
-    # A process of `multiprocessing` ends its children, and other things that handlers
-    # may use, before it waits for its threads. So it drains before all that.
-    if os.getpid() not in _hooked:
-        _hooked.add(os.getpid())
-        util.Finalize(None, drain_before_processes_end, exitpriority=100)
-
-
 # --- in the process
 
 
@@ -229,7 +225,7 @@ class _Handler:
         name, arguments = pickle.loads(message)
         if name == "consume":
             if not self._is_open:
-                getattr(self._handler, "on_open", _nothing)()
+                getattr(self._handler, "on_open", lambda: None)()
                 self._is_open = True
             result = getattr(self._handler, name, self._handler)(*arguments)
         elif self._is_open:
@@ -242,9 +238,6 @@ class _Handler:
             told = kind_of(result)
             msg = f"handler must be blocking to run in a process, it returned {told}"
             raise TypeError(msg)
-
-
-def _nothing() -> None: ...
 
 
 def _told(error: BaseException) -> bytes:

@@ -159,7 +159,7 @@ class _Processes:
 
     def end(self) -> None:
         """End all processes that are not at work, and wait until they have."""
-        while (process := self._take()) is not None:
+        for process in iter(self._take, None):
             process.end()
 
     def stop(self, thread: int) -> None:
@@ -173,11 +173,8 @@ class _Processes:
 
     def _all(self, hook: str) -> None:
         """Call a hook in each process; raises the first error when all were called."""
-        processes: list[HandlerProcess] = []
         errors: list[BaseException] = []
-        while (process := self._take()) is not None:
-            processes.append(process)
-        for each in processes:
+        for each in [*iter(self._take, None)]:
             try:
                 self._call(each, hook)
             except BaseException as error:  # noqa: BLE001 - the others come first

@@ -232,8 +232,10 @@ class LoopRun:
         if self._silence is None:
             return "its loop answers, but nobody waits for it any longer"
         # It may wait for a lock that was held when this process was forked, perhaps in
-        # C, or be slow. Its stack tells.
-        return f"{self._silence}; it is here:\n{_stack_of(self.ident)}"
+        # C, or be slow. Its innermost calls tell.
+        frame = sys._current_frames().get(self.ident or 0)  # noqa: SLF001
+        stack = "".join(format_stack(frame, limit=8)) if frame else ""
+        return f"{self._silence}; it is here:\n{stack}"
 
     def _wait(self) -> None:
         watchdog = self._watchdog()
@@ -325,12 +327,6 @@ class LoopRun:
 
         if left is not None:
             self._loop.call_later(left, cut_off)
-
-
-def _stack_of(thread: int | None) -> str:
-    """Return its innermost calls; "" if there is no such thread."""
-    frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001
-    return "".join(format_stack(frame, limit=8)) if frame else ""
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

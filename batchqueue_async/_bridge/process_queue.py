@@ -86,17 +86,14 @@ class _Registry:
         with self.lock:
             return self._own_locks.setdefault(open_queue, threading.RLock())
 
-    def wait_for_openings(self, wanted: set[OpenQueue[Any]] | None) -> None:
+    def take_last(self, wanted: set[OpenQueue[Any]] | None) -> _Opened | None:
+        """Take what was opened last, of those wanted, to be closed."""
         with self.lock:
             locks = list(self._own_locks.items())
         for open_queue, own in locks:
             if wanted is None or open_queue in wanted:
-                with own:
+                with own:  # waits while it is being opened
                     pass
-
-    def take_last(self, wanted: set[OpenQueue[Any]] | None) -> _Opened | None:
-        """Take what was opened last, of those wanted, to be closed."""
-        self.wait_for_openings(wanted)
         with self.lock:
             left = [each for each in self.opened if wanted is None or each in wanted]
             if not left:

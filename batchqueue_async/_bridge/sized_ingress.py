@@ -6,7 +6,6 @@ On the thread that puts it, and without the guard: `size_of` may take its time.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -33,19 +32,12 @@ class SizedIngress(ThreadIngress[T]):
         super().__init__(parts, loop)
         self._budget = budget
 
-    def put_chunk(
-        self,
-        chunk: Sequence[T],
-        timeout: float | None,
-        patience: float,
-        tally: ThreadTally | None = None,
-    ) -> int:
+    def put_chunk(self, chunk: Sequence[T], tally: ThreadTally) -> int:
         self._refuse_dead()
-        until = None if timeout is None else time.monotonic() + timeout
         known, error = measured(chunk, self._budget.measure)
         accepted = 0
         for partition, run in measured_runs(known, self.parts.placement):
-            accepted += self._put_run(partition, run, until, patience, tally)
+            accepted += self._put_run(partition, run, tally)
         # If earlier items were refused, or late, the one that can't be measured may
         # never have had its turn: then its error isn't raised.
         is_reached = accepted == len(known) or not self._waits_when_full
@@ -54,17 +46,12 @@ class SizedIngress(ThreadIngress[T]):
         return accepted
 
     def _put_run(
-        self,
-        partition: Partition[T],
-        run: Sequence[T],
-        until: float | None,
-        patience: float,
-        tally: ThreadTally | None,
+        self, partition: Partition[T], run: Sequence[T], tally: ThreadTally
     ) -> int:
         if isinstance(run, tuple):
             # `put_one` passes its item on unmeasured, in a tuple.
             run = one_measured(run[0], self._budget.measure)
-        placed = super()._put_run(partition, run, until, patience, tally)
+        placed = super()._put_run(partition, run, tally)
         if placed < len(run):
             # Wake the drain task: items that linger take the room that was missing.
             self.post(partition)

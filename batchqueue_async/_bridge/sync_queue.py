@@ -142,10 +142,9 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
                 self._ingress.recover_guard()
                 with_accepted(error, int(is_in))
                 raise
-            return self._ingress.put_one(partition, item, timeout, self._patience)
-        if self._choose is not None:
+        elif self._choose is not None:
             return self._produce_chosen(self._choose, item, timeout)
-        return self._produce_new(item, timeout)
+        return self._ingress.put_one(partition, item, timeout, self._patience)
 
     def offer(self, item: T) -> Offer:
         """Accept an item if that needs no waiting, on any thread: `BatchQueue.offer`.
@@ -154,17 +153,6 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             BatchQueueError: In a forked child.
         """
         return self._queue.offer(item)
-
-    def _produce_new(self, item: T, timeout: float | None) -> bool:
-        """Do the same with an item of a type that has not come before."""
-        tally = ThreadTally()
-        try:
-            self._ingress.put_chunk((item,), timeout, self._patience, tally)
-            is_in = tally.accepted == 1
-        except BaseException as error:
-            with_accepted(error, tally.accepted)
-            raise
-        return is_in
 
     def _produce_chosen(
         self, choose: Callable[[T], Partition[T]], item: T, timeout: float | None
@@ -206,16 +194,14 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
             WouldDeadlock: A handler's thread would wait for its own handler.
             TypeError, ValueError: `timeout` is no number of seconds.
         """
-        tally = ThreadTally()
+        tally = ThreadTally(self._patience)
         try:
             if timeout is not None:
                 require_timeout("timeout", timeout)
+                tally.until = time.monotonic() + timeout
             self._refuse_own_thread()
-            until = None if timeout is None else time.monotonic() + timeout
             for chunk in chunks(items, self._length):
-                left = None if until is None else max(0.0, until - time.monotonic())
-                placed = self._ingress.put_chunk(chunk, left, self._patience, tally)
-                if placed < len(chunk):
+                if self._ingress.put_chunk(chunk, tally) < len(chunk):
                     break
             accepted = tally.accepted
         except BaseException as error:

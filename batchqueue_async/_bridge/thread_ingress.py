@@ -37,15 +37,19 @@ T = TypeVar("T")
 
 
 class ThreadWaiter(Waiter):
-    """A producer that waits in line on a thread of its own."""
+    """A producer that waits in line on a thread of its own, `until` then at most."""
 
-    __slots__ = ("_signal", "chunk")
+    __slots__ = ("_signal", "_until", "_watchdog", "chunk")
 
     hands_over = True
 
-    def __init__(self, chunk: Sequence[Any]) -> None:
+    def __init__(
+        self, chunk: Sequence[Any], watchdog: LoopWatchdog, until: float | None
+    ) -> None:
         super().__init__(len(chunk))
         self.chunk = chunk
+        self._watchdog = watchdog
+        self._until = until
         self._signal = ThreadEvent()
 
     def wake(self) -> None:
@@ -55,12 +59,12 @@ class ThreadWaiter(Waiter):
         first = len(self.chunk) - self.wants
         return self.chunk[first : first + self.granted]
 
-    def wait(self, watchdog: LoopWatchdog, until: float | None) -> bool:
+    def wait(self) -> bool:
         """Wait for `wake`, and look at the line afterwards; False if it is too late."""
-        left = None if until is None else until - time.monotonic()
+        left = None if self._until is None else self._until - time.monotonic()
         if left is not None and left <= 0:
             return False
-        watchdog.wait(self._nap, left)
+        self._watchdog.wait(self._nap, left)
         return True
 
     def _nap(self, seconds: float) -> None:
@@ -69,7 +73,7 @@ class ThreadWaiter(Waiter):
 
 
 class ThreadTally:
-    """How many items of one thread's bulk call are accepted, whatever ends it.
+    """One thread's call: its limits, and how many items it got in, whatever ends it.
 
     Ctrl-C may strike after any call of a C function. So there is none between the
     acceptance and its being noted; of who waits in line, the waiter knows.
@@ -77,6 +81,10 @@ class ThreadTally:
 
     count = 0
     waiter: ThreadWaiter | None = None
+    until: float | None = None
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
 
     @property
     def accepted(self) -> int:
@@ -102,34 +110,30 @@ class ThreadIngress(LoopWaker[T]):
         """Free the guard, in a forked child: whoever held it may not exist here."""
         self.guard.free()
 
-    def put_chunk(
-        self,
-        chunk: Sequence[T],
-        timeout: float | None,
-        patience: float,
-        tally: ThreadTally | None = None,
-    ) -> int:
+    def put_chunk(self, chunk: Sequence[T], tally: ThreadTally) -> int:
         """Accept a chunk, waiting where that is the policy; returns how many."""
         self._refuse_dead()
-        until = None if timeout is None else time.monotonic() + timeout
         accepted = 0
         for partition, run in runs_of(chunk, self.parts.placement):
-            accepted += self._put_run(partition, run, until, patience, tally)
+            accepted += self._put_run(partition, run, tally)
         return accepted
 
     def put_one(
         self,
-        partition: Partition[T],
+        partition: Partition[T] | None,
         item: T,
         timeout: float | None,
         patience: float,
     ) -> bool:
-        """Accept an item whose partition is known; returns whether it was accepted."""
+        """Accept an item; of a type that has not come before it knows no partition."""
         self._refuse_dead()
-        until = None if timeout is None else time.monotonic() + timeout
-        tally = ThreadTally()
+        tally = ThreadTally(patience)
+        if timeout is not None:
+            tally.until = time.monotonic() + timeout
         try:
-            return self._put_run(partition, (item,), until, patience, tally) == 1
+            if partition is None:
+                partition = self.parts.placement.partition_of(item)
+            return self._put_run(partition, (item,), tally) == 1
         except BaseException as error:
             # The loop may have accepted the item before a Ctrl-C struck this thread.
             with_accepted(error, tally.accepted)
@@ -142,20 +146,14 @@ class ThreadIngress(LoopWaker[T]):
             raise BatchQueueError(msg)
 
     def _put_run(
-        self,
-        partition: Partition[T],
-        run: Sequence[T],
-        until: float | None,
-        patience: float,
-        tally: ThreadTally | None,
+        self, partition: Partition[T], run: Sequence[T], tally: ThreadTally
     ) -> int:
         placed = self.put(partition, run, tally)
-        if placed < len(run) and self._may_wait(until):
-            waiter = ThreadWaiter(run[placed:])
-            tally = tally or ThreadTally()
+        if placed < len(run) and self._may_wait(tally.until):
+            watchdog = self.watchdog(tally.patience)
+            waiter = ThreadWaiter(run[placed:], watchdog, tally.until)
             tally.waiter = waiter
-            watchdog = self.watchdog(patience)
-            placed += self._wait_and_put(partition, waiter, until, watchdog)
+            placed += self._wait_and_put(partition, waiter)
             tally.count += waiter.accepted
             tally.waiter = None
         if placed < len(run):
@@ -190,17 +188,11 @@ class ThreadIngress(LoopWaker[T]):
             raise WouldDeadlock(msg)
         return not is_nested
 
-    def _wait_and_put(
-        self,
-        partition: Partition[T],
-        waiter: ThreadWaiter,
-        until: float | None,
-        watchdog: LoopWatchdog,
-    ) -> int:
+    def _wait_and_put(self, partition: Partition[T], waiter: ThreadWaiter) -> int:
         wait = self.parts.detector.wait_for_room(partition, waiter)
         failure: BatchQueueError | None = None
         try:
-            self._wait_in_line(partition, waiter, wait, until, watchdog)
+            self._wait_in_line(partition, waiter, wait)
         except BatchQueueError as error:
             failure = error
         finally:
@@ -217,7 +209,7 @@ class ThreadIngress(LoopWaker[T]):
                     wait.end()
                 self.post(partition)
         if wait is not None:
-            self._wait_for_permit(wait, waiter, until, watchdog)
+            self._wait_for_permit(wait, waiter)
         # If all was accepted in the last moment, there is nothing to raise.
         if waiter.wants:
             if failure is not None:
@@ -228,30 +220,19 @@ class ThreadIngress(LoopWaker[T]):
         return waiter.accepted
 
     def _wait_in_line(
-        self,
-        partition: Partition[T],
-        waiter: ThreadWaiter,
-        wait: RoomWait | None,
-        until: float | None,
-        watchdog: LoopWatchdog,
+        self, partition: Partition[T], waiter: ThreadWaiter, wait: RoomWait | None
     ) -> None:
         partition.wait_in_line(waiter, waiter.chunk)
         if wait is not None and waiter.wants > waiter.granted:
             wait.begin()
         self.post(partition)
         while waiter.wants and not partition.is_closed:
-            if not waiter.wait(watchdog, until):
+            if not waiter.wait():
                 break
             if wait is not None:
                 wait.check()
 
-    def _wait_for_permit(
-        self,
-        wait: RoomWait,
-        waiter: ThreadWaiter,
-        until: float | None,
-        watchdog: LoopWatchdog,
-    ) -> None:
+    def _wait_for_permit(self, wait: RoomWait, waiter: ThreadWaiter) -> None:
         """Wait until the handler may go on; what was accepted stays accepted."""
         news: list[None] = []
 
@@ -262,7 +243,7 @@ class ThreadIngress(LoopWaker[T]):
         wait.when_over(tell)
         # If the loop is dead there is no drain task to wait for.
         with contextlib.suppress(BatchQueueError):
-            while not news and waiter.wait(watchdog, until):
+            while not news and waiter.wait():
                 pass
 
 

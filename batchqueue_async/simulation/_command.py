@@ -296,31 +296,29 @@ def _as_code(best: Trial) -> str:
 
 def _recorded(path: Path) -> list[float]:
     rule = "--load must name a file with seconds, or an ISO time, per line"
-    clock = _Clock()
-    times = sorted(row[0] for row in _rows(path, 1, rule, clock.read))
+    firsts: dict[str, str] = {}
+
+    def read(text: str) -> float:
+        kind, seconds = _moment(text)
+        firsts.setdefault(kind, text)
+        if len(firsts) > 1:
+            (first_kind, first), _ = firsts.items()
+            msg = f"all of one kind, got {first!r} ({first_kind}) and {text!r} ({kind})"
+            raise ValueError(msg)
+        return seconds
+
+    times = sorted(row[0] for row in _rows(path, 1, rule, read))
     if not times:
         msg = f"{rule}: {path} is empty"
         raise BatchQueueError(msg)
     return [at - times[0] for at in times]
 
 
-class _Clock:
-    """Reads times, all of one kind: between two kinds no distance is known."""
-
-    def __init__(self) -> None:
-        self._first: tuple[str, str] | None = None
-
-    def read(self, text: str) -> float:
-        """Return seconds, from whatever start, of a number or an ISO 8601 time."""
-        kind, seconds = _moment(text)
-        first_kind, first = self._first = self._first or (kind, text)
-        if kind != first_kind:
-            msg = f"all of one kind, got {first!r} ({first_kind}) and {text!r} ({kind})"
-            raise ValueError(msg)
-        return seconds
-
-
 def _moment(text: str) -> tuple[str, float]:
+    """Return what kind of time it is, and seconds from whatever start.
+
+    Of times of different kinds the distance is not known.
+    """
     try:
         seconds = float(text)
     except ValueError:

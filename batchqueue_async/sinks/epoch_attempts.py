@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from batchqueue_async import BatchQueueError
 
@@ -85,15 +85,17 @@ class StagingEpochSink(ABC, Generic[T, A]):
 
 
 @dataclass(slots=True)
-class NumberedWrites:
+class Writes:
     """An attempt with a staging table of its own, and its writes.
 
     A write counts when it has returned. One that failed, or was cancelled in the
     middle, may have left rows behind; they carry a number that is not acknowledged, and
     are left out. What is acknowledged is how many rows a write added, by its number.
+    Types are those of the table's columns, by name, in the store's own words.
     """
 
     table: str
+    types: dict[str, Any] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
     _last: int = 0
 

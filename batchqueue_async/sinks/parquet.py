@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -92,7 +92,12 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
     ) -> None:
         require_int("row_group", row_group, at_least=1)
         super().__init__()
-        self._reader = _RecordBatchReader(schema, to_row)
+        if schema is not None and not isinstance(schema, pa.Schema):
+            refuse("schema", "a pyarrow.Schema", schema, TypeError)
+        if schema is None and to_row is not None:
+            refuse("schema", "given together with to_row", schema)
+        self._schema = schema
+        self._to_row = to_row
         self.columns: tuple[str, ...] | None = None
         if schema is not None and to_row is None:
             self.columns = tuple(schema.names)
@@ -122,7 +127,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         attempt.refuse_broken()
 
         def write() -> None:
-            for batch in self._reader.batches(items):
+            for batch in self._batches(items):
                 if not attempt.file.has_columns:
                     self._directory.require_names(batch.schema.names)
                 attempt.file.write([batch])
@@ -139,7 +144,9 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         def publish() -> None:
             file = attempt.file
             if not file.has_columns:
-                file.write(self._reader.empty())
+                # Raises if the run is over, even if there is nothing to be written.
+                known = [self._schema] if self._schema is not None else []
+                file.write(pa.RecordBatch.from_pylist([], each) for each in known)
             file.seal()
             part = Part("part-0.parquet", file.path, file.rows)
             self._directory.publish(epoch, [part] if file.has_columns else [])
@@ -153,19 +160,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
 
         await to_thread.run_sync(discard)
 
-
-class _RecordBatchReader(Generic[T]):
-    def __init__(
-        self, schema: pa.Schema | None, to_row: Callable[[T], Row] | None
-    ) -> None:
-        if schema is not None and not isinstance(schema, pa.Schema):
-            refuse("schema", "a pyarrow.Schema", schema, TypeError)
-        if schema is None and to_row is not None:
-            refuse("schema", "given together with to_row", schema)
-        self._schema = schema
-        self._to_row = to_row
-
-    def batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, items: Iterable[T]) -> Iterator[pa.RecordBatch]:
         rows: list[Any] = []
         for item in items:
             if self._to_row is None and isinstance(item, pa.RecordBatch):
@@ -177,12 +172,6 @@ class _RecordBatchReader(Generic[T]):
                 rows.append(item)
         yield from self._of_rows(rows)
 
-    def empty(self) -> list[pa.RecordBatch]:
-        """Return one without rows, if its columns are known."""
-        if self._schema is None:
-            return []
-        return [pa.RecordBatch.from_pylist([], schema=self._schema)]
-
     def _of_rows(self, items: list[Any]) -> Iterator[pa.RecordBatch]:
         if not items:
             return
@@ -190,7 +179,7 @@ class _RecordBatchReader(Generic[T]):
             rule = "a record batch, for a sink without a schema"
             msg = f"an item must be {rule}, got {kind_of(items[0])}"
             raise TypeError(msg)
-        reader = RowReader(self._schema.names, self._to_row, python_rows)
+        reader = RowReader(tuple(self._schema.names), self._to_row, python_rows)
         columns = zip(*reader.rows(items), strict=True)
         arrays = [
             _made(field, partial(_exact_array, column, field.type))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -21,7 +20,7 @@ from ._postgres.fences import EPOCHS, Fences, lock_epoch
 from ._postgres.staging import Staging
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
 from .checks import RESERVED, listed, renamed, require_columns, require_name
-from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name, prefix
+from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
 from .epochs import Epoch
 from .names import quoted
 from .rows import Row, RowReader, is_record_batch, python_rows, selected
@@ -45,14 +44,7 @@ _STAGING_TABLES = """
         AND (starts_with(relname, $2) OR starts_with(relname, $3))"""
 
 
-@dataclass(slots=True)
-class _Writes(NumberedWrites):
-    """An attempt whose staging table's columns are of these types, by number."""
-
-    types: dict[str, int] = field(default_factory=dict)
-
-
-class PostgresEpochSink(StagingEpochSink[T, _Writes]):
+class PostgresEpochSink(StagingEpochSink[T, Writes]):
     """Writes epochs into a table of PostgreSQL, which must exist.
 
     Why it is exactly once: every attempt has a staging table of its own, which nobody
@@ -135,7 +127,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         self._on_conflict = on_conflict
         self.columns: tuple[str, ...] | None = None if to_row else self._columns
         self._has_to_row = to_row is not None
-        self._reader = RowReader(columns, to_row, python_rows)
+        self._reader = RowReader(self._columns, to_row, python_rows)
         self._fence_table = fences
         self._fences = Fences(fences)
         self._copies = connections
@@ -163,9 +155,9 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         # Other tables' attempts at the same epoch lie beside this one's.
         self._scope = f"{self._target.place}\0{self._fence_table}"
 
-    async def _start(self, epoch: Epoch) -> _Writes:
+    async def _start(self, epoch: Epoch) -> Writes:
         async with self._connections.transaction() as connection:
-            attempt = _Writes(new_name(epoch, self._scope))
+            attempt = Writes(new_name(epoch, self._scope))
             # The second is of earlier versions, whose names had no table.
             prefixes = (prefix(epoch, self._scope), prefix(epoch))
             schema = self._target.schema
@@ -177,7 +169,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
             attempt.types = await column_types(connection, staging.place)
         return attempt
 
-    async def _stage(self, attempt: _Writes, items: list[T]) -> None:
+    async def _stage(self, attempt: Writes, items: list[T]) -> None:
         number = attempt.next_number()
         pieces, rows = self._pieces(items), 0
         left = iter(pieces)
@@ -205,7 +197,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         return [items[start : start + _BATCHES_AT_ONCE] for start in starts]
 
     async def _copy(
-        self, connection: Connection, attempt: _Writes, number: int, items: list[T]
+        self, connection: Connection, attempt: Writes, number: int, items: list[T]
     ) -> int:
         # On a thread, since record batches would hold the loop up.
         parts = await to_thread.run_sync(self._parts, items, number, attempt.types)
@@ -253,16 +245,28 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         require_exact(rows, self._columns, types)
         return [*with_decimals(rows, self._columns, types)]
 
-    async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
+    async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
+        staged = attempt.rows
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
+            staging = self._staging(attempt.table)
             is_new = not await self._fences.has(connection, epoch)
             # Waits for a transaction of an earlier version that adds the same one.
-            if is_new and await self._fences.add(connection, epoch, attempt.rows):
-                await self._move(connection, epoch, attempt)
-            await self._staging(attempt.table).drop(connection)
+            if is_new and await self._fences.add(connection, epoch, staged):
+                writes = [*attempt.acknowledged]
+                left = await staging.publish(
+                    connection, writes, self._columns, self._on_conflict, staged
+                )
+                if left != staged:  # the transaction is undone
+                    msg = (
+                        f"{epoch} has lost rows: {staged} were staged, {left} are left;"
+                        " the server has crashed, or another process has begun the same"
+                        " epoch"
+                    )
+                    raise BatchQueueError(msg)
+            await staging.drop(connection)
 
-    async def _discard(self, epoch: Epoch, attempt: _Writes) -> None:
+    async def _discard(self, epoch: Epoch, attempt: Writes) -> None:
         async with self._connections.transaction() as connection:
             await self._staging(attempt.table).drop(connection)
 
@@ -270,7 +274,7 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
         return Staging(self._target, table, RESERVED)
 
     async def _copy_rows(
-        self, connection: Connection, attempt: _Writes, number: int, rows: list[Row]
+        self, connection: Connection, attempt: Writes, number: int, rows: list[Row]
     ) -> None:
         # The row that is being encoded, and what is wrong with it.
         row, failed = rows[0], None
@@ -310,18 +314,3 @@ class PostgresEpochSink(StagingEpochSink[T, _Writes]):
             f" {listed(told)}"
         )
         raise TypeError(msg) if issubclass(error, TypeError) else ValueError(msg)
-
-    async def _move(
-        self, connection: Connection, epoch: Epoch, attempt: _Writes
-    ) -> None:
-        staging, marks = self._staging(attempt.table), [*attempt.acknowledged]
-        left = await staging.publish(
-            connection, marks, self._columns, self._on_conflict, attempt.rows
-        )
-        if left != attempt.rows:  # the transaction is undone
-            msg = (
-                f"{epoch} has lost rows: {attempt.rows} were staged, {left} are"
-                " left; the server has crashed, or another process has begun the same"
-                " epoch"
-            )
-            raise BatchQueueError(msg)

@@ -186,7 +186,12 @@ class PostgresStagedSink(FromOptions):
             if is_new:
                 await self._fences.add(connection, epoch, rows)
             if is_new and full:
-                await self._move(connection, epoch, full)
+                marks = [mark_of(token.attempt.name) for token in full]
+                found = await self._tables.staging.publish(
+                    connection, marks, columns_of(full), self._on_conflict, rows
+                )
+                if found != rows:  # the transaction is undone
+                    raise StagedRowsMissing(epoch, rows, found)
             await self._tables.clear(connection, epoch)
         return is_new
 
@@ -234,15 +239,3 @@ class PostgresStagedSink(FromOptions):
         made = _Open(connection, transaction, copier, names, columns)
         self._open[attempt.name] = made
         return made
-
-    async def _move(
-        self, connection: Connection, epoch: Epoch, tokens: list[Token]
-    ) -> None:
-        staging, rows = self._tables.staging, rows_of(epoch, tokens)
-        marks = [mark_of(token.attempt.name) for token in tokens]
-        columns = columns_of(tokens)
-        found = await staging.publish(
-            connection, marks, columns, self._on_conflict, rows
-        )
-        if found != rows:  # the transaction is undone
-            raise StagedRowsMissing(epoch, rows, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from batchqueue_async._validation import refuse
@@ -20,40 +21,32 @@ T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
 """One row's values, in the order of the sink's columns."""
 
-BatchReader: TypeAlias = Callable[["pa.RecordBatch"], Iterable[Row]]
-"""Makes rows of a record batch that has the sink's columns, in their order."""
 
-
+@dataclass(frozen=True, slots=True)
 class RowReader(Generic[T]):
     """Makes rows of items, for a table with these columns.
 
     Without `to_row` items are tuples or lists, mappings by column, or whole record
-    batches of pyarrow.
+    batches of pyarrow, which `read_batch` gets with these columns in their order.
     """
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        to_row: Callable[[T], Row] | None,
-        read_batch: BatchReader,
-    ) -> None:
-        self._columns = tuple(columns)
-        self._to_row = to_row
-        self._read_batch = read_batch
+    columns: tuple[str, ...]
+    to_row: Callable[[T], Row] | None
+    read_batch: Callable[[pa.RecordBatch], Iterable[Row]]
 
     def rows(self, items: Iterable[T]) -> list[Row]:
         """Return the rows of the items, in their order."""
         rows = list(self._rows(items))
-        wanted = len(self._columns)
+        wanted = len(self.columns)
         for row in rows:
             if len(row) != wanted:
-                rule = f"a row of {wanted} values {shown(self._columns)}"
+                rule = f"a row of {wanted} values {shown(self.columns)}"
                 refuse_item(rule, row, but=f" of {len(row)}")
         return rows
 
     def _rows(self, items: Iterable[Any]) -> Iterator[Row]:
-        if self._to_row is not None:
-            yield from map(self._to_row, items)
+        if self.to_row is not None:
+            yield from map(self.to_row, items)
             return
         for item in items:
             if isinstance(item, tuple | list):
@@ -62,7 +55,7 @@ class RowReader(Generic[T]):
             elif isinstance(item, Mapping):
                 yield self._row_of_mapping(item)
             elif is_record_batch(item):
-                yield from self._read_batch(selected(item, self._columns))
+                yield from self.read_batch(selected(item, self.columns))
             else:
                 rule = "a tuple, a list, a mapping or a record batch without to_row"
                 msg = f"an item must be {rule}, got {kind_of(item)}"
@@ -73,7 +66,7 @@ class RowReader(Generic[T]):
 
         Of other names than the columns', it is a row like any other.
         """
-        columns = self._columns
+        columns = self.columns
         if names == columns:
             return item
         if {*names} == {*columns}:
@@ -84,11 +77,11 @@ class RowReader(Generic[T]):
         return item
 
     def _row_of_mapping(self, item: Mapping[str, Any]) -> Row:
-        if item.keys() != set(self._columns):
-            missing = [name for name in self._columns if name not in item]
+        if item.keys() != set(self.columns):
+            missing = [name for name in self.columns if name not in item]
             but = f" of {len(item)} without {shown(missing)}"
-            refuse_item(f"a mapping of {shown(self._columns)}", item, but=but)
-        return [item[column] for column in self._columns]
+            refuse_item(f"a mapping of {shown(self.columns)}", item, but=but)
+        return [item[column] for column in self.columns]
 
 
 def selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +15,7 @@ from ._sqlite.affinity import declared_types
 from ._sqlite.file import SqliteFile, find_table
 from ._sqlite.values import SqliteValues
 from .checks import RESERVED, renamed, require_columns, require_name
-from .epoch_attempts import NumberedWrites, StagingEpochSink, new_name
+from .epoch_attempts import StagingEpochSink, Writes, new_name
 from .epochs import Epoch
 from .names import quoted
 from .rows import Row, RowReader, plain_rows
@@ -24,14 +23,7 @@ from .rows import Row, RowReader, plain_rows
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Writes(NumberedWrites):
-    """An attempt for a table whose columns are declared with these types, by name."""
-
-    types: dict[str, str] = field(default_factory=dict)
-
-
-class SqliteEpochSink(StagingEpochSink[T, _Writes]):
+class SqliteEpochSink(StagingEpochSink[T, Writes]):
     """Writes epochs into a table of a SQLite file, which must exist.
 
     Why it is exactly once: what is written waits in a temporary table of this
@@ -98,9 +90,9 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
         self._table = table
         self._columns = [*map(quoted, columns)]
         self._on_conflict = on_conflict
-        self.columns: tuple[str, ...] | None = None if to_row else tuple(columns)
-        self._reader = RowReader(columns, to_row, plain_rows)
         self._names = tuple(columns)
+        self.columns: tuple[str, ...] | None = None if to_row else self._names
+        self._reader = RowReader(self._names, to_row, plain_rows)
         self._nan_as_null = nan_as_null
         self._file = SqliteFile(Path(path), timeout, fences)
 
@@ -112,8 +104,8 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
         """Close the file; attempts that have not ended are discarded."""
         await self._file.close()
 
-    async def _start(self, epoch: Epoch) -> _Writes:
-        writes = _Writes(new_name(epoch))
+    async def _start(self, epoch: Epoch) -> Writes:
+        writes = Writes(new_name(epoch))
 
         def create(database: sqlite3.Connection) -> None:
             name = find_table(database, self._table)
@@ -129,7 +121,7 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
         await self._file.run(create)
         return writes
 
-    async def _stage(self, attempt: _Writes, items: list[T]) -> None:
+    async def _stage(self, attempt: Writes, items: list[T]) -> None:
         number, names = attempt.next_number(), self._names
         values = SqliteValues(names, attempt.types, nan_as_null=self._nan_as_null)
         places = ", ".join("?" * len(self._columns))
@@ -147,7 +139,7 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
 
         attempt.acknowledged[number] = await self._file.run(insert)
 
-    async def _publish(self, epoch: Epoch, attempt: _Writes) -> None:
+    async def _publish(self, epoch: Epoch, attempt: Writes) -> None:
         columns = ", ".join(self._columns)
 
         def publish(database: sqlite3.Connection) -> None:
@@ -167,9 +159,9 @@ class SqliteEpochSink(StagingEpochSink[T, _Writes]):
 
         await self._file.run(publish)
 
-    async def _discard(self, epoch: Epoch, attempt: _Writes) -> None:
+    async def _discard(self, epoch: Epoch, attempt: Writes) -> None:
         await self._file.run(lambda database: _drop(database, attempt))
 
 
-def _drop(database: sqlite3.Connection, attempt: _Writes) -> None:
+def _drop(database: sqlite3.Connection, attempt: Writes) -> None:
     database.execute(f"DROP TABLE IF EXISTS temp.{attempt.table}")

@@ -171,10 +171,9 @@ class SqliteStagedSink(FromOptions):
                 if is_new and full:
                     names = [token.attempt.name for token in full]
                     found = staged.count(names)
-                    if found != sum(token.rows for token in full):
+                    if found != rows:
                         raise StagedRowsMissing(epoch, rows, found)
-                    columns = columns_of(full)
-                    staged.copy(names, columns, self._on_conflict)
+                    staged.copy(names, columns_of(full), self._on_conflict)
                 staged.clear(epoch)
             return is_new
 

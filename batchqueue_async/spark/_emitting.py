@@ -107,8 +107,9 @@ class QueueTask:
             for rows in exchange.rows_of(queue, map(self.to_items, batches)):
                 for start in range(0, len(rows), _MOST_ROWS):
                     yield columns.of_rows(rows[start : start + _MOST_ROWS])
-        finally:
+        except BaseException:
             exchange.end()
+            raise
         if self.told is not None:
             self.told.add(loop_thread.report())
 
@@ -170,7 +171,6 @@ class _Exchange:
         self._output = loop_thread.portal.call(_Output)
         self.emit = Emit(self._output)
         self._work: asyncio.Task[None] | None = None
-        self._is_done = False
 
     def rows_of(
         self, queue: SyncBatchQueue[Any], parts: Iterable[Iterable[Any]]
@@ -183,13 +183,10 @@ class _Exchange:
         # Nobody takes rows while the queues close, so handlers must not wait for room.
         self._loop_thread.portal.call(self._output.unbind)
         self._loop_thread.close()
-        self._is_done = True
         yield self._output.close()
 
     def end(self) -> None:
         """Give up what is not done: Spark has failed, or wants no more rows."""
-        if self._is_done:
-            return
         # The loop may have ended by itself; then the task's error says so.
         with contextlib.suppress(BatchQueueError, RuntimeError):
             self._loop_thread.portal.call(self._give_up)

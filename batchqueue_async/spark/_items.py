@@ -82,12 +82,6 @@ def values_of(field: pa.Field, column: pa.Array) -> list[Any]:
         raise TypeError(msg) from None
 
 
-def _datetimes_of(field: pa.Field, column: pa.Array) -> list[Any]:
-    """Return timestamps as datetimes, in UTC if they have a time zone."""
-    zone = None if field.type.tz is None else "UTC"
-    return _python_values(field, column.cast(pa.timestamp("us", zone)))
-
-
 def _python_values(field: pa.Field, column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
@@ -213,7 +207,8 @@ def reader_for(column: pa.Field, parameter: Parameter, whose: str) -> Read:
     choices = [*_choices(parameter.annotation)]
     if pa.types.is_timestamp(column.type):
         if datetime in choices and int not in choices:
-            return _datetimes_of
+            moments = pa.timestamp("us", column.type.tz and "UTC")
+            return lambda field, array: _python_values(field, array.cast(moments))
         kind = pa.int64()  # as `values_of` has it
     else:
         kind = column.type

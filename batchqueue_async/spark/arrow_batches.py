@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -155,24 +156,21 @@ class _PartitionBatches:
     def __init__(self, df: DataFrame) -> None:
         self._session = df.sparkSession
         self._schema = zoned_schema(df)
-        self._rdd: RDD[Any] = RDD(
-            _of_bytes(df), self._session.sparkContext, NoOpSerializer()
-        )
+        in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
+        in_java = in_jvm.toArrowBatchRdd().toJavaRDD()
+        self._rdd = RDD[Any](in_java, self._session.sparkContext, NoOpSerializer())
         self.partitions: int = self._rdd.getNumPartitions()
 
     def fetch(self, partitions: Sequence[int]) -> list[bytes]:
         """Run a job; return the record batches of these partitions, in their order."""
-        job: Any = _AsItIs(self._rdd)
+        # What `runJob` makes of an RDD is it itself: no task goes by way of Python.
+        job: Any = SimpleNamespace(mapPartitions=lambda _: self._rdd)
         with _settings_for_tasks(self._session):
             return self._session.sparkContext.runJob(job, iter, partitions)
 
     def unpack(self, packed: bytes) -> pa.RecordBatch:
         """Return what was fetched as a record batch."""
         return pa.ipc.read_record_batch(pa.py_buffer(packed), self._schema)
-
-
-def _of_bytes(df: Any) -> Any:  # noqa: ANN401 - of Spark's JVM, untyped
-    return df._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001 - there is no other way
 
 
 @contextmanager
@@ -192,16 +190,6 @@ def _settings_for_tasks(session: SparkSession) -> Iterator[None]:
     finally:
         for key, earlier in before.items():
             context.setLocalProperty(key, earlier)
-
-
-class _AsItIs:
-    """Poses as an RDD for `runJob`, so that tasks need no Python worker."""
-
-    def __init__(self, rdd: RDD[Any]) -> None:
-        self._rdd = rdd
-
-    def mapPartitions(self, _: object) -> RDD[Any]:  # noqa: N802  # Spark's name
-        return self._rdd
 
 
 def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:

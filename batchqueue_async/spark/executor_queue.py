@@ -6,6 +6,7 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,21 +32,15 @@ _MOST_QUEUES = 8
 _NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-executor")
 
 
+@dataclass(frozen=True)
 class _ByPickle:
     """An `open_queue` that equals every other one with the same pickle."""
 
-    def __init__(self, open_queue: OpenQueue[Any]) -> None:
-        self._open_queue = open_queue
-        self._key: bytes = cloudpickle.dumps(open_queue)  # type: ignore[no-untyped-call]
+    pickled: bytes
+    open_queue: OpenQueue[Any] = field(compare=False)
 
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[Any]:
-        return self._open_queue(loop_thread)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByPickle) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+        return self.open_queue(loop_thread)
 
 
 # In the order in which they were last asked for. A forked child inherits its parent's
@@ -80,7 +75,8 @@ def executor_queue(open_queue: OpenQueue[T]) -> SyncBatchQueue[T]:
         Exception: What `open_queue` raises; nothing is kept then.
     """
     require_sync_function("open_queue", open_queue, 1, "one argument, a LoopThread")
-    return kept_queue(_ByPickle(open_queue), _NEW_LOOP_THREAD)
+    pickled: bytes = cloudpickle.dumps(open_queue)  # type: ignore[no-untyped-call]
+    return kept_queue(_ByPickle(pickled, open_queue), _NEW_LOOP_THREAD)
 
 
 def kept_queue(

@@ -7,6 +7,7 @@ import logging
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import pyarrow as pa
@@ -186,7 +187,8 @@ class ForeachBatchSink(Generic[T]):
         if self._handler() is not self._sink:
             return batches
         if self._to_items is to_batches:
-            return _with_columns(batches, schema)
+            first = next(batches, pa.RecordBatch.from_pylist([], schema))
+            return chain([first], batches)
         if columns is None or self._to_items is not to_tuples:
             return batches
         names = df.columns
@@ -232,17 +234,6 @@ class ForeachBatchSink(Generic[T]):
                 msg = f"{epoch} has to wait: a handler still holds what failed before"
                 raise BatchQueueError(msg) from error
         self._is_settled = True
-
-
-def _with_columns(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    first = next(batches, None)
-    if first is None:
-        yield pa.RecordBatch.from_pylist([], schema)
-    else:
-        yield first
-        yield from batches
 
 
 def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:

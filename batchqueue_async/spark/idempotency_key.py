@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
@@ -88,7 +88,8 @@ def _collection(value: object) -> tuple[bytes, bytes]:
     if isinstance(value, Sequence):
         return b"L", b"".join(map(_encoded, value))
     if isinstance(value, pa.RecordBatch):
-        return b"R", _encoded(value.schema.names) + b"".join(_values(value))
+        columns = (_encoded(each.to_pylist()) for each in value.columns)
+        return b"R", _encoded(value.schema.names) + b"".join(columns)
     if is_dataclass(value) and not isinstance(value, type):
         named: dict[str, Any] = {
             each.name: getattr(value, each.name) for each in fields(value)
@@ -99,10 +100,6 @@ def _collection(value: object) -> tuple[bytes, bytes]:
         return b"A", _encoded(value.tolist())
     msg = f"an idempotency key needs plain values, got {kind_of(value)}"
     raise TypeError(msg)
-
-
-def _values(batch: pa.RecordBatch) -> Iterator[bytes]:
-    return (_encoded(column.to_pylist()) for column in batch.columns)
 
 
 def _number(value: float | Decimal) -> bytes:

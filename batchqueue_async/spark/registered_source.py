@@ -23,7 +23,6 @@ from .data_source import FORMAT, BatchQueueSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECT = "pyspark.sql.connect"
 _registered: WeakSet[object] = WeakSet()
 
 
@@ -74,7 +73,7 @@ def register_when_wanted() -> None:
     this, as that takes gRPC: it works if its session is made first.
     """
     writers: list[Any] = [DataFrameWriter, DataStreamWriter]
-    if f"{_CONNECT}.session" in sys.modules:
+    if "pyspark.sql.connect.session" in sys.modules:
         from pyspark.sql.connect.readwriter import (  # noqa: PLC0415  # needs grpcio
             DataFrameWriter as ConnectWriter,
         )

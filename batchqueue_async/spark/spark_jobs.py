@@ -94,13 +94,13 @@ class _Queries(StreamingQueryListener):
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._rows: dict[str, int] = {}
-        self._names: dict[str, str] = {}
+        # By query: its name, and its rows so far.
+        self._known: dict[str, tuple[str, int]] = {}
 
     def stats(self) -> list[BatchQueueStats]:
         with self._lock:
-            rows = [(self._names[query], count) for query, count in self._rows.items()]
-        return [counted(f"query {name}", handled=count) for name, count in rows]
+            known = [*self._known.values()]
+        return [counted(f"query {name}", handled=rows) for name, rows in known]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         self._add(str(event.id), event.name, 0)
@@ -117,5 +117,5 @@ class _Queries(StreamingQueryListener):
 
     def _add(self, query: str, name: str | None, rows: int) -> None:
         with self._lock:
-            self._rows[query] = self._rows.get(query, 0) + rows
-            self._names[query] = name or query
+            _, before = self._known.get(query, ("", 0))
+            self._known[query] = name or query, before + rows

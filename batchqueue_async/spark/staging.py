@@ -51,16 +51,15 @@ _WAITING_BATCHES = 16
 class Work:
     """What one task asks of the stager; the answers come back in it.
 
-    If the epoch was published before, the rows aren't needed. After an error no more
-    can be staged.
+    If the epoch was published before, which is asked with the first rows, they aren't
+    needed. After an error no more can be staged.
     """
 
     attempt: Attempt
     target: str = "the sink"
-    is_published: bool = False
+    is_published: bool | None = None
     error: BaseException | None = None
     token: Token | None = None
-    is_begun: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,7 @@ class Stager:
             msg = f"{work.attempt} had failed before"
             raise BatchQueueError(msg)
         batches = [step.batch for step in steps if step.batch is not None]
-        if batches and not work.is_begun:
-            work.is_begun = True
+        if batches and work.is_published is None:
             work.is_published = await self._sink.is_published(work.attempt.epoch)
         if batches and not work.is_published:
             await self._sink.stage(work.attempt, batches)

@@ -198,7 +198,12 @@ def _task_function(
                 rows += batch.num_rows
                 items += _produce(queue, list(to_items(batch)), timeout)
         except Exception as error:
-            _flush_after(error, queue, timeout)
+            # A retry must not meet what is left of this attempt. What went wrong first
+            # is what the job is told, not what came of it.
+            try:
+                queue.flush(timeout)
+            except Exception as late:  # noqa: BLE001 - it is told with the first one
+                error.add_note(f"the flush after it raised {reason(late)}")
             raise
         try:
             queue.flush(timeout)
@@ -214,19 +219,6 @@ def _task_function(
         yield pa.RecordBatch.from_pylist([named], arrow_schema(_ANSWER))
 
     return run
-
-
-def _flush_after(
-    error: Exception, queue: SyncBatchQueue[Any], timeout: float | None
-) -> None:
-    """Flush, since a retry must not meet what is left of this attempt.
-
-    The job gets the first error; what the flush raises is only a note on it.
-    """
-    try:
-        queue.flush(timeout)
-    except Exception as late:  # noqa: BLE001 - it is told with the first one
-        error.add_note(f"the flush after it raised {reason(late)}")
 
 
 def _produce(

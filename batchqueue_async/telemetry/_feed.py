@@ -13,11 +13,7 @@ from typing import Any, Final
 
 from batchqueue_async._engine.handler_stats import HandlerStats
 from batchqueue_async._engine.lifecycle.state import ENDED, State
-from batchqueue_async._engine.stats import (
-    BatchQueueStats,
-    DrainTaskStats,
-    RebalancingRound,
-)
+from batchqueue_async._engine.stats import BatchQueueStats, RebalancingRound
 from batchqueue_async._validation import require_positive
 from batchqueue_async.telemetry._metric_table import OUTCOMES
 from batchqueue_async.telemetry._source import PATIENCE, Reading, Source, Target
@@ -205,13 +201,20 @@ def _shown(reading: Reading, rates: dict[str, float]) -> Sample:
             [each.index, each.waiting, each.capacity, each.owner]
             for each in stats.partitions
         ],
-        "drain_tasks": [_drain_task(each) for each in stats.drain_tasks],
+        "drain_tasks": [
+            {
+                "index": each.index,
+                "partitions": len(each.partitions),
+                "cycles": each.cycles,
+                "load": each.load,
+            }
+            for each in stats.drain_tasks
+        ],
         "drain_task_limit": active
         and {"drain_tasks": active.drain_tasks, "why": active.why},
         "handlers": [_handler(each) for each in stats.handlers],
         "handler_count": reading.overview.handler_count,
         "last_round": last and f"round {last.number} of rebalancing: {_moves(last)}",
-        "not_closed": list(stats.not_closed),
     }
 
 
@@ -231,18 +234,8 @@ def _cells(used: Sequence[float]) -> list[list[float]]:
     return [[round(max(run), 4), round(sum(run) / len(run), 4)] for run in runs]
 
 
-def _drain_task(stats: DrainTaskStats) -> Sample:
-    return {
-        "index": stats.index,
-        "partitions": len(stats.partitions),
-        "cycles": stats.cycles,
-        "busy": stats.busy,
-        "load": stats.load,
-    }
-
-
 def _handler(stats: HandlerStats) -> Sample:
-    cuts, limit = stats.cuts, stats.limit
+    limit = stats.limit
     return {
         "name": stats.name,
         "batches": stats.batches,
@@ -251,9 +244,4 @@ def _handler(stats: HandlerStats) -> Sample:
         "limit": limit
         and {"max_batch": limit.max_batch, "reason": limit.reason, "why": limit.why},
         "mean_seconds": None if stats.seconds is None else stats.seconds.mean,
-        "cuts": cuts
-        and {
-            name: getattr(cuts, name)
-            for name in ("full", "due", "linger", "flush", "close")
-        },
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, Literal
@@ -87,18 +87,14 @@ def _refusals(reading: Reading) -> Values:
     return [(("full",), reading.stats.rejected - closed), (("closed",), closed)]
 
 
-def _cuts(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
-    for handler in reading.stats.handlers:
-        if handler.cuts is not None:
-            for field in fields(Cuts):
-                yield (handler.name, field.name), getattr(handler.cuts, field.name)
+def _by_reason(field: str, reasons: Sequence[str]) -> Callable[[Reading], Values]:
+    def values(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
+        for handler in reading.stats.handlers:
+            if (counts := getattr(handler, field)) is not None:
+                for reason in reasons:
+                    yield (handler.name, reason), getattr(counts, reason)
 
-
-def _limit_changes(reading: Reading) -> Iterator[tuple[tuple[str, ...], float]]:
-    for handler in reading.stats.handlers:
-        if handler.limit is not None:
-            for reason in _LIMIT_REASONS:
-                yield (handler.name, reason), getattr(handler.limit, reason)
+    return values
 
 
 def _fullest(reading: Reading) -> Values:
@@ -225,7 +221,7 @@ METRICS: Final = (
         "counter",
         "{batch}",
         "Batches by why they were cut, with `measure_handlers=True`.",
-        _cuts,
+        _by_reason("cuts", [each.name for each in fields(Cuts)]),
         ("handler", "reason"),
     ),
     _field(
@@ -240,7 +236,7 @@ METRICS: Final = (
         "counter",
         "{change}",
         "How often that was changed, by reason.",
-        _limit_changes,
+        _by_reason("limit", _LIMIT_REASONS),
         ("handler", "reason"),
     ),
     Metric(

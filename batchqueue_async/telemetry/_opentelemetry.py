@@ -124,7 +124,7 @@ class Instrumentation:
         listeners = parts_of(queue).handlers.settings.listeners
         listener = _Recorder(queue.name, *self._observed.record)
         listeners.append(listener)
-        self._endings.append(partial(_remove, listeners, listener))
+        self._endings.append(partial(listeners.remove, listener))
 
 
 class _Observed:
@@ -234,8 +234,3 @@ class _Recorder:
 
     def called(self, handler: str, seconds: float) -> None:
         self._seconds(seconds, self._of(handler))
-
-
-def _remove(listeners: list[Any], listener: _Recorder) -> None:
-    if listener in listeners:
-        listeners.remove(listener)

@@ -207,7 +207,7 @@ def read_view(path: str | os.PathLike[str]) -> Iterator[Sample]:
 
 
 class SocketFeed:
-    """Samples that come over a socket, for pages; entering `with` begins to read."""
+    """Samples that come over a socket, for pages, until that process ends."""
 
     interval = INTERVAL
 
@@ -217,14 +217,7 @@ class SocketFeed:
         self._latest: Sample = next(self._samples)
         self._history = deque([main_figures(self._latest)], maxlen=KEPT_SAMPLES)
         self._reading = threading.Thread(target=self._read, daemon=True)
-
-    def __enter__(self) -> Self:
         self._reading.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # The thread ends when this process does, or the one that it reads.
-        pass
 
     def sample(self) -> Sample:
         """Return the latest sample that came."""

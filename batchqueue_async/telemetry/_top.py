@@ -21,8 +21,7 @@ MOST_ROWS: Final = 20
 MOST_LIMITS: Final = 3
 """The most handlers for which the reason of their batch limit is shown."""
 _FULL, _HIGH = 0.9, 0.6
-_LOSSES: Final = ("refused", "dropped", "failed", "retried")
-_KEY_OF: Final = {"refused": "rejected"}
+_LOSSES: Final = ("rejected", "dropped", "failed", "retried")
 _WIDE: Final = 110
 """From so many columns on, those without any figure are shown, too."""
 _TALL: Final = 40
@@ -126,10 +125,10 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
     for name in ("in/s", "out/s", "waiting", *(("oldest",) if has_oldest else ())):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("fullest", ratio=1, min_width=7)
-    keys = [(name, _KEY_OF.get(name, name)) for name in _LOSSES]
     # Names need the room more than columns of zeros do.
-    keys = [each for each in keys if wide or any(queue[each[1]] for queue in queues)]
-    for name, _ in keys:
+    keys = [key for key in _LOSSES if wide or any(queue[key] for queue in queues)]
+    for key in keys:
+        name = "refused" if key == "rejected" else key
         table.add_column(name, justify="right", no_wrap=True)
     for queue in queues:
         part = max((cell[0] for cell in queue["cells"]), default=0.0)
@@ -142,7 +141,7 @@ def _queues(queues: Sequence[Any], count: int, *, wide: bool) -> RenderableType:
             _bar(part),
             *(
                 Text(f"{queue[key]:,}", style="red" if queue["rates"][key] else "")
-                for _, key in keys
+                for key in keys
             ),
         )
     if not queues:

@@ -58,16 +58,15 @@ def serve(path: str, port: int) -> None:
     """Serve the page of a process that shows itself at `path`, on 127.0.0.1."""
     import uvicorn  # noqa: PLC0415 - its extra
 
-    with SocketFeed(path) as feed:
-        print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
-        uvicorn.run(
-            _app(feed, LOOPBACK),
-            host="127.0.0.1",
-            port=port,
-            log_level="error",
-            # The pages' event streams never end by themselves.
-            timeout_graceful_shutdown=1,
-        )
+    print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
+    uvicorn.run(
+        _app(SocketFeed(path), LOOPBACK),
+        host="127.0.0.1",
+        port=port,
+        log_level="error",
+        # The pages' event streams never end by themselves.
+        timeout_graceful_shutdown=1,
+    )
 
 
 def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIApp:
@@ -87,17 +86,14 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
         elif scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, "read-only")
         else:
-            await _get(scope, receive, send)
-
-    async def _get(scope: Scope, receive: Receive, send: Send) -> None:
-        # An app that mounts this one may leave its prefix in the path, or not.
-        path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
-        if path == "":
-            await _answer(send, 200, page, headers)
-        elif path == "events":
-            await _stream(feed, receive, send)
-        else:
-            await _answer(send, 404, "not found")
+            # An app that mounts this one may leave its prefix in the path, or not.
+            path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
+            if path == "":
+                await _answer(send, 200, page, headers)
+            elif path == "events":
+                await _stream(feed, receive, send)
+            else:
+                await _answer(send, 404, "not found")
 
     return app
 

@@ -43,6 +43,11 @@ def use_all():
         "open": lambda: held.open("other"),
         "portal": lambda: held.portal,
         "the portal of before": lambda: portal.call(print),
+        "its tasks": lambda: portal.start_task(asyncio.sleep, 0),
+        "its calls from a loop": lambda: asyncio.run(
+            # Of anyio 4.16 and later.
+            getattr(portal, "call_async", portal.call)(print)
+        ),
         "start": held.start,
         "stop": held.stop,
         "enter": held.__enter__,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchqueue_async import LoopThread, drain_on_signals
+from batchqueue_async._bridge.loop_thread import run_of
 from tests.bridge.programs import Program, each_python
 from tests.support.thorough import IS_THOROUGH
 
@@ -390,19 +391,17 @@ def test_one_signal_that_comes_twice_is_one(hold: str) -> None:
     assert "left" not in ended.log
 
 
-def test_its_deadline_is_the_declared_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_deadline_is_the_declared_one() -> None:
     before = signal.getsignal(signal.SIGUSR1)
-    began: list[object] = []
-
-    def begin(timeout: object, then: object) -> None:
-        began.append(timeout)
-
     with LoopThread(shutdown_timeout=120) as loop_thread:
-        monkeypatch.setattr(loop_thread, "_begin_draining", begin)
+        run = run_of(loop_thread)
+        assert run is not None
         drain_on_signals(loop_thread, (signal.SIGUSR1,))
         try:
             with pytest.raises(SystemExit):
                 signal.raise_signal(signal.SIGUSR1)
         finally:
             signal.signal(signal.SIGUSR1, before)
-    assert began == [120]
+        left = run.draining.seconds_left()
+    assert left is not None
+    assert 100 < left <= 120

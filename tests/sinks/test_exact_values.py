@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from batchqueue_async.sinks.parquet import _RecordBatchReader as RecordBatchReader
+from batchqueue_async.sinks.parquet import ParquetEpochSink
 from batchqueue_async.spark._calls.results import Column, RowColumns
 
 NOON = datetime.datetime(2026, 1, 2, 12)
@@ -131,9 +131,9 @@ def test_fields_that_a_column_has_not_are_refused(value: object) -> None:
     for kind, inside in ((POINT, value), (pa.list_(POINT), [value])):
         with pytest.raises(TypeError, match="column 'c' takes ITS TYPE, and a"):
             made(kind, inside)
-        sink = RecordBatchReader[Any](pa.schema([("c", kind)]), None)
+        sink = ParquetEpochSink[Any]("unused", schema=pa.schema([("c", kind)]))
         with pytest.raises(ValueError, match="column c must be of"):
-            list(sink.batches([(inside,)]))
+            list(sink._batches([(inside,)]))
 
 
 def test_fields_that_a_value_has_not_are_null() -> None:
@@ -172,9 +172,9 @@ def test_what_a_record_batch_would_lose_is_refused(
 
     with pytest.raises(TypeError, match=r"'c' takes ITS TYPE, got .* would lose data"):
         cast(kind, column)
-    schema = pa.schema([("c", kind)])
+    sink = ParquetEpochSink[Any]("unused", schema=pa.schema([("c", kind)]))
     with pytest.raises(ValueError, match=r"column c must be of .*ArrowInvalid"):
-        list(RecordBatchReader(schema, None).batches([pa.record_batch({"c": column})]))
+        list(sink._batches([pa.record_batch({"c": column})]))
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,8 @@ def test_the_last_sample_is_of_the_end(path: Path) -> None:
 def test_a_page_that_is_loaded_again_keeps_its_curves(path: Path) -> None:
     with LoopThread() as loop_thread:
         loop_thread.open("orders", BatchQueueConfig[int](consumer=len))
-        with open_view(loop_thread, path, interval=0.02), SocketFeed(path) as feed:
+        with open_view(loop_thread, path, interval=0.02):
+            feed = SocketFeed(path)
             first = feed.sample()["time"]
             while len(feed.history()) < 5:
                 threading.Event().wait(0.01)
@@ -187,9 +188,9 @@ def test_a_page_is_told_of_an_end_that_is_an_error(path: Path) -> None:
 
         serving = threading.Thread(target=serve)
         serving.start()
-        with SocketFeed(path) as feed:
-            feed._reading.join(PATIENCE)
-            assert feed.sample() == {"time": 1.0, "queues": [], "ended": True}
+        feed = SocketFeed(path)
+        feed._reading.join(PATIENCE)
+        assert feed.sample() == {"time": 1.0, "queues": [], "ended": True}
         serving.join()
 
 

@@ -247,16 +247,15 @@ async def test_an_end_is_told_and_the_curves_end_with_it(tmp_path: Path) -> None
     async with BatchQueue("q", consumed()) as queue:
         view = await asyncio.to_thread(open_view, queue, path, interval=0.1)
         feed = await asyncio.to_thread(SocketFeed, path)
-        with feed:
-            async with at_a_port(_app(feed, None)) as url, browsed(url) as page:
-                await asyncio.to_thread(view.close)
-                says = "shows its queues no more; the last look"
-                await page.locator("#status.bad", has_text=says).wait_for()
-                length = "courses.get(0).length"
-                ended = await page.evaluate(length)
-                # Two more answers, with nothing new in them.
-                await asyncio.sleep(2.2)
-                assert await page.evaluate(length) == ended
+        async with at_a_port(_app(feed, None)) as url, browsed(url) as page:
+            await asyncio.to_thread(view.close)
+            says = "shows its queues no more; the last look"
+            await page.locator("#status.bad", has_text=says).wait_for()
+            length = "courses.get(0).length"
+            ended = await page.evaluate(length)
+            # Two more answers, with nothing new in them.
+            await asyncio.sleep(2.2)
+            assert await page.evaluate(length) == ended
 
 
 async def test_silence_is_told() -> None:

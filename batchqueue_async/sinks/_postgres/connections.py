@@ -68,6 +68,8 @@ class Connections:
         self._timeout = timeout
         self._statement_timeout = statement_timeout
         self._answer = statement_timeout + PARTING / 2
+        # As the server takes it, for which 0 is none.
+        self.milliseconds = str(min(max(1, round(statement_timeout * 1000)), _MOST))
         self._prepare = prepare
         self._is_prepared = False
         self._each = each
@@ -79,11 +81,6 @@ class Connections:
         # Each with the loop's time at which it was given back.
         self._idle: list[tuple[Connection, float]] = []
         self._taken: list[Connection] = []
-
-    @property
-    def milliseconds(self) -> str:
-        """A statement's limit as the server takes it, which takes 0 for none."""
-        return str(min(max(1, round(self._statement_timeout * 1000)), _MOST))
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:

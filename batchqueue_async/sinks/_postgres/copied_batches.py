@@ -162,6 +162,10 @@ def _require_bytes_for_bytes(schema: pa.Schema, types: Mapping[str, int]) -> Non
 
 
 def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
+    """Return a column as PostgreSQL reads it: texts, if years before 1 are in it.
+
+    Arrow's CSV spells these in a way of its own.
+    """
     kind = field.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         # Offsets of early years may have seconds, which Arrow's texts would leave out.
@@ -169,19 +173,10 @@ def _plain(field: pa.Field, column: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = (None if v is None else "\\x" + v.hex() for v in column.to_pylist())
         return pa.array(values, pa.string())
-    return _spelled(column)
-
-
-def _spelled(column: pa.Array) -> pa.Array:
-    """Return a column as PostgreSQL reads it: texts, if years before 1 are in it.
-
-    Arrow's CSV spells these in a way of its own.
-    """
-    kind = column.type
     if pa.types.is_date(kind):
         return _dates_spelled(column, column.cast(pa.date32()).cast(pa.int32()), 1)
     if pa.types.is_timestamp(kind):
-        whole = column.cast(pa.timestamp("us", kind.tz), safe=False)
+        whole = column.cast(pa.timestamp("us", column.type.tz), safe=False)
         return _dates_spelled(column, whole.cast(pa.int64()), _DAY)
     return column
 

@@ -87,7 +87,8 @@ def _plain_for(column: str, *, nan_as_null: bool) -> _Make:
         if type(value) in _KEPT:
             return value
         value = _of_numpy(value)
-        if _is_nan(value):
+        # A NaN, or the NaT that pandas has in its place among dates.
+        if isinstance(value, float | date) and value != value:  # noqa: PLR0124
             if nan_as_null:
                 return None
             msg = (
@@ -112,12 +113,6 @@ def _plain_for(column: str, *, nan_as_null: bool) -> _Make:
         return value
 
     return plain
-
-
-def _is_nan(value: object) -> bool:
-    """Whether it is a NaN, or the NaT that pandas has in its place among dates."""
-    may_be = isinstance(value, float | date)
-    return may_be and value != value  # noqa: PLR0124 - a NaN differs
 
 
 def _is_adapted(value: object) -> bool:

@@ -275,15 +275,14 @@ class CallSlot:
         self.__qualname__ = name
         self._ask = ask
         self._maker = maker
-        self._owner: CallPipeline | None = None
-        self._call: Call | None = None
+        self._taken: tuple[Call, CallPipeline] | None = None
         # One name for the types of all slots: the log counts their retries together.
         self.position_type: type[int] = type("item", (int,), {"slot": self})
         self._positions: list[int] = []
 
     def take(self, call: Call, owner: CallPipeline) -> list[int]:
         """Take over a call; returns the positions to put into the queue."""
-        self._call, self._owner = call, owner
+        self._taken = call, owner
         # Positions are made once, and used by all calls.
         self._positions += map(
             self.position_type, range(len(self._positions), len(call))
@@ -291,9 +290,8 @@ class CallSlot:
         return self._positions[: len(call)]
 
     async def consume(self, positions: list[int]) -> None:
-        call, owner = self._call, self._owner
-        assert call is not None
-        assert owner is not None
+        assert self._taken is not None
+        call, owner = self._taken
         items = call.items_at(positions)
         owner.attempted(len(items))
         try:
@@ -313,9 +311,8 @@ class CallSlot:
             await owner.go_on()
 
     def give_up(self, positions: Sequence[int], error: BaseException) -> None:
-        call, owner = self._call, self._owner
-        assert call is not None
-        assert owner is not None
+        assert self._taken is not None
+        call, owner = self._taken
         items = call.items_at(positions)
         owner.gave_up(len(items), error)
         call.settle(self._maker.failed(positions, items, _text_of(error)))

@@ -82,13 +82,11 @@ class CallTask:
         queue = kept_queue(opener, _NEW_LOOP_THREAD)
         caller = _callers[self.options.key]
         pipeline = queue.call(caller.begin, queue.queue)
-        is_done = False
         try:
             yield from _rows_of(queue, pipeline, batches)
-            is_done = True
-        finally:
-            if not is_done:
-                _abandon(queue, caller, pipeline)
+        except BaseException:
+            _abandon(queue, caller, pipeline)
+            raise
         if self.counts is not None:
             self.counts.add(pipeline.counts)
         if self.told is not None:
