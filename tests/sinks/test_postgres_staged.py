@@ -46,6 +46,13 @@ class Schema:
         async with connected(self.dsn) as connection:
             await connection.execute(statement.replace("HERE", self.name))
 
+    async def drop(self) -> None:
+        """Drop it, whatever transaction a failed test has left open there."""
+        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        async with connected(self.dsn) as connection:
+            await connection.execute(f"{query} WHERE application_name = $1", self.name)
+        await self.run("DROP SCHEMA HERE CASCADE")
+
     async def connections(self) -> int:
         """How many the server has of this test's sinks, after a moment's patience."""
         query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
@@ -63,12 +70,7 @@ async def schema(postgres_dsn: str) -> AsyncIterator[Schema]:
     made = Schema(postgres_dsn)
     await made.run(f"CREATE SCHEMA HERE; {TABLE}")
     yield made
-    # What a failed test has left open would keep the schema locked.
-    await made.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name = 'HERE'"
-    )
-    await made.run("DROP SCHEMA HERE CASCADE")
+    await made.drop()
 
 
 @pytest.mark.parametrize("name", BROKEN)
