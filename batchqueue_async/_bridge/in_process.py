@@ -8,9 +8,9 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from batchqueue_async._bridge.in_thread import InThread, blocking_consume_of
+from batchqueue_async._bridge.in_thread import InThread, require_blocking
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._policies.handler_checks import HOOKS, require_handler
+from batchqueue_async._policies.handler_checks import HOOKS
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._validation import require_int
 from batchqueue_async._wording import reason, shown
@@ -49,16 +49,14 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
             `concurrency` is no int.
         ValueError: `concurrency` is less than 1.
     """
-    require_handler("handler", handler)
-    blocking_consume_of(handler, "process")
+    require_blocking(handler, "process")
     require_int("concurrency", concurrency, at_least=1)
     _require_imported(handler)
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
-    wrapped = _InProcess(
-        processes, processes.consume, label, concurrency, processes.stop
-    )
+    wrapped = _InProcess(processes, label, concurrency)
+    wrapped.stop = processes.stop
     # If `on_close` was not called, the handler's last thread ends the processes.
     wrapped.last = processes.end
     return wrapped

@@ -53,29 +53,25 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
         TypeError: The handler is async already, or no handler; or `concurrency` no int.
         ValueError: `concurrency` is less than 1.
     """
-    consume = blocking_consume_of(handler, "thread")
+    require_blocking(handler, "thread")
     require_int("concurrency", concurrency, at_least=1)
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
-    return InThread(handler, consume, f"in_thread({name})", concurrency)
+    return InThread(handler, f"in_thread({name})", concurrency)
 
 
-def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], object]:
-    """Return what takes a batch of a handler that is to run in a thread or process."""
-    consume = consume_of(handler)
-    for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
+def require_blocking(handler: object, place: str) -> None:
+    """Refuse what is no handler, or async, and is to run in a thread or process."""
+    hooks = (getattr(handler, name, None) for name in HOOKS)
+    for each in (consume_of(handler), *hooks):
         if is_async(each):
             msg = (
                 f"handler must be blocking to run in a {place}, got async {shown(each)}"
             )
             raise TypeError(msg)
-    return consume
 
 
 class InThread(Attached):
-    """The handler's methods as coroutines; it has the hooks that the handler has.
-
-    `stop` ends the call that runs on a thread with this identity, if that can be done.
-    """
+    """The handler's methods as coroutines; it has the hooks that the handler has."""
 
     _lock: threading.Lock
     _limiter: Any
@@ -83,15 +79,10 @@ class InThread(Attached):
     _end: Callable[[], object]
     last: Callable[[], object] | None = None
     """Called on one of the threads before they end, with the last queue."""
+    stop: Callable[[int], object] | None = None
+    """Ends the call that runs on a thread with this identity, if that can be done."""
 
-    def __init__(
-        self,
-        handler: object,
-        consume: Callable[[list[Any]], object],
-        name: str,
-        concurrency: int,
-        stop: Callable[[int], object] | None = None,
-    ) -> None:
+    def __init__(self, handler: object, name: str, concurrency: int) -> None:
         # Late: it would add a fifth to the time that importing the package takes.
         from anyio import CapacityLimiter, to_thread  # noqa: PLC0415
 
@@ -99,9 +90,8 @@ class InThread(Attached):
         self._new_limiter = partial(CapacityLimiter, concurrency)
         self.concurrency = concurrency
         self.is_exclusive = concurrency == 1
-        self._stop = stop
         self._forget()
-        self._consume = consume
+        self._consume: Any = getattr(handler, "consume", handler)
         self.__qualname__ = name
         if hasattr(handler, "tick_every"):
             self.tick_every = handler.tick_every
@@ -181,8 +171,8 @@ class InThread(Attached):
         try:
             result, error = await asyncio.shield(job)
         except asyncio.CancelledError:
-            if self._stop is not None:
-                thread_call.cancel(self._stop)
+            if self.stop is not None:
+                thread_call.cancel(self.stop)
             await _outlast(job)
             if job.cancelled():
                 # The task was cancelled, but the thread goes on, and needs a slot.

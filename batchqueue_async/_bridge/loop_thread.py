@@ -216,8 +216,21 @@ class LoopThread(OfOneProcess):
         if run.draining.has_begun:
             msg = f"LoopThread {self._name!r} is being stopped"
             raise BatchQueueError(msg)
-        context = Context() if run.is_of_all else None
-        return run.call(partial(self._open, run, name, config, handlers or {}), context)
+
+        async def opened() -> SyncBatchQueue[T]:
+            queue = await run.manager.create(name, config)
+            try:
+                for item_type, handler in (handlers or {}).items():
+                    queue.add_handler(item_type, handler)
+                sync_queue = SyncBatchQueue(queue, patience=self._patience)
+            except BaseException:
+                await run.manager.shutdown(name)
+                raise
+            sync_queue.loop_thread = self
+            at_exit.drain_before_others(run)
+            return sync_queue
+
+        return run.call(opened, Context() if run.is_of_all else None)
 
     def flush(self, timeout: float | None = None) -> None:
         """Flush all queues that were opened here, the last opened first.
@@ -290,25 +303,6 @@ class LoopThread(OfOneProcess):
             self._process = os.getpid()
             self._starting = threading.Lock()
         return self._starting
-
-    async def _open(
-        self,
-        run: LoopRun,
-        name: str,
-        config: BatchQueueConfig[T] | None,
-        handlers: Mapping[type[Any], HandlerLike[Any]],
-    ) -> SyncBatchQueue[T]:
-        queue = await run.manager.create(name, config)
-        try:
-            for item_type, handler in handlers.items():
-                queue.add_handler(item_type, handler)
-            sync_queue = SyncBatchQueue(queue, patience=self._patience)
-        except BaseException:
-            await run.manager.shutdown(name)
-            raise
-        sync_queue.loop_thread = self
-        at_exit.drain_before_others(run)
-        return sync_queue
 
 
 def run_of(loop_thread: LoopThread) -> LoopRun | None:

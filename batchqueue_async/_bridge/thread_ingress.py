@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class ThreadWaiter(Waiter):
-    """A producer that waits in line on a thread of its own, `until` then at most."""
+    """A producer that waits in line on its own thread, for ever without `until`."""
 
     __slots__ = ("_signal", "_until", "_watchdog", "chunk")
 
@@ -125,7 +125,7 @@ class ThreadIngress(LoopWaker[T]):
         timeout: float | None,
         patience: float,
     ) -> bool:
-        """Accept an item; of a type that has not come before it knows no partition."""
+        """Accept an item; its partition is None if its type has not come before."""
         self._refuse_dead()
         tally = ThreadTally(patience)
         if timeout is not None:

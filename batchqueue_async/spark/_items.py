@@ -260,11 +260,11 @@ def _converter(kind: pa.DataType, annotation: object) -> Convert | None:
 
 def _conversion(kind: pa.DataType, choice: Any) -> Convert | None:  # noqa: ANN401
     made, wanted = _made_of(kind), get_origin(choice) or choice
-    if made is list:
-        return _list_conversion(kind, wanted, get_args(choice))
-    if made is dict:
-        return _dict_conversion(kind, wanted, get_args(choice))
     is_told = wanted in _KNOWN or wanted in _OF_LIST or wanted is dict
+    if made is list and (wanted in _OF_LIST or not is_told):
+        return _list_conversion(kind, choice)
+    if made is dict and (wanted is dict or not is_told):
+        return _dict_conversion(kind, choice)
     is_same = made is wanted or (made is bool and wanted is int)
     if made is None or is_same or not is_told:
         return None
@@ -277,14 +277,8 @@ def _conversion(kind: pa.DataType, choice: Any) -> Convert | None:  # noqa: ANN4
     raise _Unfit
 
 
-def _list_conversion(
-    kind: pa.DataType,
-    wanted: Any,  # noqa: ANN401 - whatever was written
-    arguments: tuple[Any, ...],
-) -> Convert | None:
-    if wanted in _KNOWN or wanted is dict:
-        raise _Unfit
-    inner = None
+def _list_conversion(kind: pa.DataType, choice: Any) -> Convert | None:  # noqa: ANN401
+    inner, wanted, arguments = None, get_origin(choice) or choice, get_args(choice)
     if len(arguments) == 1 or (wanted is tuple and arguments[1:] == (...,)):
         inner = _converter(kind.value_type, arguments[0])
     outer = _OF_LIST.get(wanted)
@@ -294,13 +288,8 @@ def _list_conversion(
     return lambda values: collect(_converted(values, inner))
 
 
-def _dict_conversion(
-    kind: pa.DataType,
-    wanted: Any,  # noqa: ANN401 - whatever was written
-    arguments: tuple[Any, ...],
-) -> Convert | None:
-    if wanted in _KNOWN or wanted in _OF_LIST:
-        raise _Unfit
+def _dict_conversion(kind: pa.DataType, choice: Any) -> Convert | None:  # noqa: ANN401
+    wanted, arguments = get_origin(choice) or choice, get_args(choice)
     if pa.types.is_map(kind) and len(arguments) == 2:  # noqa: PLR2004 - keys, values
         key = _converter(kind.key_type, arguments[0])
         value = _converter(kind.item_type, arguments[1])

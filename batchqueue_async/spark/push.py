@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from batchqueue_async import BatchQueueError, SyncBatchQueue
 from batchqueue_async._functions import (
@@ -115,7 +115,15 @@ def push_batches(
         rows += batch.num_rows
         items += accepted
         if accepted < len(made):
-            _refuse_short(sync_queue, items, deadline)
+            where = f"queue {sync_queue.name!r} after {items} items"
+            if deadline.left() == 0:
+                msg = f"no room in {where}: the {deadline} of the call are over"
+                raise TimeoutError(msg)
+            why = "accepts no more: it is closed"
+            if sync_queue.is_running:
+                why = "refused an item: with DROP_NEWEST a frame cannot arrive whole"
+            msg = f"{where} {why}"
+            raise BatchQueueError(msg)
         if on_progress is not None:
             on_progress(PushProgress(rows, items, deadline.passed()))
     sync_queue.flush(deadline.left())
@@ -148,17 +156,3 @@ class Deadline:
 
     def __str__(self) -> str:
         return f"{self._timeout} s"
-
-
-def _refuse_short(
-    sync_queue: SyncBatchQueue[Any], items: int, deadline: Deadline
-) -> None:
-    where = f"queue {sync_queue.name!r} after {items} items"
-    if deadline.left() == 0:
-        msg = f"no room in {where}: the {deadline} of the call are over"
-        raise TimeoutError(msg)
-    if not sync_queue.is_running:
-        msg = f"{where} accepts no more: it is closed"
-        raise BatchQueueError(msg)
-    msg = f"{where} refused an item: with DROP_NEWEST a frame cannot arrive whole"
-    raise BatchQueueError(msg)

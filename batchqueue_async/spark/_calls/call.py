@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice, repeat
 from math import ceil
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ import pyarrow as pa
 from batchqueue_async._wording import kind_of
 
 from .declared import OutputColumn, beside_input
+from .options import CallOptions
 from .results import Results, joined, rows_of
 
 _Place: TypeAlias = tuple[int, int, str | None]
@@ -122,12 +123,8 @@ class CallLine:
     tried again; otherwise for none.
     """
 
-    def __init__(
-        self, in_flight: int, *, is_ordered: bool, reorder_buffer: int | None
-    ) -> None:
-        self._in_flight = in_flight
-        self._is_ordered = is_ordered
-        self._reorder_buffer = reorder_buffer
+    def __init__(self, options: CallOptions) -> None:
+        self._options = options
         # The calls in their order; empty where the order isn't kept.
         self._ordered: deque[Call] = deque()
         self._calls = 0
@@ -138,26 +135,26 @@ class CallLine:
     @property
     def is_buffering(self) -> bool:
         """Whether settled calls wait beside those in flight."""
-        return self._calls > self._in_flight
+        return self._calls > self._options.in_flight
 
     def has_place(self, calls_of_a_batch: int) -> bool:
-        if self._calls < self._in_flight:
+        if self._calls < self._options.in_flight:
             return True
-        beside = self._reorder_buffer
+        beside = self._options.reorder_buffer
         if beside is None:
             first = self._ordered[0] if self._ordered else None
             is_retried = first is not None and first.is_tried_again
             beside = calls_of_a_batch if is_retried else 0
-        return self._calls < self._in_flight + beside
+        return self._calls < self._options.in_flight + beside
 
     def join(self, call: Call) -> None:
         self._calls += 1
-        if self._is_ordered:
+        if self._options.ordered:
             self._ordered.append(call)
 
     def leave(self, settled: Call) -> Iterator[Call]:
         """A call is settled: take out those whose rows may leave now."""
-        if not self._is_ordered:
+        if not self._options.ordered:
             self._calls -= 1
             yield settled
             return
@@ -173,15 +170,9 @@ class WaitingRows:
     An item that is a record batch counts as many of a call's items as it has rows.
     """
 
-    def __init__(
-        self,
-        to_items: Callable[[pa.RecordBatch], Iterable[Any]],
-        max_batch: int,
-        *,
-        keeps_input: bool,
-    ) -> None:
-        self._to_items = to_items
-        self._max_batch = max_batch
+    def __init__(self, options: CallOptions, *, keeps_input: bool) -> None:
+        self._to_items = options.to_items
+        self._max_batch = options.max_batch
         self._keeps_input = keeps_input
         # Each with the time of its arrival.
         self._batches: deque[tuple[pa.RecordBatch, float]] = deque()

@@ -56,16 +56,10 @@ class CallPipeline:
         self._options = options
         self._output = output
         self._queue = queue
-        self._waiting = WaitingRows(
-            options.to_items, options.max_batch, keeps_input=output is not None
-        )
+        self._waiting = WaitingRows(options, keeps_input=output is not None)
         self._is_ended = False
         self._free = [*slots]
-        self._line = CallLine(
-            options.in_flight,
-            is_ordered=options.ordered,
-            reorder_buffer=options.reorder_buffer,
-        )
+        self._line = CallLine(options)
         self._finished: list[pa.RecordBatch] = []
         self._finished_rows = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -302,7 +296,7 @@ class CallSlot:
             call.is_tried_again = True
             owner.look()
             if isinstance(error, PartialFailure):
-                self._keep_others(call, positions, items, error)
+                self._keep_others(call, positions, error)
                 if call.is_settled:
                     owner.settled(self, call)
             raise
@@ -321,13 +315,9 @@ class CallSlot:
             owner.look()
 
     def _keep_others(
-        self,
-        call: Call,
-        positions: Sequence[int],
-        items: Sequence[Any],
-        partial: PartialFailure,
+        self, call: Call, positions: Sequence[int], partial: PartialFailure
     ) -> None:
-        failed = {*partial.failed}
+        items, failed = call.items_at(positions), {*partial.failed}
         good = [at for at in range(len(items)) if at not in failed]
         if not good or not failed.issubset(range(len(items))):
             # All items failed, or a position is invalid: the queue deals with that.

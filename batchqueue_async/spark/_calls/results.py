@@ -52,10 +52,21 @@ class ResultMaker:
             raise ValueError(msg)
         each = self._in_lists(returned) if self._flat else None
         rows = returned if each is None else [*chain.from_iterable(each)]
-        if isinstance(items[0], pa.RecordBatch):
-            return self._of_batches(positions, items, rows, each)
-        counts = None if each is None else [*map(len, each)]
-        return Results(positions, self._columns.of_rows(rows), counts)
+        if not isinstance(items[0], pa.RecordBatch):
+            lengths = None if each is None else [*map(len, each)]
+            return Results(positions, self._columns.of_rows(rows), lengths)
+        made = [self._columns.of_batch(batch) for batch in rows]
+        if each is None:
+            counts = [batch.num_rows for batch in made]
+        else:
+            counts = [sum(batch.num_rows for batch in batches) for batches in each]
+        if self._keeps_input and counts != [item.num_rows for item in items]:
+            msg = (
+                'with on_error="column" a record batch must keep its number of rows,'
+                f" got {sum(counts)} for {sum(item.num_rows for item in items)}"
+            )
+            raise ValueError(msg)
+        return Results(positions, joined(made, self._columns.schema), counts)
 
     def failed(
         self, positions: Sequence[int], items: Sequence[Any], error: str
@@ -73,26 +84,6 @@ class ResultMaker:
                 msg = f"with flat=True result {at} must be a list, got {kind_of(each)}"
                 raise TypeError(msg)
         return [*returned]
-
-    def _of_batches(
-        self,
-        positions: Sequence[int],
-        items: Sequence[pa.RecordBatch],
-        rows: Sequence[Any],
-        each: Sequence[Sequence[Any]] | None,
-    ) -> Results:
-        made = [self._columns.of_batch(batch) for batch in rows]
-        if each is None:
-            counts = [batch.num_rows for batch in made]
-        else:
-            counts = [sum(batch.num_rows for batch in batches) for batches in each]
-        if self._keeps_input and counts != [item.num_rows for item in items]:
-            msg = (
-                'with on_error="column" a record batch must keep its number of rows,'
-                f" got {sum(counts)} for {sum(item.num_rows for item in items)}"
-            )
-            raise ValueError(msg)
-        return Results(positions, joined(made, self._columns.schema), counts)
 
 
 def rows_of(items: Sequence[Any]) -> int:
