@@ -65,7 +65,8 @@ def blocking_consume_of(handler: object, place: str) -> Callable[[list[Any]], ob
     for each in (consume, *(getattr(handler, name, None) for name in HOOKS)):
         if is_async(each):
             msg = (
-                f"handler must be blocking to run in a {place}, got async {shown(each)}"
+                f"handler must be blocking to run in a {place}, got {shown(each)},"
+                f" which is async: pass it without in_{place}"
             )
             raise TypeError(msg)
     return consume
@@ -194,7 +195,8 @@ class InThread(Attached):
             if inspect.iscoroutine(result):
                 result.close()
             msg = (
-                f"handler must be blocking to run in a thread, got async {shown(call)}"
+                f"handler must be blocking to run in a thread, got {shown(call)},"
+                " which is async: pass it without in_thread"
             )
             raise TypeError(msg)
 
