@@ -44,8 +44,6 @@ def require_arguments(field: str, call: object, arguments: int, told: str) -> No
 
     What is written in C, and says nothing of its arguments, is accepted.
     """
-    if not callable(call):
-        refuse(field, "callable", call, TypeError)
     if not takes(call, arguments):
         refuse(field, f"callable with {told}", call, TypeError)
 
