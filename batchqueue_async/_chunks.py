@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
+from batchqueue_async._wording import kind_of
+
 T = TypeVar("T")
 
 # Items that are looked at together: what bounds the memory for endless iterables.
@@ -46,6 +48,6 @@ def chunks(items: Iterable[T], length: int = LENGTH) -> Iterator[list[T]]:
 def _require_iterable(items: object) -> None:
     """Refuse all else, showing its type only, since its value may be an item's."""
     if not isinstance(items, Iterable) and not hasattr(items, "__getitem__"):
-        kind = type(items).__qualname__
-        msg = f"items must be an iterable, and no asynchronous one, got a {kind}"
+        kind = kind_of(items)
+        msg = f"items must be an iterable, and no asynchronous one, got {kind}"
         raise TypeError(msg)

@@ -48,15 +48,20 @@ def require_arguments(field: str, call: object, arguments: int, told: str) -> No
 
     What is written in C, and says nothing of its arguments, is accepted.
     """
+    if not takes(call, arguments):
+        refuse(field, f"callable with {told}", call, TypeError)
+
+
+def takes(call: object, arguments: int) -> bool:
+    """Whether it can be called with so many arguments, as far as that can be known."""
     if not callable(call):
-        refuse(field, "callable", call, TypeError)
+        return False
     code, given = _code_of(call, arguments)
     # Faster than `_binds` by far: there may be thousands of handlers.
     is_plain = (
         code is not None and code.co_argcount == given and not code.co_kwonlyargcount
     )
-    if not is_plain and not _binds(call, arguments):
-        refuse(field, f"callable with {told}", call, TypeError)
+    return is_plain or _binds(call, arguments)
 
 
 def require_function(field: str, call: object, arguments: int, told: str) -> None:

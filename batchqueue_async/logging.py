@@ -110,7 +110,9 @@ class BatchingHandler(logging.Handler):
         require_int("max_batch", max_batch, at_least=1)
         require_at_least("linger", linger, 0)
         if retry is not None:
-            require_instance("retry", retry, Retry, "a Retry or None")
+            require_instance(
+                "retry", retry, Retry, "a Retry such as Retry(attempts=3), or None"
+            )
         require_timeout("shutdown_timeout", shutdown_timeout)
         # One for all queues that are opened in turn, so that only one calls the target.
         self._consumer = _consumer(target)

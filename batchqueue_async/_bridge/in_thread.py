@@ -65,7 +65,8 @@ def require_blocking(handler: object, place: str) -> None:
     for each in (consume_of(handler), *hooks):
         if is_async(each):
             msg = (
-                f"handler must be blocking to run in a {place}, got async {shown(each)}"
+                f"handler must be blocking to run in a {place}, got {shown(each)},"
+                f" which is async: pass it without in_{place}"
             )
             raise TypeError(msg)
 
@@ -184,7 +185,8 @@ class InThread(Attached):
             if inspect.iscoroutine(result):
                 result.close()
             msg = (
-                f"handler must be blocking to run in a thread, got async {shown(call)}"
+                f"handler must be blocking to run in a thread, got {shown(call)},"
+                " which is async: pass it without in_thread"
             )
             raise TypeError(msg)
 

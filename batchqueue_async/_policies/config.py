@@ -57,7 +57,9 @@ def require_options(  # noqa: PLR0913 - all that is declared for one handler
     if linger is not None:
         require_at_least("linger", linger, 0)
     if retry is not None:
-        require_instance("retry", retry, Retry, "a Retry or None")
+        require_instance(
+            "retry", retry, Retry, "a Retry such as Retry(attempts=3), or None"
+        )
     if on_error is not None:
         told = "two arguments, the batch and the error"
         require_function("on_error", on_error, 2, told)
@@ -154,7 +156,8 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
         )
         require_policy("partitions", self.partitions, PartitionPolicy)
         require_int("buffer_size", self.buffer_size, at_least=1)
-        require_instance("when_full", self.when_full, WhenFull, "a WhenFull")
+        rule = "WhenFull.WAIT, .DROP_NEWEST or .DROP_OLDEST"
+        require_instance("when_full", self.when_full, WhenFull, rule)
         self._check_selector()
 
     def _check_selector(self) -> None:
@@ -195,7 +198,9 @@ class BatchQueueConfig(Value, Generic[T], kw_only=True):
     def _check_handling(self) -> None:
         if self.consumer is not None:
             require_handler("consumer", self.consumer)
-        require_instance("retry", self.retry, Retry, "a Retry")
+        require_instance(
+            "retry", self.retry, Retry, "a Retry such as Retry(attempts=3)"
+        )
         require_options(
             max_batch=self.max_batch,
             max_batch_bytes=self.max_batch_bytes,

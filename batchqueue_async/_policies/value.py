@@ -8,6 +8,7 @@ at every start of a program: that was more than half of what the import took. So
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
@@ -103,7 +104,7 @@ class Value:
             try:
                 type(self).__signature__.bind(*values, **named)
             except TypeError as error:
-                msg = f"{type(self).__qualname__}: {error}"
+                msg = f"{type(self).__qualname__}: {error}{self._meant(named)}"
                 raise TypeError(msg) from None
         for name, value in found.items():
             _set(self, name, value)
@@ -111,6 +112,14 @@ class Value:
 
     def __post_init__(self) -> None:
         """Check the fields."""
+
+    def _meant(self, named: Iterable[str]) -> str:
+        """Return the field that the first unknown name is near to, as a question."""
+        from difflib import get_close_matches  # noqa: PLC0415 - hardly ever needed
+
+        unknown = [name for name in named if name not in self._names][:1]
+        near = [got for name in unknown for got in get_close_matches(name, self._names)]
+        return f"; did you mean {near[0]}?" if near else ""
 
     @classmethod
     def unchecked(cls, fields: dict[str, Any]) -> Self:

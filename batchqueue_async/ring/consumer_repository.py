@@ -13,6 +13,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._functions import takes
 from batchqueue_async._validation import refuse
 
 from .errors import (
@@ -125,6 +126,9 @@ class ConsumerRepository(Generic[E]):
         self, on_error: ExceptionHandler, handlers: Seq[object]
     ) -> None:
         """Set `on_error` for some handlers, or for all that have none of their own."""
+        if not takes(on_error, 3):
+            rule = "callable with (error, sequence, event)"
+            refuse("on_error", rule, on_error, InvalidArgument)
         if handlers:
             for handler in handlers:
                 _, consumer = self.find(handler)

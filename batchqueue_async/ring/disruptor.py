@@ -180,6 +180,10 @@ class Disruptor(HandlerGroup[E]):
         Args:
             on_error: `log_and_continue` (the default), `halt`, or your own.
             handlers: Whose errors; by default all that have no handler of their own.
+
+        Raises:
+            InvalidArgument: It can't be called like that, or a handler is none of this
+                ring.
         """
         self._consumers.handle_exceptions_with(on_error, handlers)
 

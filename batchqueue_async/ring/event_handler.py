@@ -7,6 +7,7 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from batchqueue_async._functions import takes
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
@@ -64,7 +65,7 @@ class HandlerMethods(Generic[E]):
 
     Raises:
         InvalidArgument: It is no handler, or a class, or takes both events and batches,
-            or is a generator function.
+            or is a generator function, or can't be called with what it gets.
     """
 
     def __init__(self, handler: HandlerLike[E]) -> None:
@@ -76,6 +77,8 @@ class HandlerMethods(Generic[E]):
             rule = "an object with either on_event or on_batch, or a function"
             refuse("a handler", rule, handler, InvalidArgument)
         consume = on_batch if on_event is None else on_event
+        _require_arguments(handler, on_event, 3, "(event, sequence, end_of_batch)")
+        _require_arguments(handler, on_batch, 2, "(events, first_sequence)")
         if isgeneratorfunction(consume) or isasyncgenfunction(consume):
             rule = "a handler must not be a generator, whose body nobody runs"
             msg = f"{rule}: {shown(handler)}"
@@ -103,6 +106,13 @@ def identity_of(handler: object) -> object:
     if isinstance(handler, MethodType):
         return id(handler.__self__), id(handler.__func__)
     return id(handler)
+
+
+def _require_arguments(
+    handler: object, call: Hook | None, arguments: int, told: str
+) -> None:
+    if call is not None and not takes(call, arguments):
+        refuse("a handler", f"callable with {told}", handler, InvalidArgument)
 
 
 def _method(handler: object, name: str) -> Hook | None:

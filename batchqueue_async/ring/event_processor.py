@@ -214,7 +214,11 @@ class EventProcessor(Generic[E]):
         try:
             await _finish(self.on_error(error, sequence, event))
         except (asyncio.CancelledError, Exception) as fatal:  # noqa: BLE001
-            self._ring.halt(_own_error(fatal))
+            halting = _own_error(fatal)
+            if event is not None and self._sequencer.cause is None:
+                at = f" at event {sequence}, in {self.handler.name}"
+                self._sequencer.halted_at = at
+            self._ring.halt(halting)
             return False
         return True
 

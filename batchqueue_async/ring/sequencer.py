@@ -52,7 +52,7 @@ class MultiProducerSequencer(Notifier):
         claims_waited: How many claims have had to wait so far.
         is_halted: Whether consumers are to stop after their current batch.
         cause: The error that has halted the ring, if it was one; `has_told` says
-            whether it was raised to a caller.
+            whether it was raised to a caller, `halted_at` by which event and handler.
         ingress: The `ThreadIngress` of other threads, if they claim too.
 
     Raises:
@@ -78,6 +78,7 @@ class MultiProducerSequencer(Notifier):
         self.is_closed: bool = False
         self.is_halted: bool = False
         self.cause: BaseException | None = None
+        self.halted_at: str = ""
         self.has_told: bool = False
         self.ingress: object = None
         self._gating: tuple[Sequence, ...] = ()
@@ -345,7 +346,9 @@ class MultiProducerSequencer(Notifier):
         """Raise `RingHalted`, with its cause, if no claim is granted any more."""
         if self.is_closed:
             self.has_told = self.cause is not None
-            msg = "the ring is closed" if self.cause is None else "the ring was halted"
+            msg = "the ring is closed"
+            if self.cause is not None:
+                msg = f"the ring was halted{self.halted_at}"
             raise RingHalted(msg) from self.cause
 
     def _may_claim(self, n: int) -> bool:

@@ -23,6 +23,7 @@ from batchqueue_async._running_loop import running_loop
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
+from batchqueue_async._validation import require_instance
 
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout
@@ -162,10 +163,13 @@ class SyncRing(Generic[E]):
     From then on claims on the loop take a lock too, and cost a little more.
 
     Raises:
+        TypeError: It is no ring, but a `Disruptor` for instance.
         RuntimeError: No loop is running here.
     """
 
     def __init__(self, ring: RingBuffer[E]) -> None:
+        rule = "a RingBuffer, as `async with disruptor as ring` gives it"
+        require_instance("ring", ring, RingBuffer, rule)
         self._ring = ring
         self._ingress = ThreadIngress.of(ring.sequencer)
 

@@ -267,6 +267,9 @@ def _query_id(df: DataFrame) -> str:
         raise BatchQueueError(msg)
     found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
-        msg = "df must be a micro-batch of foreachBatch, got a frame without a query"
+        msg = (
+            "df must be a micro-batch of foreachBatch, got a frame without a query;"
+            ' write it with write.format("batchqueue"), or push'
+        )
         raise BatchQueueError(msg)
     return found

@@ -382,7 +382,7 @@ def test_what_opening_raises_is_raised_and_nothing_stays() -> None:
     "value, message",
     [
         (lambda _: None, "must return a SyncBatchQueue, got None"),
-        (5, "open_queue must be callable, got 5"),
+        (5, "open_queue must be callable.*, got 5"),
         ([], "open_queue must be callable"),
     ],
 )

@@ -176,12 +176,14 @@ async def numbers() -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize(
-    "items, kind", [(3, "int"), (numbers(), "async_generator")], ids=["item", "async"]
+    "items, kind",
+    [(3, "an int"), (numbers(), "an async_generator")],
+    ids=["item", "async"],
 )
 async def test_what_is_no_iterable_is_refused_in_one_sentence(
     items: object, kind: str
 ) -> None:
-    rule = f"items must be an iterable, and no asynchronous one, got a {kind}$"
+    rule = f"items must be an iterable, and no asynchronous one, got {kind}$"
     async with BatchQueue("q", BatchQueueConfig[Any](consumer=len)) as queue:
         with pytest.raises(TypeError, match=rule) as caught:
             await queue.produce_many(items)  # type: ignore[arg-type]

@@ -321,7 +321,7 @@ def test_signal_handlers_log_in_the_middle_of_it(
         ({"capacity": 0}, "capacity must be >= 1, got 0"),
         ({"max_batch": 0}, "max_batch must be >= 1, got 0"),
         ({"linger": -1}, "linger must be >= 0, got -1"),
-        ({"retry": 3}, "retry must be a Retry or None, got 3"),
+        ({"retry": 3}, "retry must be a Retry .*, or None, got 3"),
         ({"shutdown_timeout": -1}, "shutdown_timeout must be a number of seconds"),
         ({"target": 5}, "target must be callable or have a consume method"),
         ({"target": Sink}, "target must be a handler, not its class"),

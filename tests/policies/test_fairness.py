@@ -25,8 +25,12 @@ def test_its_defaults_are_equal_weights_and_rounds_of_a_hundred() -> None:
 @pytest.mark.parametrize(
     "arguments, error, message",
     [
-        ({"key": "tenant"}, TypeError, r"^key must be callable, got 'tenant'$"),
-        ({"weight": 2}, TypeError, r"^weight must be callable, got 2$"),
+        (
+            {"key": "tenant"},
+            TypeError,
+            r"^key must be callable with one argument, an item, got 'tenant'$",
+        ),
+        ({"weight": 2}, TypeError, r"^weight must be callable.*, got 2$"),
         ({"quantum": 0}, ValueError, r"^quantum must be >= 1, got 0$"),
         ({"quantum": 1.5}, TypeError, r"^quantum must be an int, got 1\.5$"),
         ({"quantum": True}, TypeError, r"^quantum must be an int, got True$"),

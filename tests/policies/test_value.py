@@ -122,7 +122,7 @@ def test_fields_are_given_by_position_or_by_name() -> None:
     "values, named, says",
     [
         ((), {}, "Point: missing a required argument: 'x'"),
-        ((1,), {"z": 2}, "Point: got an unexpected keyword argument 'z'"),
+        ((1,), {"z": 2}, "Point: got an unexpected keyword argument 'z'$"),
         ((1, 2, 3), {}, "Point: too many positional arguments"),
         ((1,), {"x": 2}, "Point: multiple values for argument 'x'"),
         ((1, 2, 3), {"y": 2}, "Point: "),
@@ -135,6 +135,13 @@ def test_what_does_not_fit_is_refused(
         Point(*values, **named)
     with pytest.raises(TypeError, match=r"^Named: too many positional arguments"):
         Named(1, 2, "a", name="a")  # type: ignore[misc]
+
+
+def test_an_unknown_name_is_answered_with_the_one_that_was_meant() -> None:
+    with pytest.raises(TypeError, match=r"argument 'max_attempts'; did you mean att"):
+        Retry(max_attempts=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'max_batch_size'; did you mean max_batch\?$"):
+        BatchQueueConfig(max_batch_size=500)  # type: ignore[call-arg]
 
 
 def test_its_signature_is_known() -> None:

@@ -174,6 +174,25 @@ def test_what_is_no_handler_is_refused() -> None:
         small().handle_events_with()
 
 
+async def test_what_can_not_be_called_with_an_event_is_refused_at_once() -> None:
+    def two(event: Event, sequence: int) -> None: ...
+
+    class Batches:
+        def on_batch(self, events: list[Event]) -> None: ...
+
+    disruptor = small(4)
+    wrong: list[Any] = [two, Batches(), [].append]
+    for handler in wrong:
+        with pytest.raises(InvalidArgument, match=r"^a handler must be callable with"):
+            disruptor.handle_events_with(handler)
+    disruptor.handle_events_with(lambda *event: None)
+    disruptor.handle_exceptions_with(lambda error, sequence, event: None)
+    wrong = ["halt", lambda error: None]
+    for on_error in wrong:
+        with pytest.raises(InvalidArgument, match=r"^on_error must be callable with"):
+            disruptor.handle_exceptions_with(on_error)
+
+
 async def test_a_busy_handler_leaves_the_loop_to_others() -> None:
     disruptor = small(4)
     stop = False
@@ -323,7 +342,8 @@ async def test_halting_stops_everything_and_tells_the_producers() -> None:
     faulty, after = Faulty(5), Recorder()
     disruptor.handle_events_with(faulty).then(after)
     disruptor.handle_exceptions_with(halt)
-    with pytest.raises(RingHalted, match=r"^the ring was halted$") as caught:
+    says = "the ring was halted at event 5, in faulty"
+    with pytest.raises(RingHalted, match=f"^{says}$") as caught:
         async with disruptor as ring:
             await ring.publish_events(fill, range(100))
 
@@ -362,7 +382,8 @@ async def test_a_halt_after_others_were_refused_is_raised_too() -> None:
     with pytest.raises(RingHalted, match=r"^the ring is closed$"):
         ring.try_claim()
     gate.set()
-    with pytest.raises(RingHalted, match=r"^the ring was halted$"):
+    says = "the ring was halted at event 0, in faulty"
+    with pytest.raises(RingHalted, match=f"^{says}$"):
         await closing
 
 

@@ -269,6 +269,11 @@ async def test_its_own_thread_is_refused() -> None:
         sync.publish_events(fill, [1])
 
 
+async def test_a_disruptor_is_no_ring() -> None:
+    with pytest.raises(TypeError, match=r"^ring must be a RingBuffer, as `async with"):
+        SyncRing(small(4))  # type: ignore[arg-type]
+
+
 async def test_all_objects_of_a_ring_share_one_ingress() -> None:
     ring = RingBuffer(Event, 4)
     assert SyncRing(ring)._ingress is SyncRing(ring)._ingress

@@ -67,7 +67,9 @@ class CallOptions:
         require_int("in_flight", self.in_flight, at_least=1, at_most=_MOST_IN_FLIGHT)
         if self.timeout is not None:
             require_positive("timeout", self.timeout)
-        require_instance("retry", self.retry, Retry, "a Retry")
+        require_instance(
+            "retry", self.retry, Retry, "a Retry such as Retry(attempts=3)"
+        )
         if self.rate is not None:
             require_positive("rate", self.rate)
         require_instance("ordered", self.ordered, bool, "a bool")

@@ -287,7 +287,7 @@ def test_wrong_arguments_are_refused(
     queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=collector))
     wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (TypeError, "sync_queue must be a SyncBatchQueue", {"sync_queue": "items"}),
-        (TypeError, "to_items must be callable, got 1", {"to_items": 1}),
+        (TypeError, "to_items must be callable.*, got 1", {"to_items": 1}),
         (TypeError, "sink must be an EpochSink, got 'db'", {"sink": "db"}),
         (TypeError, "fetch must be callable", {"fetch": None}),
         (ValueError, "timeout must be a number of seconds >= 0", {"timeout": -1}),
