@@ -16,6 +16,7 @@ from batchqueue_async._shielding import Shielded
 
 from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
+from .handler_call import running_call
 from .sequence import Sequence, minimum
 from .sequence_barrier import SequenceBarrier
 from .sequencer import MultiProducerSequencer
@@ -80,7 +81,8 @@ class ConsumerTasks:
         """Wait until all that is claimed now has been handled, and the tasks ended.
 
         Of several deadlines the earliest counts. If a caller is cancelled, it goes on.
-        A handler that calls it does not wait: its own event has to be handled first.
+        A handler that calls it, if only in a task that it has started, does not wait:
+        its own event has to be handled first.
         """
         loop = asyncio.get_running_loop()
         if self._shutdown is None:
@@ -90,7 +92,9 @@ class ConsumerTasks:
             )
         if timeout is not None and not self._shutdown.done():
             self._timers.append(loop.call_later(timeout, self._expire))
-        if asyncio.current_task() in self._consumers:
+        call = running_call()
+        is_inside = call is not None and call.sequence in sequences
+        if is_inside or asyncio.current_task() in self._consumers:
             return
         self._waiting += 1
         try:
