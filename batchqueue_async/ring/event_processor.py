@@ -177,8 +177,9 @@ class EventProcessor(Generic[E]):
             try:
                 await _finish(on_batch(events, low))
             except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
-                return await self._passed_after(error, first, low, high, events)
-        self._rewound = 0
+                # A rewind goes to `low`: what is before that was another call's batch.
+                return await self._passed_after(error, low, low, high, events)
+            self._rewound = 0
         return last
 
     async def _call(self, hook: Hook | None, *args: object) -> None:
