@@ -26,6 +26,7 @@ from .errors import (
 )
 from .event_handler import HandlerLike, identity_of, name_of
 from .event_processor import EventProcessor
+from .handler_call import ConsumerSequence
 from .lifecycle import ConsumerTasks
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
@@ -68,8 +69,10 @@ class ConsumerRepository(Generic[E]):
 
     @property
     def sequences(self) -> tuple[Sequence, ...]:
-        """The sequences of all consumers."""
-        return tuple(each for node in self.nodes for each in node.sequences)
+        """The sequences of all consumers, and of worker pools beside them."""
+        gating = self._ring.sequencer.gating
+        beside = (each for each in gating if isinstance(each, ConsumerSequence))
+        return (*_sequences(self.nodes), *beside)
 
     def find(self, handler: object) -> tuple[Node, EventProcessor[Any]]:
         """Return the handler's node, and the consumer that calls the handler."""

@@ -108,7 +108,14 @@ class HandlerGroup(Generic[E]):
         return HandlerGroup(self._consumers, nodes)
 
     def and_(self, other: HandlerGroup[E]) -> HandlerGroup[E]:
-        """Return a group of this one's handlers and the other's."""
+        """Return a group of this one's handlers and the other's.
+
+        Raises:
+            RingError: The other group is of another ring.
+        """
+        if other._consumers is not self._consumers:
+            msg = "groups of two rings cannot be joined: each has its own sequences"
+            raise RingError(msg)
         nodes = dict.fromkeys((*self._nodes, *other._nodes))
         return HandlerGroup(self._consumers, tuple(nodes))
 

@@ -61,6 +61,7 @@ class EventProcessor(Generic[E]):
         try:
             await self._call(self.handler.on_start)
             await self._consume()
+            end_if_cancelled()
         finally:
             # A coroutine that is closed along with its loop can't await any more.
             if not isinstance(sys.exception(), GeneratorExit):
@@ -104,6 +105,7 @@ class EventProcessor(Generic[E]):
                 has_rested = True
             elif not has_rested:
                 # Handlers that never await must not keep the loop to themselves.
+                end_if_cancelled()
                 await asyncio.sleep(0)
                 has_rested = True
             else:
@@ -113,6 +115,7 @@ class EventProcessor(Generic[E]):
                 has_rested = False
 
     async def _wait_for(self, sequence: int) -> None:
+        end_if_cancelled()
         try:
             await self.barrier.wait_for(sequence)
         except RingHalted:
@@ -174,8 +177,9 @@ class EventProcessor(Generic[E]):
             try:
                 await _finish(on_batch(events, low))
             except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
-                return await self._passed_after(error, first, low, high, events)
-        self._rewound = 0
+                # A rewind goes to `low`: what is before that was another call's batch.
+                return await self._passed_after(error, low, low, high, events)
+            self._rewound = 0
         return last
 
     async def _call(self, hook: Hook | None, *args: object) -> None:
@@ -232,6 +236,16 @@ class EventProcessor(Generic[E]):
 async def _finish(result: object) -> None:
     if result is not None and isawaitable(result):
         await result
+
+
+def end_if_cancelled() -> None:
+    """Cancel the consumer again, where a handler has swallowed its cancellation.
+
+    Else it would keep a loop that ends from ending, and tell nobody what it leaves.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _runs(first: int, last: int, skipped: Collection[int]) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from batchqueue_async._shielding import Shielded
 
 from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
+from .handler_call import running_call
 from .sequence import Sequence, minimum
 from .sequence_barrier import SequenceBarrier
 from .sequencer import MultiProducerSequencer
@@ -51,8 +52,9 @@ class ConsumerTasks:
         self._consumers: dict[asyncio.Task[None], Consumer] = {}
         self._is_stopping = False
         self._shutdown: asyncio.Task[int] | None = None
-        # How many callers of `shut_down` are told its result.
-        self._waiting = 0
+        # How many callers of `shut_down` wait for its result; and the events that were
+        # not handled before its deadline, until one of them or the log was told.
+        self._waiting = self._untold = 0
         self._late: asyncio.Future[None]
         self._timers: list[asyncio.TimerHandle] = []
         self._drained: SequenceBarrier | None = None
@@ -79,7 +81,8 @@ class ConsumerTasks:
         """Wait until all that is claimed now has been handled, and the tasks ended.
 
         Of several deadlines the earliest counts. If a caller is cancelled, it goes on.
-        A handler that calls it does not wait: its own event has to be handled first.
+        A handler that calls it, if only in a task that it has started, does not wait:
+        its own event has to be handled first.
         """
         loop = asyncio.get_running_loop()
         if self._shutdown is None:
@@ -89,13 +92,17 @@ class ConsumerTasks:
             )
         if timeout is not None and not self._shutdown.done():
             self._timers.append(loop.call_later(timeout, self._expire))
-        if asyncio.current_task() in self._consumers:
+        call = running_call()
+        is_inside = call is not None and call.sequence in sequences
+        if is_inside or asyncio.current_task() in self._consumers:
             return
         self._waiting += 1
         try:
             left = await asyncio.shield(self._shutdown)
+            self._untold = 0
         finally:
             self._waiting -= 1
+            self._say_untold()
         if left:
             msg = f"{left} events were not handled before the deadline"
             raise TimeoutError(msg)
@@ -114,15 +121,25 @@ class ConsumerTasks:
         is_late = self._late.done()
         if is_late:
             self._cancel()
-        await self._tasks_end()
+        try:
+            await self._tasks_end()
+        finally:
+            # Also if it is cancelled, as where the loop ends now.
+            left = target - minimum(sequences, target) if is_late else 0
+            self._untold = left
+            self._say_untold()
         self._release()
         for timer in self._timers:
             timer.cancel()
-        left = target - minimum(sequences, target) if is_late else 0
+        return left
+
+    def _say_untold(self) -> None:
+        """Log what the deadline left, if no caller waits to be told that."""
+        left = self._untold
         if left and not self._waiting:
+            self._untold = 0
             says = "%d events were not handled before the deadline"
             logger.error(says, left, extra={"events": left})
-        return left
 
     async def _drain(self, drained: SequenceBarrier, target: int) -> None:
         self._drained = drained

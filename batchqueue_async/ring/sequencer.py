@@ -50,6 +50,7 @@ class MultiProducerSequencer(Notifier):
         limit: The highest sequence that may be claimed without further checks.
         abandoned: Published without an event; forgotten some time after all passed.
         claims_waited: How many claims have had to wait so far.
+        gating: The sequences that producers wait for.
         is_halted: Whether consumers are to stop after their current batch.
         cause: The error that has halted the ring, if it was one; `has_told` says
             whether it was raised to a caller, `halted_at` by which event and handler.
@@ -81,7 +82,7 @@ class MultiProducerSequencer(Notifier):
         self.halted_at: str = ""
         self.has_told: bool = False
         self.ingress: object = None
-        self._gating: tuple[Sequence, ...] = ()
+        self.gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
         self._queue = ClaimQueue()
         # What the first waiting claim waits for.
@@ -278,7 +279,7 @@ class MultiProducerSequencer(Notifier):
         with self._guard:
             wanted = self._queue.wanted_up_to(claims)
             wrap_point = self.claimed + wanted - self.capacity
-            return [each for each in self._gating if each.value < wrap_point]
+            return [each for each in self.gating if each.value < wrap_point]
 
     # --- consumers
 
@@ -301,17 +302,17 @@ class MultiProducerSequencer(Notifier):
 
     def remaining_capacity(self) -> int:
         """Return how many sequences could be claimed if nobody waited."""
-        lowest = minimum(self._gating, self.published)
+        lowest = minimum(self.gating, self.published)
         return min(self.capacity, self.capacity - (self.claimed - lowest))
 
     def add_gating_sequences(self, *sequences: Sequence) -> None:
         """Let producers wait for these, from their present values on."""
-        self._set_gating((*self._gating, *sequences))
+        self._set_gating((*self.gating, *sequences))
 
     def remove_gating_sequence(self, sequence: Sequence) -> bool:
         """Let producers no longer wait for it; returns whether they did."""
-        rest = tuple(each for each in self._gating if each is not sequence)
-        if len(rest) == len(self._gating):
+        rest = tuple(each for each in self.gating if each is not sequence)
+        if len(rest) == len(self.gating):
             return False
         self._set_gating(rest)
         return True
@@ -358,7 +359,7 @@ class MultiProducerSequencer(Notifier):
 
     def _has_room(self, n: int) -> bool:
         if self.claimed + n > self._free_up_to:
-            lowest = minimum(self._gating, self.published)
+            lowest = minimum(self.gating, self.published)
             self._free_up_to = lowest + self.capacity
             # Not each time: with a slow consumer this is reached for each event.
             if self.abandoned and lowest - self._forgotten >= self.capacity >> 3:
@@ -369,7 +370,7 @@ class MultiProducerSequencer(Notifier):
 
     def _set_gating(self, sequences: tuple[Sequence, ...]) -> None:
         with self._guard:
-            self._gating = sequences
+            self.gating = sequences
             # What was cached holds for the old gating sequences only.
             self._free_up_to = minimum(sequences, self.published) + self.capacity
         self.recheck()
@@ -386,7 +387,7 @@ class MultiProducerSequencer(Notifier):
         if not self._queue.waiting:
             return
         wrap_point = self.claimed + self._queue.wanted_next - self.capacity
-        behind = (each for each in self._gating if each.value < wrap_point)
+        behind = (each for each in self.gating if each.value < wrap_point)
         # Without consumers it is the publications that make room.
         self._awaited = next(behind, self)
         self._awaited.add_waiter(self.recheck)

@@ -80,6 +80,14 @@ async def test_groups_can_be_joined() -> None:
     assert "c (after a, b)" in disruptor.describe()
 
 
+def test_groups_of_two_rings_are_not_joined() -> None:
+    """Whoever came after both would wait for sequences of another ring."""
+    one = small().handle_events_with(function("a"))
+    other = small().handle_events_with(function("b"))
+    with pytest.raises(RingError, match=r"^groups of two rings cannot be joined"):
+        one.and_(other)
+
+
 def test_a_cycle_is_refused_and_shown() -> None:
     a, b, c = (function(name) for name in "abc")
     disruptor = small()

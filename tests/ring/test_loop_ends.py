@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import subprocess
 import sys
@@ -301,3 +302,77 @@ def test_a_queue_that_is_shut_down_takes_the_rings_last_line_not_away(
     assert errors(caplog) == [
         "the loop of ring consumer it was closed: 3 events are left"
     ]
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.02])
+def test_a_deadline_that_comes_with_the_loops_end_tells_what_it_left(
+    timeout: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The handler cleans up, and whoever is to get the TimeoutError is cancelled."""
+
+    async def clean_up(event: Event, sequence: int, end_of_batch: bool) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_events_with(clean_up)
+        await publish_and_forget(disruptor, "abc")
+        closing = asyncio.create_task(disruptor.shutdown(timeout))
+        await asyncio.sleep(timeout + 0.01)
+        assert not closing.done()
+
+    asyncio.run(main())
+    assert errors(caplog) == ["3 events were not handled before the deadline"]
+
+
+async def test_a_caller_that_is_cancelled_as_the_shutdown_ends_takes_no_count_along(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disruptor = small(8)
+    disruptor.handle_events_with(Stuck("stuck"))
+    await publish_and_forget(disruptor)
+    closing = asyncio.create_task(disruptor.shutdown(0.01))
+    await asyncio.sleep(0)
+    ending = next(each for each in asyncio.all_tasks() if "shutdown" in each.get_name())
+    ending.add_done_callback(lambda _: closing.cancel())
+    await asyncio.wait({closing})
+    assert closing.cancelled()
+    assert errors(caplog) == ["4 events were not handled before the deadline"]
+    with pytest.raises(TimeoutError, match="4 events"):
+        await disruptor.shutdown()
+
+
+class Swallowing(Recorder):
+    """Takes its cancellation for the end of what it waits for."""
+
+    async def on_event(self, event: Event, sequence: int, is_end: bool) -> None:
+        if sequence == 2:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        self._record(event, sequence, is_end)
+
+
+@pytest.mark.parametrize("way", ["alone", "beside another", "workers"])
+def test_a_handler_that_swallows_its_cancellation_holds_no_loop_up(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets no further batch, and what is left is told."""
+    handler, other = Swallowing("swallows"), Recorder("other")
+
+    async def main() -> None:
+        disruptor = small(8)
+        if way == "workers":
+            disruptor.handle_events_with_worker_pool(handler)
+        else:
+            disruptor.handle_events_with(handler, max_batch=3)
+        if way == "beside another":
+            disruptor.handle_events_with(other)
+        await publish_and_forget(disruptor)
+
+    asyncio.run(main())
+    assert handler.values == ["a", "b", "c"]
+    assert handler.log == ["start", "shutdown"]
+    assert errors(caplog) == ["ring consumer swallows was cancelled: 3 events are left"]

@@ -137,6 +137,30 @@ async def test_batch_handlers_and_workers_rewind_too() -> None:
     assert [call[1] for call in calls if call[0] == "worker"] == [0, 0, 1, 2]
 
 
+async def test_of_batches_around_a_gap_each_is_rewound_for_itself() -> None:
+    """Who has returned has handled its batch; and each may be rewound so often."""
+    calls: list[tuple[int, int]] = []
+
+    class Batches:
+        async def on_batch(self, events: list[Event], first_sequence: int) -> None:
+            call = first_sequence, len(events)
+            calls.append(call)
+            if calls.count(call) == 1:
+                raise RewindBatch
+
+    errors: list[object] = []
+    disruptor = small(8)
+    disruptor.handle_events_with(Batches(), rewind=Rewind(attempts=1))
+    disruptor.handle_exceptions_with(lambda *args: errors.append(args))
+    async with disruptor as ring:
+        high = await ring.claim(5)
+        ring.abandon(2)
+        ring.publish(3, high)
+        ring.publish(0, 1)
+    assert calls == [(0, 2)] * 2 + [(3, 2)] * 2
+    assert not errors
+
+
 def test_rewind_is_checked() -> None:
     for pause in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidArgument, match=r"^pause must be >= 0, got"):

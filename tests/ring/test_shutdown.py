@@ -203,19 +203,30 @@ async def test_a_cancelled_shutdown_goes_on() -> None:
     assert handler.log == ["start", "shutdown"]
 
 
-async def test_a_handler_may_shut_its_ring_down() -> None:
+@pytest.mark.parametrize("way", ["itself", "in a task", "in a hook's task"])
+async def test_a_handler_may_shut_its_ring_down(way: str) -> None:
+    """It does not wait for itself, nor does a task that it waits for."""
     seen: list[int] = []
 
-    async def handler(event: Event, sequence: int, end_of_batch: bool) -> None:
-        if sequence == 1:
-            await disruptor.shutdown()
-        seen.append(sequence)
+    class Handler:
+        async def on_event(self, event: Event, sequence: int, is_end: bool) -> None:
+            if sequence == 1 and "hook" not in way:
+                await end()
+            seen.append(sequence)
+
+        async def on_batch_start(self, size: int) -> None:
+            if "hook" in way:
+                await end()
+
+    async def end() -> None:
+        closing = disruptor.shutdown(None)
+        await (closing if way == "itself" else asyncio.create_task(closing))
 
     disruptor = small()
-    disruptor.handle_events_with(handler)
+    disruptor.handle_events_with(Handler())
     async with disruptor as ring:
         await ring.publish_events(fill, range(4))
-        await turns()
+        await turns(20)
         with pytest.raises(RingHalted):
             ring.try_claim()
     assert seen == [*range(4)]

@@ -181,6 +181,19 @@ async def test_a_pool_may_stand_alone() -> None:
     assert workers[0].log == ["start", "shutdown"]
 
 
+async def test_the_end_of_a_disruptor_waits_for_a_pool_that_stands_beside_it() -> None:
+    """It halts the ring, and with it the pool's workers."""
+    worker = Recorder("worker", asyncio.Event())
+    assert worker.gate is not None
+    disruptor = small(8)
+    disruptor.handle_events_with(Recorder("quick"))
+    async with WorkerPool(disruptor.ring, worker):
+        async with disruptor as ring:
+            await ring.publish_events(fill, range(6))
+            asyncio.get_running_loop().call_later(0.01, worker.gate.set)
+        assert worker.values == [*range(6)]
+
+
 async def test_a_halt_that_no_producer_noticed_is_raised_at_a_pools_end() -> None:
     def faulty(event: Event, sequence: int, end_of_batch: bool) -> None:
         raise OSError
