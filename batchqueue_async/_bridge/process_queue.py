@@ -13,7 +13,7 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._validation import require_callable, require_iterable
+from batchqueue_async._validation import refuse, require_callable, require_iterable
 from batchqueue_async._wording import shown
 
 T = TypeVar("T")
@@ -137,6 +137,7 @@ def process_queue(
 
     Raises:
         TypeError: If `open_queue` can't be called or hashed, or returns no queue.
+        ValueError: If that queue is on another loop.
         BatchQueueError: If no thread can be started; or, on its own loop's thread, if
             the queue was shut down.
         Exception: What `open_queue` raises; nothing is kept then.
@@ -224,7 +225,12 @@ def _open(
         # all handlers, and live as long as the process.
         run.is_of_all = True
     try:
-        return _Opened(loop_thread, _require_queue(open_queue(loop_thread)))
+        queue = _require_queue(open_queue(loop_thread))
+        if run is not None and not run.has(queue.queue):
+            # Nobody would close it with this one, before an `os._exit`.
+            rule = "one that it opened on the LoopThread that it got"
+            refuse("the queue of open_queue", rule, queue)
+        return _Opened(loop_thread, queue)
     except BaseException:
         loop_thread.__exit__(None, None, None)
         raise
