@@ -396,6 +396,24 @@ def test_what_opens_no_queue_is_refused(
     assert threading.active_count() == threads
 
 
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (LoopThread(), "make_loop_thread must be callable, got <LoopThread"),
+        (int, "what make_loop_thread returns must be a LoopThread, got 0"),
+    ],
+)
+def test_what_makes_no_loop_thread_is_refused(
+    make: Any,  # noqa: ANN401
+    message: str,
+) -> None:
+    def open_rows(_: LoopThread) -> SyncBatchQueue[int]:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=f"^{message}"):
+        process_queue(open_rows, make_loop_thread=make)
+
+
 def test_one_that_is_to_be_closed_comes_in_an_iterable() -> None:
     def open_rows(_: LoopThread) -> SyncBatchQueue[int]:
         raise AssertionError
