@@ -2,9 +2,11 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -20,7 +22,7 @@ from batchqueue_async import (
     WhenFull,
     round_robin,
 )
-from batchqueue_async.telemetry import open_view, web_view
+from batchqueue_async.telemetry import _feed, open_view, web_view
 from batchqueue_async.telemetry._feed import Feed, Sample
 from batchqueue_async.telemetry._socket import SocketFeed
 from batchqueue_async.telemetry._source import Target
@@ -278,3 +280,23 @@ class SilentFeed(Feed):
 
     def sample(self, *, now: bool = False) -> Sample:
         return self._first if self.is_silent else super().sample(now=now)
+
+
+async def test_a_clock_that_is_put_back_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as by NTP: for an hour it would show old curves, and "no news"."""
+    put_back = SimpleNamespace(
+        monotonic=time.monotonic, time=lambda: time.time() - 3600
+    )
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    async with (
+        BatchQueue("q", config) as queue,
+        served(queue) as url,
+        browsed(url) as page,
+    ):
+        monkeypatch.setattr(_feed, "time", put_back)
+        # After so long without news it would say so.
+        await asyncio.sleep(5.0)
+        assert await page.inner_text("#status") == "live"
+        assert await page.evaluate("latest.time") < time.time() - 3000
