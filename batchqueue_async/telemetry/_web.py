@@ -90,8 +90,7 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
             await _get(scope, receive, send)
 
     async def _get(scope: Scope, receive: Receive, send: Send) -> None:
-        # A mounting app may leave its own part in the path, or not.
-        path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
+        path = _own_path(scope)
         if path == "":
             await _answer(send, 200, page, headers)
         elif path == "events":
@@ -120,6 +119,18 @@ def _headers(page: str) -> list[tuple[bytes, bytes]]:
         (b"referrer-policy", b"no-referrer"),
         (b"cache-control", b"no-store"),
     ]
+
+
+def _own_path(scope: Scope) -> str:
+    """Return what is behind the place where the app is mounted.
+
+    Who mounts it may leave its own part in the path, or not; and a proxy may have taken
+    out what is in front of that, and in `root_path`.
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    if not path.startswith(root):
+        root = root.removeprefix(scope.get("app_root_path", ""))
+    return path.removeprefix(root).strip("/")
 
 
 def _host(scope: Scope) -> str:

@@ -110,6 +110,16 @@ async def test_it_is_read_only(app: ASGIApp, method: str) -> None:
     assert (await get(app, "/", method=method)).status == 405
 
 
+@pytest.mark.parametrize("path", ["/api/queues/", "/queues/", "/queues", "/"])
+async def test_it_is_found_behind_a_proxy_that_takes_a_prefix_out(
+    app: ASGIApp, path: str
+) -> None:
+    """As Starlette mounts it, in an application whose own root path is /api."""
+    scope = {"root_path": "/api/queues", "app_root_path": "/api"}
+    assert (await get(app, path, **scope)).status == 200
+    assert (await get(app, f"{path}secret", **scope)).status == 404
+
+
 async def test_nothing_else_is_there(app: ASGIApp) -> None:
     assert (await get(app, "/../secret")).status == 404
 
