@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
-from batchqueue_async.telemetry import web_view
+from batchqueue_async.telemetry import _web, web_view
 from batchqueue_async.telemetry._web import ASGIApp
 from tests.engine.until import until
 
@@ -145,6 +145,28 @@ async def test_events_tell_what_the_queue_does(path: str, root_path: str) -> Non
     assert event == "event: sample"
     (shown,) = json.loads(data.removeprefix("data: "))["queues"]
     assert shown["name"] == "<b>orders</b>"
+
+
+@pytest.mark.real_time
+async def test_a_connection_ends_by_itself_and_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that never did would hold up a server that waits for it before it drains."""
+    monkeypatch.setattr(_web, "LASTS", 0.1)
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        app = web_view(queue, interval=60.0)
+        first = Client(app, "/events")
+        async with asyncio.timeout(20.0):
+            await first.run()
+        history = first.body.split("\n\n")[0]
+        (name,) = (each for each in history.splitlines() if each.startswith("id: "))
+        known = (b"last-event-id", name.removeprefix("id: ").encode())
+        again = Client(app, "/events", headers=[(b"host", b"localhost"), known])
+        async with asyncio.timeout(20.0):
+            await again.run()
+    assert "event: history" in history
+    assert "event: history" not in again.body
+    assert "event: sample" in again.body
 
 
 async def test_a_server_may_ask_it_to_start_and_end(app: ASGIApp) -> None:
