@@ -90,7 +90,7 @@ class LoopRun:
         self._is_waited_for = False
         self._ready = ThreadEvent()
         self._over = ThreadEvent()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name)
 
     def refuse_inherited(self) -> None:
         refuse_inherited(self._name, self._process)
@@ -116,6 +116,8 @@ class LoopRun:
         refuse_greenlets(self._name)
         fork_rest.remember(self)
         try:
+            # Here, since a subinterpreter may allow none, as it may allow no threads.
+            self._thread.daemon = True
             self._thread.start()
         except RuntimeError as error:
             fork_rest.forget(self)
