@@ -264,9 +264,12 @@ class LoopThread(OfOneProcess):
             raise RuntimeError(msg)
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
-        handler = DrainOnSignal(self, self._begin_draining, timeout)
+        handler = DrainOnSignal(self, self._begin_draining, self._is_over, timeout)
         for each in signals:
             handler.install(each)
+
+    def _is_over(self) -> bool:
+        return self._run is None and self._end is not None
 
     def _begin_draining(
         self, timeout: float | None, then: Callable[[], object] | None = None
