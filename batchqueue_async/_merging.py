@@ -15,6 +15,7 @@ from batchqueue_async._engine.queue import BatchQueue
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async._policies.handler_checks import require_batch_function
 from batchqueue_async._policies.items import T
 from batchqueue_async._validation import (
     refuse,
@@ -78,8 +79,10 @@ class Merging(Generic[T]):
     ) -> None:
         require_sync_function("key", key, 1, "one argument, an item")
         require_sync_function("merge", merge, 2, "two arguments, both items")
-        if not isinstance(then, BatchQueue) and not callable(then):
-            refuse("then", "a BatchQueue or callable", then, TypeError)
+        if not isinstance(then, BatchQueue):
+            if not callable(then):
+                refuse("then", "a BatchQueue or callable", then, TypeError)
+            require_batch_function("then", then)
         if every is not None:
             require_positive("every", every)
         if at_most is not None:
@@ -181,6 +184,9 @@ class Merging(Generic[T]):
                 del handed[key]
         elif handed:
             result = then(list(handed.values()))
+            if inspect.isgenerator(result) or inspect.isasyncgen(result):
+                # Nothing of its body has run.
+                refuse("then", "no generator function", then, TypeError)
             if inspect.isawaitable(result):
                 await result
             handed.clear()

@@ -29,10 +29,15 @@ class DrainOnSignal:
     """
 
     def __init__(
-        self, owner: object, begin: BeginDraining, timeout: float | None
+        self,
+        owner: object,
+        begin: BeginDraining,
+        is_over: Callable[[], bool],
+        timeout: float | None,
     ) -> None:
         self.owner = owner
         self.begin = begin
+        self.is_over = is_over
         self._timeout = timeout
         self._began: float | None = None
         # By signal: who is drained after this one.
@@ -40,12 +45,17 @@ class DrainOnSignal:
 
     def install(self, each: signal.Signals) -> None:
         before = signal.getsignal(each)
-        # For one `LoopThread` the last call counts.
-        while isinstance(before, DrainOnSignal) and before.owner is self.owner:
+        # For one `LoopThread` the last call counts; what has ended is forgotten, since
+        # there may be one after the other.
+        while isinstance(before, DrainOnSignal) and before.is_done_for(self.owner):
             before = before.next.get(each)
         if isinstance(before, DrainOnSignal):
             self.next[each] = before
         signal.signal(each, self)
+
+    def is_done_for(self, owner: object) -> bool:
+        """Whether nothing is left to drain here, if `owner` is seen to."""
+        return self.owner is owner or self.is_over()
 
     def __call__(self, number: int, _: FrameType | None) -> None:
         received, now = signal.Signals(number), time.monotonic()

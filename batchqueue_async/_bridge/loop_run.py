@@ -21,6 +21,7 @@ from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.manager import BatchQueueManager
+from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import uncancel
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
@@ -89,10 +90,14 @@ class LoopRun:
         self._is_waited_for = False
         self._ready = ThreadEvent()
         self._over = ThreadEvent()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name)
 
     def refuse_inherited(self) -> None:
         refuse_inherited(self._name, self._process)
+
+    def has(self, queue: BatchQueue[Any]) -> bool:
+        """Whether the queue is on this loop, so that it ends with it."""
+        return parts_of(queue).loop is self._loop
 
     def is_called_by_handler(self) -> bool:
         """Whether the caller is part of a handler's call here, on any thread."""
@@ -111,6 +116,8 @@ class LoopRun:
         refuse_greenlets(self._name)
         fork_rest.remember(self)
         try:
+            # Here, since a subinterpreter may allow none, as it may allow no threads.
+            self._thread.daemon = True
             self._thread.start()
         except RuntimeError as error:
             fork_rest.forget(self)

@@ -24,7 +24,12 @@ from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._threads.dead_loop_watchdog import PATIENCE
-from batchqueue_async._validation import require_positive, require_text, require_timeout
+from batchqueue_async._validation import (
+    require_instance,
+    require_positive,
+    require_text,
+    require_timeout,
+)
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -210,7 +215,10 @@ class LoopThread(OfOneProcess):
             BatchQueueError: On the loop's own thread; or the thread does not run, or
                 its loop is dead.
             DuplicateQueue: The name is taken.
+            TypeError: An argument is wrong.
         """
+        rule = "a mapping of types to handlers, or None"
+        require_instance("handlers", handlers, (Mapping, type(None)), rule)
         run = self._running()
         run.refuse_on_loop("open")
         if run.draining.has_begun:
@@ -269,9 +277,12 @@ class LoopThread(OfOneProcess):
             raise RuntimeError(msg)
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
-        handler = DrainOnSignal(self, self._begin_draining, timeout)
+        handler = DrainOnSignal(self, self._begin_draining, self._is_over, timeout)
         for each in signals:
             handler.install(each)
+
+    def _is_over(self) -> bool:
+        return self._run is None and self._end is not None
 
     def _begin_draining(
         self, timeout: float | None, then: Callable[[], object] | None = None

@@ -13,7 +13,12 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_thread import LoopThread, run_of
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._validation import require_callable, require_iterable
+from batchqueue_async._validation import (
+    refuse,
+    require_callable,
+    require_instance,
+    require_iterable,
+)
 from batchqueue_async._wording import shown
 
 T = TypeVar("T")
@@ -133,7 +138,9 @@ def process_queue(
             `shutdown_timeout`; asked by the call that opens the queue.
 
     Raises:
-        TypeError: If `open_queue` can't be called or hashed, or returns no queue.
+        TypeError: If `open_queue` can't be called or hashed, or returns no queue; or
+            `make_loop_thread` can't be called, or returns no LoopThread.
+        ValueError: If that queue is on another loop.
         BatchQueueError: If no thread can be started; or, on its own loop's thread, if
             the queue was shut down.
         Exception: What `open_queue` raises; nothing is kept then.
@@ -147,6 +154,7 @@ def process_queue(
     if known is not None and known.queue.is_running:
         return known.queue
     require_callable("open_queue", open_queue)
+    require_callable("make_loop_thread", make_loop_thread)
     closed = registry.closed_for_caller(open_queue)
     if closed is not None:
         return closed
@@ -215,13 +223,21 @@ def _start_anew() -> None:
 def _open(
     open_queue: OpenQueue[Any], make_loop_thread: Callable[[], LoopThread]
 ) -> _Opened:
-    loop_thread = make_loop_thread().start()
+    loop_thread = make_loop_thread()
+    rule = "a LoopThread"
+    require_instance("what make_loop_thread returns", loop_thread, LoopThread, rule)
+    loop_thread.start()
     if (run := run_of(loop_thread)) is not None:
         # In no context of who comes first: a request's, with its span, would be that of
         # all handlers, and live as long as the process.
         run.is_of_all = True
     try:
-        return _Opened(loop_thread, _require_queue(open_queue(loop_thread)))
+        queue = _require_queue(open_queue(loop_thread))
+        if run is not None and not run.has(queue.queue):
+            # Nobody would close it with this one, before an `os._exit`.
+            rule = "one that it opened on the LoopThread that it got"
+            refuse("the queue of open_queue", rule, queue)
+        return _Opened(loop_thread, queue)
     except BaseException:
         loop_thread.__exit__(None, None, None)
         raise

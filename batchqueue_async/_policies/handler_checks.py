@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from batchqueue_async._functions import require_function
 from batchqueue_async._validation import refuse, require_positive
@@ -23,13 +23,13 @@ def require_handler(field: str, value: object) -> None:
     Warns of a method whose name is nearly that of a hook: nobody would call it.
     """
     consume = getattr(value, "consume", None)
-    if isinstance(value, type) and (callable(consume) or _makes_callables(value)):
-        refuse(field, "a handler, not its class", value, TypeError)
+    if isinstance(value, type) and callable(consume):
+        _refuse_class(field, value)
     if not callable(consume):
         if not callable(value):
             rule = "callable or have a consume method"
             refuse(field, rule, value, TypeError)
-        require_function(field, value, 1, "one argument, the batch")
+        require_batch_function(field, value)
         return
     require_function(f"consume of {field}", consume, 1, "one argument, the batch")
     for name in HOOKS:
@@ -41,9 +41,17 @@ def require_handler(field: str, value: object) -> None:
     _warn_of_misspelt(type(value))
 
 
-def _makes_callables(value: type) -> bool:
-    """Whether its objects are called with batches, and it would only make them."""
-    return any("__call__" in vars(base) for base in value.__mro__)
+def require_batch_function(field: str, value: object) -> None:
+    """Refuse what can't be called with a batch, or would do nothing with it."""
+    bases = value.__mro__ if isinstance(value, type) else ()
+    if any("__call__" in vars(base) for base in bases):
+        # Its objects are called with batches, and it would only make them.
+        _refuse_class(field, value)
+    require_function(field, value, 1, "one argument, the batch")
+
+
+def _refuse_class(field: str, value: object) -> NoReturn:
+    refuse(field, "a handler, not its class", value, TypeError)
 
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+)
 from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -93,6 +99,21 @@ class HandlerMethods(Generic[E]):
         self.set_sequence_callback: Hook | None = _method(
             handler, "set_sequence_callback"
         )
+
+
+def refuse_unrun(fill: object, result: object) -> None:
+    """Refuse what nobody would run: the slot would have what it had a lap before.
+
+    Raises:
+        InvalidArgument: `fill` is async, or a generator function.
+    """
+    if result is None:
+        return
+    if isinstance(result, Coroutine | Generator):
+        result.close()
+    elif not isinstance(result, AsyncGenerator):
+        return
+    refuse("fill", "a plain function, none with await or yield", fill, InvalidArgument)
 
 
 def name_of(handler: object) -> str:

@@ -11,6 +11,7 @@ from batchqueue_async import _validation
 from batchqueue_async._chunks import chunks
 
 from .errors import InvalidArgument
+from .event_handler import refuse_unrun
 from .sequence import Sequence
 from .sequence_barrier import SequenceBarrier, WaitStrategy, require_wait_strategy
 from .sequencer import MultiProducerSequencer
@@ -247,9 +248,11 @@ class RingBuffer(Generic[E]):
         try:
             event = self._events[sequence & self._mask]
             if len(args) == 1:  # Unpacking would cost half as much again.
-                fill(event, sequence, args[0])  # type: ignore[misc]
+                result = fill(event, sequence, args[0])  # type: ignore[misc]
             else:
-                fill(event, sequence, *args)
+                result = fill(event, sequence, *args)
+            if result is not None:
+                refuse_unrun(fill, result)
         except BaseException:
             sequencer.abandon(sequence, sequence)
             raise
@@ -275,9 +278,11 @@ class RingBuffer(Generic[E]):
         try:
             event = self._events[sequence & self._mask]
             if len(args) == 1:  # Unpacking would cost half as much again.
-                fill(event, sequence, args[0])  # type: ignore[misc]
+                result = fill(event, sequence, args[0])  # type: ignore[misc]
             else:
-                fill(event, sequence, *args)
+                result = fill(event, sequence, *args)
+            if result is not None:
+                refuse_unrun(fill, result)
         except BaseException:
             sequencer.abandon(sequence, sequence)
             raise
@@ -307,7 +312,9 @@ class RingBuffer(Generic[E]):
         sequence = low
         try:
             for event, item in zip(self.events(low, high), items, strict=True):
-                fill(event, sequence, item)
+                result = fill(event, sequence, item)
+                if result is not None:
+                    refuse_unrun(fill, result)
                 sequence += 1
         except BaseException:
             if sequence > low:

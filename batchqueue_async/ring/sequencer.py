@@ -2,8 +2,7 @@
 
 Invariants:
 * No sequence is claimed before every gating sequence has passed the event that was in
-  its slot: `claimed - capacity <= lowest gating sequence`; without any,
-  `published` takes their place.
+  its slot: `claimed - capacity <= lowest gating sequence`, or `published` without any.
 * `limit` is the highest sequence that may be claimed without further checks. No claim
   is within it while others wait, when threads claim too, and when the ring is closed:
   so the fast path is one comparison.
@@ -50,7 +49,7 @@ class MultiProducerSequencer(Notifier):
         limit: The highest sequence that may be claimed without further checks.
         abandoned: Published without an event; forgotten some time after all passed.
         claims_waited: How many claims have had to wait so far.
-        gating: The sequences that producers wait for.
+        gating: What producers wait for.
         is_halted: Whether consumers are to stop after their current batch.
         cause: The error that has halted the ring, if it was one; `has_told` says
             whether it was raised to a caller, `halted_at` by which event and handler.
@@ -347,9 +346,8 @@ class MultiProducerSequencer(Notifier):
         """Raise `RingHalted`, with its cause, if no claim is granted any more."""
         if self.is_closed:
             self.has_told = self.cause is not None
-            msg = "the ring is closed"
-            if self.cause is not None:
-                msg = f"the ring was halted{self.halted_at}"
+            how = "is closed" if self.cause is None else f"was halted{self.halted_at}"
+            msg = f"the ring {how}"
             raise RingHalted(msg) from self.cause
 
     def _may_claim(self, n: int) -> bool:
@@ -399,6 +397,4 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 
 def _is_power_of_two(value: object) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        return False
-    return value & (value - 1) == 0
+    return type(value) is int and value > 0 and value & (value - 1) == 0

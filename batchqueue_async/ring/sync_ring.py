@@ -27,6 +27,7 @@ from batchqueue_async._validation import require_instance
 
 from .claim_queue import WaitingClaim
 from .errors import RingError, RingHalted, require_timeout
+from .event_handler import refuse_unrun
 from .ring_buffer import RingBuffer, portions
 from .sequencer import MultiProducerSequencer
 
@@ -205,7 +206,7 @@ class SyncRing(Generic[E]):
                 return False
             sequence = claim.high
             assert sequence is not None
-            fill(self._ring[sequence], sequence, *args)
+            refuse_unrun(fill, fill(self._ring[sequence], sequence, *args))
             self._ingress.publish(sequence, sequence)
         except BaseException:
             self._ingress.give_up(claim)
@@ -258,7 +259,7 @@ class SyncRing(Generic[E]):
         sequence = low
         try:
             for event, item in zip(self._ring.events(low, high), items, strict=True):
-                fill(event, sequence, item)
+                refuse_unrun(fill, fill(event, sequence, item))
                 sequence += 1
         finally:
             if sequence > low:

@@ -7,6 +7,8 @@ import base64
 import hashlib
 import json
 import re
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from importlib.resources import files
 from typing import Any, Final
@@ -22,6 +24,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+LASTS: Final = 5.0
+"""Seconds after which a page asks again.
+
+A server that is to end waits for its requests first, and then ends the lifespan, which
+drains: one that never ended would hold that up for as long as somebody looks.
+"""
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -64,7 +72,7 @@ def serve(path: str, port: int) -> None:
         host="127.0.0.1",
         port=port,
         log_level="error",
-        # The pages' event streams never end by themselves.
+        # Open pages need no more time: a view only reads.
         timeout_graceful_shutdown=1,
     )
 
@@ -75,6 +83,8 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
     hosts = None if allowed_hosts is None else {each.lower() for each in allowed_hosts}
     page = (files("batchqueue_async.telemetry") / "page.html").read_text("utf-8")
     headers = _headers(page)
+    # A page that asks this process again has its history.
+    name = secrets.token_hex(8)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,12 +96,12 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
         elif scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, "read-only")
         else:
-            # An app that mounts this one may leave its prefix in the path, or not.
-            path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
+            path = _own_path(scope)
             if path == "":
                 await _answer(send, 200, page, headers)
             elif path == "events":
-                await _stream(feed, receive, send)
+                is_known = _header(scope, b"last-event-id") == name
+                await _stream(feed, None if is_known else name, receive, send)
             else:
                 await _answer(send, 404, "not found")
 
@@ -118,14 +128,28 @@ def _headers(page: str) -> list[tuple[bytes, bytes]]:
     ]
 
 
+def _own_path(scope: Scope) -> str:
+    """Return what is behind the place where the app is mounted.
+
+    Who mounts it may leave its own part in the path, or not; and a proxy may have taken
+    out what is in front of that, and in `root_path`.
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    if not path.startswith(root):
+        root = root.removeprefix(scope.get("app_root_path", ""))
+    return path.removeprefix(root).strip("/")
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    found = (value for each, value in scope["headers"] if each == name)
+    return str(next(found, b"").decode("latin-1"))
+
+
 def _host(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"host":
-            host: str = value.decode("latin-1").lower()
-            if host.startswith("["):
-                return host[1:].partition("]")[0]
-            return host.partition(":")[0]
-    return ""
+    host = _header(scope, b"host").lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
 
 
 async def _answer(
@@ -139,26 +163,31 @@ async def _answer(
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-async def _stream(feed: Feed | SocketFeed, receive: Receive, send: Send) -> None:
+async def _stream(
+    feed: Feed | SocketFeed, name: str | None, receive: Receive, send: Send
+) -> None:
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     gone = asyncio.ensure_future(_until_gone(receive))
+    left, until = LASTS, time.monotonic() + LASTS
     try:
-        history = await asyncio.to_thread(feed.history)
-        await _event(send, "history", history)
-        while not gone.done():
+        if name is not None:
+            history = await asyncio.to_thread(feed.history)
+            await _event(send, "history", history, f"\nid: {name}\nretry: 500")
+        while left > 0 and not gone.done():
             # On a thread: it waits for the queues' loop, which may be this one.
             await _event(send, "sample", await asyncio.to_thread(feed.sample))
-            await asyncio.wait({gone}, timeout=feed.interval)
+            await asyncio.wait({gone}, timeout=min(feed.interval, left))
+            left = until - time.monotonic()
     finally:
         gone.cancel()
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _event(send: Send, name: str, value: object) -> None:
+async def _event(send: Send, name: str, value: object, more: str = "") -> None:
     # Browsers refuse the NaN and Infinity that Python would write.
     data = json.dumps(value, allow_nan=False)
-    body = f"event: {name}\ndata: {data}\n\n".encode()
+    body = f"event: {name}{more}\ndata: {data}\n\n".encode()
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 

@@ -1,10 +1,13 @@
 """One signal drains each `LoopThread` that is to be drained on it."""
 
+import gc
 import signal
 import time
+import weakref
 
 import pytest
 
+from batchqueue_async import LoopThread, drain_on_signals
 from tests.bridge.programs import Program
 
 SETUP = """
@@ -114,3 +117,24 @@ def test_a_second_signal_hurries_all() -> None:
     assert ended.status == 143
     assert "items of 'first' were left at shutdown" in ended.log
     assert "items of 'slow' were left at shutdown" in ended.log
+
+
+def test_what_has_ended_is_forgotten() -> None:
+    """A program may have one for each of its jobs."""
+    before = signal.getsignal(signal.SIGUSR1)
+    ended: list[weakref.ref[LoopThread]] = []
+    try:
+        with LoopThread() as lasting:
+            drain_on_signals(lasting, (signal.SIGUSR1,))
+            for _ in range(3):
+                with LoopThread() as job:
+                    drain_on_signals(job, (signal.SIGUSR1,))
+                ended.append(weakref.ref(job))
+                del job
+            gc.collect()
+            assert [each() for each in ended[:-1]] == [None, None]
+            drain_on_signals(lasting, (signal.SIGUSR1,))
+            gc.collect()
+            assert ended[-1]() is None
+    finally:
+        signal.signal(signal.SIGUSR1, before)

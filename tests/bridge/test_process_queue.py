@@ -396,6 +396,24 @@ def test_what_opens_no_queue_is_refused(
     assert threading.active_count() == threads
 
 
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (LoopThread(), "make_loop_thread must be callable, got <LoopThread"),
+        (int, "what make_loop_thread returns must be a LoopThread, got 0"),
+    ],
+)
+def test_what_makes_no_loop_thread_is_refused(
+    make: Any,  # noqa: ANN401
+    message: str,
+) -> None:
+    def open_rows(_: LoopThread) -> SyncBatchQueue[int]:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=f"^{message}"):
+        process_queue(open_rows, make_loop_thread=make)
+
+
 def test_one_that_is_to_be_closed_comes_in_an_iterable() -> None:
     def open_rows(_: LoopThread) -> SyncBatchQueue[int]:
         raise AssertionError
@@ -403,3 +421,17 @@ def test_one_that_is_to_be_closed_comes_in_an_iterable() -> None:
     rule = r"^open_queues must be an iterable of what opens them, as in \[open_rows\]"
     with pytest.raises(TypeError, match=rule):
         close_process_queues(open_rows)  # type: ignore[arg-type]
+
+
+def test_a_queue_of_another_loop_thread_is_refused() -> None:
+    """It would not be closed before an `os._exit`: its items would be lost."""
+    threads = threading.active_count()
+    with LoopThread() as other:
+
+        def open_elsewhere(_: LoopThread) -> SyncBatchQueue[int]:
+            return other.open("rows", BatchQueueConfig(consumer=print))
+
+        rule = "^the queue of open_queue must be one that it opened on the LoopThread"
+        with pytest.raises(ValueError, match=rule):
+            process_queue(open_elsewhere)
+    assert threading.active_count() == threads

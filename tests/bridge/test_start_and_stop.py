@@ -149,6 +149,29 @@ def test_none_is_no_patience(loop_thread: LoopThread) -> None:
         SyncBatchQueue(queue._queue, patience=0)
 
 
+def test_where_no_daemons_are_allowed_it_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a subinterpreter of its own."""
+
+    def refuse(_: threading.Thread, value: bool) -> None:  # noqa: FBT001
+        message = "daemon threads are disabled in this interpreter"
+        raise RuntimeError(message)
+
+    with monkeypatch.context() as patched:
+        daemon = property(lambda _: False, refuse)
+        patched.setattr(threading.Thread, "daemon", daemon)
+        with pytest.raises(BatchQueueError, match=r"cannot start: daemon threads are"):
+            LoopThread().start()
+
+
+def test_a_handler_alone_has_no_type(loop_thread: LoopThread) -> None:
+    rule = r"^handlers must be a mapping of types to handlers, or None, got \["
+    with pytest.raises(TypeError, match=rule):
+        loop_thread.open("q", None, [print])  # type: ignore[arg-type]
+    assert loop_thread.open("q", None, {int: print}).produce(1)
+
+
 def test_a_timeout_is_no_name() -> None:
     with pytest.raises(TypeError, match=r"^name must be a str, as in .*, got 30$"):
         LoopThread(30)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from operator import itemgetter
 from typing import Any
@@ -307,12 +307,37 @@ async def test_a_closed_queue_is_an_error_and_nothing_is_lost_in_silence() -> No
     assert issubclass(DeliveryError, BatchQueueError)
 
 
+def generates(batch: list[Count]) -> Iterator[Count]:
+    yield from batch
+
+
+class Counts:
+    """Is called with what was merged; its class is called with a name."""
+
+    def __init__(self, name: str) -> None: ...
+
+    def __call__(self, batch: list[Count]) -> None: ...
+
+
+async def test_what_nobody_has_run_is_not_handed_on() -> None:
+    """A stray `yield`, behind what can't be looked into."""
+    handler = merging(lambda batch: generates(batch), every=3600)  # noqa: PLW0108
+    async with queue_of(handler) as queue:
+        await queue.produce(A)
+        with pytest.raises(DeliveryError, match="then must be no generator function"):
+            await queue.flush()
+        assert handler.held == 1
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
         ({"key": "name"}, "key must be callable.*, got 'name'"),
         ({"merge": None}, "merge must be callable.*, got None"),
         ({"then": []}, "then must be a BatchQueue or callable"),
+        ({"then": generates}, "then must be no generator function, got the function"),
+        ({"then": lambda: None}, "then must be callable with one argument, the batch"),
+        ({"then": Counts}, "then must be a handler, not its class, got <class"),
         ({"every": 0}, "every must be > 0, got 0"),
         ({"at_most": 0}, "at_most must be >= 1, got 0"),
         ({"at_most": 1.5}, "at_most must be an int, got 1.5"),

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NoReturn
 
 import pytest
 
-from batchqueue_async.ring import ProducerType, RingBuffer, RingError, RingHalted
+from batchqueue_async.ring import (
+    InvalidArgument,
+    ProducerType,
+    RingBuffer,
+    RingError,
+    RingHalted,
+    SyncRing,
+)
 from tests.ring.events import Event, Recorder, fill, gated_ring, mark, small, turns
 
 
@@ -272,3 +280,44 @@ async def test_two_tasks_publish_through_slots_in_any_order() -> None:
     assert handler.sequences == [*range(90)]
     for name in "abc":
         assert [number for who, number in handler.values if who == name] == [*range(30)]
+
+
+async def fills_later(event: Event, sequence: int, value: object) -> None:
+    event.value = value
+
+
+def fills_by_yield(event: Event, sequence: int, value: object) -> Iterator[None]:
+    event.value = value
+    yield
+
+
+async def yields_later(
+    event: Event, sequence: int, value: object
+) -> AsyncIterator[None]:
+    event.value = value
+    yield
+
+
+@pytest.mark.parametrize("wrong", [fills_later, fills_by_yield, yields_later])
+async def test_what_fills_nothing_is_refused(
+    wrong: Callable[[Event, int, object], object],
+) -> None:
+    """Handlers would get what was in the slot a lap before."""
+    disruptor = small(producer=ProducerType.MULTI)
+    handler = Recorder()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        threads = SyncRing(ring)
+        rule = "^fill must be a plain function, none with await or yield, got the func"
+        with pytest.raises(InvalidArgument, match=rule):
+            await ring.publish_event(wrong, 1)
+        with pytest.raises(InvalidArgument, match=rule):
+            ring.try_publish_event(wrong, 1)
+        with pytest.raises(InvalidArgument, match=rule):
+            await ring.publish_events(wrong, [1, 2])
+        with pytest.raises(InvalidArgument, match=rule):
+            await asyncio.to_thread(threads.publish_event, wrong, 1)
+        with pytest.raises(InvalidArgument, match=rule):
+            await asyncio.to_thread(threads.publish_events, wrong, [1, 2])
+        await ring.publish_event(fill, 7)
+    assert [value for _, value, _ in handler.seen] == [7]

@@ -2,9 +2,11 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -20,7 +22,7 @@ from batchqueue_async import (
     WhenFull,
     round_robin,
 )
-from batchqueue_async.telemetry import open_view, web_view
+from batchqueue_async.telemetry import _feed, _web, open_view, web_view
 from batchqueue_async.telemetry._feed import Feed, Sample
 from batchqueue_async.telemetry._socket import SocketFeed
 from batchqueue_async.telemetry._source import Target
@@ -277,3 +279,48 @@ class SilentFeed(Feed):
 
     def sample(self, *, now: bool = False) -> Sample:
         return self._first if self.is_silent else super().sample(now=now)
+
+
+async def test_a_clock_that_is_put_back_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as by NTP: for an hour it would show old curves, and "no news"."""
+    put_back = SimpleNamespace(
+        monotonic=time.monotonic, time=lambda: time.time() - 3600
+    )
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    async with (
+        BatchQueue("q", config) as queue,
+        served(queue) as url,
+        browsed(url) as page,
+    ):
+        monkeypatch.setattr(_feed, "time", put_back)
+        # After so long without news it would say so.
+        await asyncio.sleep(5.0)
+        assert await page.inner_text("#status") == "live"
+        assert await page.evaluate("latest.time") < time.time() - 3000
+
+
+async def test_it_goes_on_over_many_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server ends each one, so that nobody who looks holds its own end up."""
+    monkeypatch.setattr(_web, "LASTS", 0.5)
+    config = BatchQueueConfig[int](consumer=lambda _: None)
+    async with (
+        BatchQueue("q", config) as queue,
+        served(queue) as url,
+        browsed(url) as page,
+    ):
+        length = "[...courses.values()][0].length"
+        before = await page.evaluate(length)
+        await page.evaluate("""() => {
+            window.said = new Set(), window.opened = 0;
+            new MutationObserver(() => said.add(byId("status").textContent))
+                .observe(byId("status"), { childList: true });
+            events.addEventListener("open", () => { opened += 1; });
+        }""")
+        await asyncio.sleep(5.0)
+        assert await page.evaluate("opened") > 1
+        assert await page.evaluate("[...said]") == []
+        assert await page.evaluate(length) > before + 4, "its curves go on"

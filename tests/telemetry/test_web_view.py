@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueManager
-from batchqueue_async.telemetry import web_view
+from batchqueue_async.telemetry import _web, web_view
 from batchqueue_async.telemetry._web import ASGIApp
 from tests.engine.until import until
 
@@ -110,6 +110,16 @@ async def test_it_is_read_only(app: ASGIApp, method: str) -> None:
     assert (await get(app, "/", method=method)).status == 405
 
 
+@pytest.mark.parametrize("path", ["/api/queues/", "/queues/", "/queues", "/"])
+async def test_it_is_found_behind_a_proxy_that_takes_a_prefix_out(
+    app: ASGIApp, path: str
+) -> None:
+    """As Starlette mounts it, in an application whose own root path is /api."""
+    scope = {"root_path": "/api/queues", "app_root_path": "/api"}
+    assert (await get(app, path, **scope)).status == 200
+    assert (await get(app, f"{path}secret", **scope)).status == 404
+
+
 async def test_nothing_else_is_there(app: ASGIApp) -> None:
     assert (await get(app, "/../secret")).status == 404
 
@@ -135,6 +145,28 @@ async def test_events_tell_what_the_queue_does(path: str, root_path: str) -> Non
     assert event == "event: sample"
     (shown,) = json.loads(data.removeprefix("data: "))["queues"]
     assert shown["name"] == "<b>orders</b>"
+
+
+@pytest.mark.real_time
+async def test_a_connection_ends_by_itself_and_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that never did would hold up a server that waits for it before it drains."""
+    monkeypatch.setattr(_web, "LASTS", 0.1)
+    async with BatchQueue("q", BatchQueueConfig[int](consumer=lambda _: None)) as queue:
+        app = web_view(queue, interval=60.0)
+        first = Client(app, "/events")
+        async with asyncio.timeout(20.0):
+            await first.run()
+        history = first.body.split("\n\n")[0]
+        (name,) = (each for each in history.splitlines() if each.startswith("id: "))
+        known = (b"last-event-id", name.removeprefix("id: ").encode())
+        again = Client(app, "/events", headers=[(b"host", b"localhost"), known])
+        async with asyncio.timeout(20.0):
+            await again.run()
+    assert "event: history" in history
+    assert "event: history" not in again.body
+    assert "event: sample" in again.body
 
 
 async def test_a_server_may_ask_it_to_start_and_end(app: ASGIApp) -> None:
