@@ -112,7 +112,10 @@ class Fences:
         moved = await connection.execute(
             f"UPDATE {place} SET target = target || ' (oid ' || target_oid || ')'"
             " WHERE target = $1 AND query = $2 AND batch = $3"
-            f" AND target_oid <> {_OID.format('$4')} AND fences_oid = to_regclass($5)",
+            # Of a view, which may have taken a table's place, the oid is NULL.
+            " AND target_oid IS NOT NULL"
+            f" AND target_oid IS DISTINCT FROM {_OID.format('$4')}"
+            " AND fences_oid = to_regclass($5)",
             *which,
         )
         added = await connection.execute(
