@@ -43,6 +43,8 @@ _SAMPLE = 10_000
 _MOST_DISTINCT = 0.9
 # Bytes of a file's name.
 _LONGEST = 255
+# To pyarrow it is no path, even if there is a folder of this name.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
@@ -68,10 +70,13 @@ class ParquetDirectory:
     """
 
     def __init__(
-        self, path: Path, staging: str, row_group: int, compression: str
+        self, directory: str | Path, staging: str, row_group: int, compression: str
     ) -> None:
-        self.path = path
-        self._staging = path / staging
+        if _URI.match(str(directory)):
+            refuse("directory", "a path of a mounted file system, no URI", directory)
+        _require_compression(compression)
+        self.path = Path(directory)
+        self._staging = self.path / staging
         self._row_group = row_group
         self._compression = compression
 
@@ -199,6 +204,16 @@ class ParquetDirectory:
         except FileNotFoundError:
             return
         shutil.rmtree(over, ignore_errors=True)
+
+
+def _require_compression(compression: str) -> None:
+    """Refuse what a writer would refuse with the first row."""
+    with suppress(pa.ArrowException, AttributeError, TypeError, ValueError):
+        pq.ParquetWriter(
+            pa.BufferOutputStream(), pa.schema([]), compression=compression
+        ).close()
+        return
+    refuse("compression", "one that pyarrow's ParquetWriter takes", compression)
 
 
 def _file_name(name: str) -> str:

@@ -102,7 +102,7 @@ class ParquetEpochSink(StagingEpochSink[T, _Attempt]):
         if schema is not None and to_row is None:
             self.columns = tuple(schema.names)
         self._directory = ParquetDirectory(
-            Path(directory), "_staging", row_group, compression
+            directory, "_staging", row_group, compression
         )
 
     async def is_committed(self, epoch: Epoch) -> bool:

@@ -66,9 +66,7 @@ class ParquetStagedSink(FromOptions):
         require_int("row_group", row_group, at_least=1)
         # As messages name it.
         self.target: str = f"directory {Path(directory)}"
-        self._directory = ParquetDirectory(
-            Path(directory), "_staged", row_group, compression
-        )
+        self._directory = ParquetDirectory(directory, "_staged", row_group, compression)
         self._open: dict[str, StagedFile] = {}
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:

@@ -12,6 +12,7 @@ import pytest
 from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks.parquet import ParquetEpochSink
+from batchqueue_async.sinks.parquet_staged import ParquetStagedSink
 
 pytestmark = pytest.mark.real_time
 
@@ -104,3 +105,20 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         ParquetEpochSink(tmp_path, schema="id")
     with pytest.raises(ValueError, match="schema must be given together with to_row"):
         ParquetEpochSink[str](tmp_path, to_row=lambda it: (it,))
+
+
+@pytest.mark.parametrize("sink", [ParquetEpochSink, ParquetStagedSink])
+def test_what_pyarrow_would_refuse_later_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sink: Any,  # noqa: ANN401 - a class
+) -> None:
+    """It took a path that looks like a URI for one, below which folders were made."""
+    monkeypatch.chdir(tmp_path)
+    for uri in ("s3://bucket/out", "file:///tmp/out", "dbfs:/out"):
+        with pytest.raises(ValueError, match=f"directory must .* no URI, got '{uri}'"):
+            sink(uri)
+    with pytest.raises(ValueError, match=r"compression must be one .*, got 'nope'"):
+        sink(tmp_path, compression="nope")
+    for known in ("none", "SNAPPY", "zstd"):
+        sink(tmp_path, compression=known)

@@ -251,3 +251,12 @@ async def test_what_sqlite_would_make_something_else_of_is_refused_by_its_column
     await delivered(lenient, FIRST, [(1, pd.NaT), (2, day), (3, bytearray(b"x"))])
 
     assert content(path) == [(1, None), (2, "2026-01-01 00:00:00"), (3, b"x")]
+
+
+@pytest.mark.parametrize("file", ["missing/rows.db", "notes.txt"])
+async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, file: str) -> None:
+    (tmp_path / "notes.txt").write_text("no database" * 100)
+    sink = SqliteEpochSink[Any](tmp_path / file, "rows", ("id",))
+
+    with pytest.raises(sqlite3.DatabaseError, match=f"database.*: .*{file}$"):
+        await sink.is_committed(FIRST)

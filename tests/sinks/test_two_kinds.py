@@ -70,3 +70,30 @@ async def test_a_commit_and_a_publish_at_once_are_one(
             await asyncio.sleep(0.01)
 
     assert await rows(postgres) == 1
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_sinks_that_begin_at_once_make_what_they_keep_once(
+    postgres: Postgres, level: str
+) -> None:
+    """Where that is the database's default, each saw what was before its turn."""
+    await postgres.run("CREATE TABLE t (id BIGINT, word TEXT)")
+    await postgres.run(
+        f"ALTER DATABASE {postgres.name} SET default_transaction_isolation = '{level}'"
+    )
+    epochs = [
+        PostgresEpochSink[Any](postgres.dsn, "t", ("id", "word")) for _ in range(4)
+    ]
+    staged = [PostgresStagedSink(postgres.dsn, "t") for _ in range(4)]
+    sinks: list[Any] = [*epochs, *staged]
+
+    try:
+        found = await asyncio.gather(
+            *(sink.is_committed(EPOCH) for sink in epochs),
+            *(sink.is_published(EPOCH) for sink in staged),
+            return_exceptions=True,
+        )
+    finally:
+        for each in sinks:
+            await each.close()
+    assert found == [False] * 8

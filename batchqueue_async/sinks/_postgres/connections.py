@@ -212,9 +212,11 @@ class Connections:
         try:
             with self.errors():
                 # Only a commit of fences waits for the disk (see `transaction`): lost
-                # staged rows are noticed, since they are counted before their use.
+                # staged rows are noticed, since they are counted before their use. And
+                # whoever has waited for a lock must see what others did meanwhile.
                 await connection.execute(
                     "SET synchronous_commit = off;"
+                    " SET default_transaction_isolation = 'read committed';"
                     f" SET statement_timeout = {self.milliseconds}"
                 )
                 if self._each is not None:

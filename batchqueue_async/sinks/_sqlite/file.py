@@ -67,6 +67,14 @@ class SqliteFile:
                     self._connection.rollback()
 
     def _open(self) -> sqlite3.Connection:
+        try:
+            return self._opened_anew()
+        except sqlite3.DatabaseError as error:
+            # SQLite doesn't say of which file.
+            error.args = (f"{error}: {self._path}",)
+            raise
+
+    def _opened_anew(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._path,
             timeout=self._timeout,
