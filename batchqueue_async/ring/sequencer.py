@@ -346,8 +346,8 @@ class MultiProducerSequencer(Notifier):
         """Raise `RingHalted`, with its cause, if no claim is granted any more."""
         if self.is_closed:
             self.has_told = self.cause is not None
-            how = "is closed" if self.cause is None else f"was halted{self.halted_at}"
-            msg = f"the ring {how}"
+            halted = f"the ring was halted{self.halted_at}"
+            msg = "the ring is closed" if self.cause is None else halted
             raise RingHalted(msg) from self.cause
 
     def _may_claim(self, n: int) -> bool:

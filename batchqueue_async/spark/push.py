@@ -119,10 +119,12 @@ def push_batches(
             if deadline.left() == 0:
                 msg = f"no room in {where}: the {deadline} of the call are over"
                 raise TimeoutError(msg)
-            why = "accepts no more: it is closed"
+            msg = f"{where} accepts no more: it is closed"
             if sync_queue.is_running:
-                why = "refused an item: with DROP_NEWEST a frame cannot arrive whole"
-            msg = f"{where} {why}"
+                msg = (
+                    f"{where} refused an item: "
+                    "with DROP_NEWEST a frame cannot arrive whole"
+                )
             raise BatchQueueError(msg)
         if on_progress is not None:
             on_progress(PushProgress(rows, items, deadline.passed()))

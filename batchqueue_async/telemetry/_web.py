@@ -66,9 +66,10 @@ def serve(path: str, port: int) -> None:
     """Serve the page of a process that shows itself at `path`, on 127.0.0.1."""
     import uvicorn  # noqa: PLC0415 - its extra
 
+    feed = SocketFeed(path)
     print(f"http://127.0.0.1:{port}/")  # noqa: T201 - a command
     uvicorn.run(
-        _app(SocketFeed(path), LOOPBACK),
+        _app(feed, LOOPBACK),
         host="127.0.0.1",
         port=port,
         log_level="error",

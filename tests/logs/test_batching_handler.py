@@ -349,7 +349,7 @@ def test_an_async_target_that_looks_blocking_is_named(
     logger.info("one")
     handler.flush()
     assert reports.lines == ["logging: 1 items failed in in_thread(_Target)"]
-    assert "got async the function test_an_async_target" in caplog.text
+    assert "looks_blocking, which is async: pass it without in_thread" in caplog.text
 
 
 # --- programs
