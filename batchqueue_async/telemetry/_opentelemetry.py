@@ -78,7 +78,7 @@ class Instrumentation:
     """What `instrument` has begun; `close` ends it, as does leaving `with`."""
 
     def __init__(self, source: Source, observed: _Observed) -> None:
-        self.source = source
+        self._source = source
         self._observed = observed
         self._endings: list[Callable[[], None]] = []
         self._heard: WeakSet[BatchQueue[Any]] = WeakSet()
@@ -88,7 +88,7 @@ class Instrumentation:
         except BatchQueueError:
             self.close()
             raise
-        observed.add(self)
+        observed.add(source)
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class Instrumentation:
 
     def close(self) -> None:
         """Observe nothing from now on. Idempotent."""
-        self._observed.remove(self)
+        self._observed.remove(self._source)
         while self._endings:
             self._endings.pop()()
 
@@ -137,11 +137,11 @@ class _Observed:
     def __init__(self, meter: Meter) -> None:
         # Not one lock for both: who reads waits for loops, on which others come and go.
         self._changing, self._reading = threading.Lock(), threading.Lock()
-        self._open: tuple[Instrumentation, ...] = ()
+        self._open: tuple[Source, ...] = ()
         self._readings: list[Reading] = []
-        self._read_of: tuple[Instrumentation, ...] = ()
+        self._read_of: tuple[Source, ...] = ()
         self._read_at = float("-inf")
-        self.record = tuple(
+        self.record: tuple[Callable[..., None], ...] = tuple(
             meter.create_histogram(
                 each.name,
                 each.unit,
@@ -153,14 +153,13 @@ class _Observed:
         for metric in METRICS:
             self._create(meter, metric)
 
-    def add(self, instrumentation: Instrumentation) -> None:
+    def add(self, source: Source) -> None:
         with self._changing:
-            self._open = (*self._open, instrumentation)
+            self._open = (*self._open, source)
 
-    def remove(self, instrumentation: Instrumentation) -> None:
+    def remove(self, source: Source) -> None:
         with self._changing:
-            left = (each for each in self._open if each is not instrumentation)
-            self._open = tuple(left)
+            self._open = tuple(each for each in self._open if each is not source)
 
     def _create(self, meter: Meter, metric: Metric) -> None:
         create = {
@@ -182,7 +181,7 @@ class _Observed:
         with self._reading:
             known, now = self._open, time.monotonic()
             if known is not self._read_of or now - self._read_at > _FRESH:
-                found = (each for one in known for each in one.source.read())
+                found = (each for source in known for each in source.read())
                 # Each queue once, though it may have been instrumented twice.
                 self._readings = [*{each.identity: each for each in found}.values()]
                 self._read_of, self._read_at = known, time.monotonic()
