@@ -25,10 +25,6 @@ BROKEN: dict[str, tuple[str, Use]] = {
     "is_published": ("batchqueue_published", lambda sink: sink.is_published(EPOCH)),
     "discard": ("batchqueue_attempts", lambda sink: sink.discard(EPOCH, "run")),
     "announce": ("batchqueue_attempts", lambda sink: sink.announce(EPOCH, "run")),
-    "stage, at its begin": (
-        "batchqueue_attempts",
-        lambda sink: sink.stage(attempt(), [batch(1)]),
-    ),
 }
 
 
@@ -73,14 +69,28 @@ async def test_a_statement_that_fails_ends_its_connection(
 ) -> None:
     table, use = BROKEN[name]
     sink = schema.sink()
-    await sink.is_published(EPOCH)
-    await schema.run(f"DROP TABLE HERE.{table}")
 
     for _ in range(3):
+        await sink.is_published(EPOCH)  # makes what is missing
+        await schema.run(f"DROP TABLE HERE.{table}")
         with pytest.raises(asyncpg.UndefinedTableError):
             await use(sink)
 
-    assert await schema.connections() == 0
+        assert await schema.connections() == 0
+    await sink.close()
+
+
+async def test_a_stage_that_fails_at_its_begin_ends_its_connection(
+    schema: Schema,
+) -> None:
+    sink = schema.sink()
+    await sink.is_published(EPOCH)
+    await schema.run("DROP TABLE HERE.items")
+
+    for _ in range(3):
+        with pytest.raises(BatchQueueError, match="was dropped"):
+            await sink.stage(attempt(), [batch(1)])
+        assert await schema.connections() == 0
     await sink.close()
 
 
