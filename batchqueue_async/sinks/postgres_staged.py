@@ -20,7 +20,14 @@ from .checks import FromOptions, require_name
 from .epochs import Epoch
 from .names import matched
 from .rows import require_batches, selected
-from .staged import Attempt, StagedRowsMissing, Token, columns_of, rows_of
+from .staged import (
+    Attempt,
+    StagedRowsMissing,
+    Token,
+    columns_of,
+    refuse_removed,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,16 +151,22 @@ class PostgresStagedSink(FromOptions):
                 current.rows += len(copied)
 
     async def seal(self, attempt: Attempt, /) -> Token:
-        """Commit the attempt's transaction, unless the epoch is over for it."""
+        """Commit the attempt's transaction, unless the epoch is published.
+
+        Raises:
+            BatchQueueError: The run was discarded, or the attempt was struck off.
+        """
         current = self._open.get(attempt.name)
         if current is None:
             return Token(attempt, 0)
         epoch, connection = attempt.epoch, current.connection
         with self._connections.errors():
             await lock_epoch(connection, self._target, epoch, is_shared=True)
-            is_known = await self._tables.has(connection, attempt)
-            if not is_known or await self._fences.has(connection, epoch):
+            is_over = await self._fences.has(connection, epoch)
+            if is_over or not await self._tables.has(connection, attempt):
                 await self.abandon(attempt)
+                if not is_over:
+                    refuse_removed(attempt)
                 return Token(attempt, 0)
             await current.transaction.commit()
         del self._open[attempt.name]

@@ -19,7 +19,14 @@ from .checks import FromOptions, require_name
 from .epochs import Epoch
 from .names import matched
 from .rows import plain_rows, require_batches, selected
-from .staged import Attempt, StagedRowsMissing, Token, columns_of, rows_of
+from .staged import (
+    Attempt,
+    StagedRowsMissing,
+    Token,
+    columns_of,
+    refuse_removed,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,15 +145,24 @@ class SqliteStagedSink(FromOptions):
             self._open[attempt.name] = made
 
     async def seal(self, attempt: Attempt, /) -> Token:
-        """Return the receipt: what was staged is on the disk already."""
+        """Return the receipt: what was staged is on the disk already.
+
+        Raises:
+            BatchQueueError: The run was discarded, or the rows were removed.
+        """
         known = self._open.get(attempt.name)
         if known is None:
             return Token(attempt, 0)
 
-        def is_known(database: sqlite3.Connection) -> bool:
-            return StagedRows(database, self._table).has(attempt)
+        def is_over(database: sqlite3.Connection) -> bool:
+            staged, fences = StagedRows(database, self._table), self._file.fences
+            if staged.has(attempt):
+                return False
+            if not fences.has(database, staged.table, attempt.epoch):
+                refuse_removed(attempt)
+            return True
 
-        is_late = not await self._file.run(is_known)
+        is_late = await self._file.run(is_over)
         del self._open[attempt.name]
         if is_late:
             return Token(attempt, 0)

@@ -110,7 +110,8 @@ class StagedSink(Protocol[T]):
         """Make what was staged durable, and invisible still; returns the receipt.
 
         An attempt without items is sealed, too; that should cost no I/O. If the epoch
-        was published, or the run discarded, in the meantime, it keeps nothing.
+        was published in the meantime, it keeps nothing. If its rows are gone otherwise,
+        since the run was discarded, or all of it was too old, it raises.
         """
 
     async def abandon(self, attempt: Attempt, /) -> None:
@@ -167,6 +168,15 @@ def refuse_known(attempt: Attempt) -> NoReturn:
     msg = (
         f"an attempt's name must be unique, got {shown(attempt.name)} for {attempt},"
         " which was staged before"
+    )
+    raise BatchQueueError(msg)
+
+
+def refuse_removed(attempt: Attempt) -> NoReturn:
+    """Raise for rows that nobody has published: a receipt for none would lose them."""
+    msg = (
+        f"{attempt} was removed before it was sealed: its run was discarded, or it had"
+        " begun 7 days ago"
     )
     raise BatchQueueError(msg)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pyarrow as pa
@@ -291,6 +292,16 @@ async def test_two_processes_that_commit_into_the_new_table_commit_once(
     assert sum(r.name == "batchqueue_async" for r in caplog.records) == 1
 
 
+async def fill(sink: Any, staged: Any, number: int) -> None:  # noqa: ANN401 - two kinds
+    rows, epoch = batch(number).rename_columns(["id", "name"]), Epoch("q", number)
+    await sink.begin(epoch)
+    await sink.write(epoch, [rows])
+    await sink.commit(epoch)
+    mine = attempt(epoch=epoch)
+    await staged.stage(mine, [rows])
+    assert await staged.publish(epoch, [await staged.seal(mine)])
+
+
 async def test_what_the_sinks_keep_is_made_again_when_it_was_dropped(
     database: Database,
 ) -> None:
@@ -300,26 +311,15 @@ async def test_what_the_sinks_keep_is_made_again_when_it_was_dropped(
     if isinstance(database, Postgres):
         dropped.append("batchqueue_published")
 
-    async def fill(number: int) -> None:
-        rows = batch(number).rename_columns(["id", "name"])
-        epoch = Epoch("q", number)
-        await sink.begin(epoch)
-        await sink.write(epoch, [rows])
-        await sink.commit(epoch)
-        mine = attempt(epoch=epoch)
-        await staged.stage(mine, [rows])
-        assert await staged.publish(epoch, [await staged.seal(mine)])
-
-    await fill(0)
+    await fill(sink, staged, 0)
     for number, each in enumerate([*dropped, ", ".join(dropped)], start=1):
         for table in each.split(", "):
             await database.run(f"DROP TABLE {table}")
-        if isinstance(database, Postgres):
-            for one in (sink.is_committed, staged.is_published):
-                # The call that finds it missing fails, and the next one makes it.
-                with contextlib.suppress(asyncpg.UndefinedTableError):
-                    await one(FIRST)
-        await fill(number)
+        # The call that finds it missing fails in PostgreSQL, the next one makes it.
+        for one in (sink.is_committed, staged.is_published):
+            with contextlib.suppress(asyncpg.UndefinedTableError):
+                await one(FIRST)
+        await fill(sink, staged, number)
     for table in ("a", "b"):
         assert await numbers(database, table) == [*range(number + 1)]
     await sink.close()

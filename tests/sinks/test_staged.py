@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks.epochs import Epoch
 from batchqueue_async.sinks.staged import Attempt, StagedRowsMissing, StagedSink
 from tests.sinks.conftest import NewStagedSink
@@ -108,7 +109,7 @@ async def seal_late(sink: StagedSink[Any], mine: Attempt) -> None:
     """Either answer is right: nobody asks for this token."""
     try:
         token = await sink.seal(mine)
-    except FileNotFoundError:
+    except (FileNotFoundError, BatchQueueError):
         await sink.abandon(mine)
     else:
         assert token.rows == 0

@@ -129,3 +129,22 @@ async def test_what_is_six_days_old_stays(
 
     assert await open_sink().publish(NEXT, [token])
     assert await place.ids() == [2, 3]
+
+
+async def test_what_was_removed_for_its_age_is_not_sealed(
+    place: Place, open_sink: NewStagedSink
+) -> None:
+    """Its task works on, or stood still: a receipt for nothing would lose its rows."""
+    slow, mine = open_sink(), attempt(0, "run", OTHER)
+    await slow.stage(mine, [batch(1)])
+    await place.age(days=8)
+    await open_sink().publish(EPOCH, [await sealed(open_sink(), attempt(), 3)])
+
+    with pytest.raises((FileNotFoundError, BatchQueueError)):
+        await slow.seal(mine)
+    await slow.abandon(mine)
+    again = await sealed(open_sink(), attempt(0, "run", OTHER), 1)
+    assert await open_sink().publish(OTHER, [again])
+
+    assert await place.ids() == [1, 3]
+    assert await place.traces() == 0

@@ -117,7 +117,8 @@ class FaultySink(ParquetStagedSink):
     def _lose(self, tokens: Sequence[Token]) -> None:
         if self._is_due("lost", -1):
             for token in tokens:
-                (self._directory.path / token.place).unlink()
+                path, *_ = token.place.split("\0")
+                (self._directory.path / path).unlink()
 
     def _is_due(self, point: str, partition: int) -> bool:
         if point != self._fault or self._partition not in {-1, partition}:
