@@ -84,21 +84,21 @@ class ConsumerTasks:
         A handler that calls it, if only in a task that it has started, does not wait:
         its own event has to be handled first.
         """
-        loop = asyncio.get_running_loop()
-        if self._shutdown is None:
-            self._late = loop.create_future()
-            self._shutdown = loop.create_task(
-                self._end(sequences), name="ring shutdown"
-            )
-        if timeout is not None and not self._shutdown.done():
-            self._timers.append(loop.call_later(timeout, self._expire))
+        shutdown = self._begin(sequences)
+        if timeout is not None and not shutdown.done():
+            self._timers.append(shutdown.get_loop().call_later(timeout, self._expire))
         call = running_call()
         is_inside = call is not None and call.sequence in sequences
         if is_inside or asyncio.current_task() in self._consumers:
             return
         self._waiting += 1
         try:
-            left = await asyncio.shield(self._shutdown)
+            await asyncio.wait({shutdown})
+            while shutdown.cancelled():
+                # By a stranger, with all tasks of the loop: only this one lives on.
+                shutdown = self._begin(sequences)
+                await asyncio.wait({shutdown})
+            left = shutdown.result()
             self._untold = 0
         finally:
             self._waiting -= 1
@@ -109,6 +109,16 @@ class ConsumerTasks:
         sequencer = self._sequencer
         if sequencer.cause is not None and not sequencer.has_told:
             sequencer.refuse_if_closed()
+
+    def _begin(self, sequences: tuple[Sequence, ...]) -> asyncio.Task[int]:
+        """Return the task of the shutdown, which begins here if there is none."""
+        loop = asyncio.get_running_loop()
+        if self._shutdown is None:
+            self._late = loop.create_future()
+        if self._shutdown is None or self._shutdown.cancelled():
+            ending = self._end(sequences)
+            self._shutdown = loop.create_task(ending, name="ring shutdown")
+        return self._shutdown
 
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
         sequencer = self._sequencer

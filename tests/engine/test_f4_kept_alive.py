@@ -187,3 +187,25 @@ def test_a_task_that_leaves_async_with_while_the_runner_ends(
     assert run_on(new_loop, main()) == []
     assert handler.handled == [1, 2, 3]
     assert left == []
+
+
+@loops
+@pytest.mark.parametrize("later", range(12))
+def test_a_loop_that_ends_in_the_middle_of_a_shutdowns_last_steps_says_nothing(
+    new_loop: LoopFactory, later: int
+) -> None:
+    """Both end the generator by which a queue learns of its loop's end."""
+    told: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+        queue = BatchQueue[int]("q")
+        await queue.start()
+        closing = asyncio.create_task(queue.shutdown())
+        await turns(later)
+        await loop.shutdown_asyncgens()
+        await closing
+
+    assert run_on(new_loop, main()) == []
+    assert told == []

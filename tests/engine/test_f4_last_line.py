@@ -106,6 +106,31 @@ def run_on(new_loop: LoopFactory, main: Coroutine[Any, Any, None]) -> None:
 
 
 @loops
+def test_an_on_error_that_the_loops_end_cuts_off_blames_no_deadline(
+    new_loop: LoopFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There was none: the runner has ended, and nobody has shut the queue down."""
+    begun = asyncio.Event()
+
+    async def on_error(batch: list[int], error: BaseException) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def fail(batch: list[int]) -> None:
+        raise OSError
+
+    async def main() -> None:
+        queue = BatchQueue("q", BatchQueueConfig(consumer=fail, on_error=on_error))
+        await queue.start()
+        await queue.produce(1)
+        await begun.wait()
+
+    run_on(new_loop, main())
+    told = "q: on_error was cut off by a deadline or loop's end: 1 items"
+    assert told in caplog.messages
+
+
+@loops
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_runner_that_ends(
     new_loop: LoopFactory, caplog: pytest.LogCaptureFixture, *, is_async: bool

@@ -393,3 +393,36 @@ async def test_of_a_queue_that_closes_it_tells_that_on_close_failed(
         await queue.flush()
     await closing
     assert "the disk is full" in caplog.text
+
+
+@virtual
+@pytest.mark.parametrize("later", range(5))
+async def test_a_deadline_in_the_turn_of_the_last_item_makes_no_receipt_untrue(
+    later: int,
+) -> None:
+    gate = asyncio.Event()
+    held: list[int] = []
+
+    class Holding:
+        async def consume(self, batch: list[int]) -> None:
+            await gate.wait()
+            held.extend(batch)
+
+        async def on_flush(self) -> None:
+            held.clear()
+
+        on_close = on_flush
+
+    queue = BatchQueue("numbers", BatchQueueConfig[int](consumer=Holding()))
+    await queue.start()
+    await queue.produce(1)
+    flushing = asyncio.create_task(queue.flush())
+    await turns()
+    closing = asyncio.create_task(queue.shutdown(0))
+    for _ in range(later):
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.wait({flushing, closing})
+    assert isinstance(flushing.exception(), DeliveryError) == bool(
+        queue.stats().not_closed
+    )

@@ -203,6 +203,28 @@ async def test_a_cancelled_shutdown_goes_on() -> None:
     assert handler.log == ["start", "shutdown"]
 
 
+@pytest.mark.parametrize("is_waited_for", [False, True])
+async def test_one_that_was_cancelled_with_all_tasks_is_begun_again(
+    *, is_waited_for: bool
+) -> None:
+    """The loop lives on; whoever was not cancelled is told how the ring has ended."""
+    disruptor = small()
+    disruptor.handle_events_with(Recorder(gate=asyncio.Event()))
+    ring = await disruptor.start()
+    await ring.publish_event(fill, 1)
+    closing = asyncio.create_task(disruptor.shutdown())
+    await turns()
+    spared = {asyncio.current_task(), closing if is_waited_for else None}
+    for task in asyncio.all_tasks() - spared:
+        task.cancel()
+    await turns()
+    assert is_waited_for or closing.cancelled()
+    with pytest.raises(RingHalted) as caught:
+        await (closing if is_waited_for else disruptor.shutdown())
+    assert "was cancelled" in str(caught.value.__cause__)
+    await disruptor.shutdown()
+
+
 @pytest.mark.parametrize("way", ["itself", "in a task", "in a hook's task"])
 async def test_a_handler_may_shut_its_ring_down(way: str) -> None:
     """It does not wait for itself, nor does a task that it waits for."""

@@ -165,7 +165,7 @@ class RetryQueue(Generic[T]):
         except BaseException as raised:
             if isinstance(raised, asyncio.CancelledError):
                 logger.error(
-                    "%s: on_error was cut off at the deadline, for %d items",
+                    "%s: on_error was cut off by a deadline or loop's end: %d items",
                     parts.name,
                     len(batch),
                     exc_info=error,

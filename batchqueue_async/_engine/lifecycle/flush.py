@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async._engine.handlers.flush_wait import FlushWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._engine.lifecycle.state import State, require_own_loop
+from batchqueue_async._engine.lifecycle.state import ENDED, State, require_own_loop
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 
 if TYPE_CHECKING:
@@ -78,10 +78,16 @@ class Flush:
                 await self._run(settling)
 
     async def _run(self, settling: _Settling) -> None:
+        parts = self._parts
+        was_alive = parts.state in (State.RUNNING, State.CLOSING)
         await self._settle(settling)
-        if self._parts.state is State.RUNNING:
+        if parts.state is State.RUNNING:
             await self._call_on_flush()
-        if self._parts.state is State.CLOSING and self._wait is None:
+        is_closing = parts.state is State.CLOSING
+        if was_alive and parts.state in ENDED:
+            # The deadline came in the turn in which the last item was settled.
+            is_closing = self._log.is_empty
+        if is_closing and self._wait is None:
             await self._await_on_close()
 
     async def _settle(self, settling: _Settling) -> None:

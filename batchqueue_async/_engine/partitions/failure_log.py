@@ -67,6 +67,10 @@ class FailureLog:
             kept = item if self._has_room_for(item) else OmittedItem.of(item)
             self._failures.append(Failure(kept, error, outcome))
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._count
+
     def clear(self) -> tuple[int, tuple[Failure, ...]]:
         count, failures = self._count, tuple(self._failures or ())
         self._count, self._failures, self._room = 0, None, KEPT_BYTES

@@ -230,12 +230,14 @@ class LoopRegistry:
         try:
             yield
         finally:
+            self._sentinel = None
             running = asyncio._get_running_loop()  # noqa: SLF001
-            if running is not None and running is self._loop():
+            # Without queues it ends in this step: where it is awaited by `release` the
+            # loop's end may come, and would find it running.
+            if running is not None and running is self._loop() and self._all():
                 await self._end_with_loop()
 
     async def _end_with_loop(self) -> None:
-        self._sentinel = None
         self._call_restart_off()
         # Other asynchronous generators that end now may shut a queue of theirs down:
         # let them begin first.
