@@ -59,7 +59,7 @@ def drain_on_signals(
     for the queues. A second signal ends the wait, unless it comes within 0.1 s: then it
     is the first one, which was sent to the program and to its group.
 
-    Called for several managers or queues on one loop, or for several `LoopThread`s, it
+    Called for several managers or queues on one loop, or for several loop threads, it
     drains one after the other, the last one first: call it for the end of a chain
     first.
 
