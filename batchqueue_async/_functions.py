@@ -38,7 +38,7 @@ def inside(
             return call(*args)
 
     known = call_async if is_async(call) else call_sync
-    # In messages it is what it stands for.
+    # Messages name it as the target that it wraps.
     known.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
     return known
 

@@ -185,7 +185,7 @@ class Merging(Generic[T]):
         elif handed:
             result = then(list(handed.values()))
             if inspect.isgenerator(result) or inspect.isasyncgen(result):
-                # Nothing of its body has run.
+                # The call has only made a generator; its body has not run.
                 refuse("then", "no generator function", then, TypeError)
             if inspect.isawaitable(result):
                 await result

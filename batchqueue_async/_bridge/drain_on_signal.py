@@ -1,4 +1,4 @@
-"""What a signal does to the `LoopThread`s that are to be drained when it comes."""
+"""The signal handler that drains every `LoopThread` registered for a signal."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class DrainOnSignal:
         self.is_over = is_over
         self._timeout = timeout
         self._began: float | None = None
-        # By signal: who is drained after this one.
+        # By signal: the handler that was there before, which drains after this one.
         self.next: dict[signal.Signals, DrainOnSignal] = {}
 
     def install(self, each: signal.Signals) -> None:
         before = signal.getsignal(each)
-        # For one `LoopThread` the last call counts; what has ended is forgotten, since
-        # there may be one after the other.
+        # For one `LoopThread` the last call counts. Ended ones are forgotten: a program
+        # may start one after the other.
         while isinstance(before, DrainOnSignal) and before.is_done_for(self.owner):
             before = before.next.get(each)
         if isinstance(before, DrainOnSignal):
@@ -54,7 +54,7 @@ class DrainOnSignal:
         signal.signal(each, self)
 
     def is_done_for(self, owner: object) -> bool:
-        """Whether nothing is left to drain here, if `owner` is seen to."""
+        """Whether this handler is not needed once there is one for `owner`."""
         return self.owner is owner or self.is_over()
 
     def __call__(self, number: int, _: FrameType | None) -> None:
@@ -75,7 +75,7 @@ class DrainOnSignal:
         self.begin(self._timeout, then)
 
     def _hurry(self, received: signal.Signals) -> None:
-        # Those whose turn has not come yet, too: they get no more time.
+        # Also those whose draining has not begun yet: none gets more time.
         each: DrainOnSignal | None = self
         while each is not None:
             each.begin(0.0)

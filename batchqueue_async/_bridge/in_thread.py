@@ -60,7 +60,7 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
 
 
 def require_blocking(handler: object, place: str) -> None:
-    """Refuse what is no handler, or async, and is to run in a thread or process."""
+    """Refuse a handler that a thread or process cannot run: none, or an async one."""
     hooks = (getattr(handler, name, None) for name in HOOKS)
     for each in (consume_of(handler), *hooks):
         if is_async(each):

@@ -116,7 +116,7 @@ class LoopRun:
         refuse_greenlets(self._name)
         fork_rest.remember(self)
         try:
-            # Here, since a subinterpreter may allow none, as it may allow no threads.
+            # Set here: a subinterpreter may refuse daemon threads, or threads at all.
             self._thread.daemon = True
             self._thread.start()
         except RuntimeError as error:

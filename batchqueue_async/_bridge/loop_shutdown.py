@@ -74,8 +74,8 @@ class LoopShutdown:
             self.go_on()
 
     def go_on(self) -> None:
-        """Call what is to come after all of this."""
-        # Popped, since the loop's thread and a caller of `begin` may both be here.
+        """Call the callbacks for the end of the shutdown."""
+        # Popped one by one: the loop's thread and a caller of `begin` may both be here.
         with contextlib.suppress(IndexError):
             while True:
                 self._then.popleft()()

@@ -234,7 +234,7 @@ def _open(
     try:
         queue = _require_queue(open_queue(loop_thread))
         if run is not None and not run.has(queue.queue):
-            # Nobody would close it with this one, before an `os._exit`.
+            # It would not be closed with this loop thread, as before an `os._exit`.
             rule = "one that it opened on the LoopThread that it got"
             refuse("the queue of open_queue", rule, queue)
         return _Opened(loop_thread, queue)

@@ -98,7 +98,7 @@ def drain_on_signals(
 
 
 def _known(signals: Iterable[signal.Signals]) -> list[signal.Signals]:
-    """Return them, also where they are given by their numbers."""
+    """Return the signals, which may be given by their numbers."""
     rule = "an iterable of signals, as in (signal.SIGTERM,)"
     require_iterable("signals", signals, rule)
     chosen: list[signal.Signals] = []

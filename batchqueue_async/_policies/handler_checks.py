@@ -45,7 +45,7 @@ def require_batch_function(field: str, value: object) -> None:
     """Refuse what can't be called with a batch, or would do nothing with it."""
     bases = value.__mro__ if isinstance(value, type) else ()
     if any("__call__" in vars(base) for base in bases):
-        # Its objects are called with batches, and it would only make them.
+        # To call the class would only make an object.
         _refuse_class(field, value)
     require_function(field, value, 1, "one argument, the batch")
 

@@ -102,7 +102,7 @@ class HandlerMethods(Generic[E]):
 
 
 def refuse_unrun(fill: object, result: object) -> None:
-    """Refuse what nobody would run: the slot would have what it had a lap before.
+    """Refuse an async or generator `fill`: nobody would run it, and fill the slot.
 
     Raises:
         InvalidArgument: `fill` is async, or a generator function.

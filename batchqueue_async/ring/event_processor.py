@@ -177,7 +177,7 @@ class EventProcessor(Generic[E]):
             try:
                 await _finish(on_batch(events, low))
             except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
-                # A rewind goes to `low`: what is before that was another call's batch.
+                # A rewind goes back to `low`: another call had the events before it.
                 return await self._passed_after(error, low, low, high, events)
             self._rewound = 0
         return last

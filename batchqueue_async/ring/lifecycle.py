@@ -95,7 +95,7 @@ class ConsumerTasks:
         try:
             await asyncio.wait({shutdown})
             while shutdown.cancelled():
-                # By a stranger, with all tasks of the loop: only this one lives on.
+                # User code has cancelled all tasks of the loop, and this one goes on.
                 shutdown = self._begin(sequences)
                 await asyncio.wait({shutdown})
             left = shutdown.result()
@@ -134,7 +134,7 @@ class ConsumerTasks:
         try:
             await self._tasks_end()
         finally:
-            # Also if it is cancelled, as where the loop ends now.
+            # Also if the shutdown is cancelled, as when the loop ends now.
             left = target - minimum(sequences, target) if is_late else 0
             self._untold = left
             self._say_untold()

@@ -164,7 +164,7 @@ def simulate(
 
 def _simulated(run: _Run, arrivals: Arrivals) -> Simulation:
     def is_told(record: logging.LogRecord) -> bool:
-        # Nothing of it is true: nobody shall read it in a log.
+        # The simulated queue logs what has not really happened, so that is dropped.
         return NAME not in record.getMessage()
 
     logger.logger.addFilter(is_told)

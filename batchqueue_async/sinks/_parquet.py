@@ -43,7 +43,7 @@ _SAMPLE = 10_000
 _MOST_DISTINCT = 0.9
 # Bytes of a file's name.
 _LONGEST = 255
-# To pyarrow it is no path, even if there is a folder of this name.
+# pyarrow takes such a text for a URI, even if there is a folder of this name.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
@@ -125,7 +125,7 @@ class ParquetDirectory:
         is_new = not self.is_published(epoch)
         parts = [part for part in parts if part.rows] or parts[:1]
         if is_new:
-            # Readers may take the first file's columns for those of all.
+            # Readers may assume that all files have the first one's columns.
             require_same_columns([part.columns for part in parts])
             folder = self._run_folder(epoch, f"publish {uuid4().hex}")
             try:
@@ -207,7 +207,7 @@ class ParquetDirectory:
 
 
 def _require_compression(compression: str) -> None:
-    """Refuse what a writer would refuse with the first row."""
+    """Refuse a compression that the writer would refuse at the first row."""
     with suppress(pa.ArrowException, AttributeError, TypeError, ValueError):
         pq.ParquetWriter(
             pa.BufferOutputStream(), pa.schema([]), compression=compression

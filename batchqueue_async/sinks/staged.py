@@ -164,7 +164,7 @@ class StagedRowsMissing(Exception):
 
 
 def refuse_known(attempt: Attempt) -> NoReturn:
-    """Raise for a name that another attempt had: a token may stand for its rows."""
+    """Raise for a name that another attempt had: a token may refer to its rows."""
     msg = (
         f"an attempt's name must be unique, got {shown(attempt.name)} for {attempt},"
         " which was staged before"
@@ -173,7 +173,7 @@ def refuse_known(attempt: Attempt) -> NoReturn:
 
 
 def refuse_removed(attempt: Attempt) -> NoReturn:
-    """Raise for rows that nobody has published: a receipt for none would lose them."""
+    """Raise if staged rows are gone and not published: a receipt would lose them."""
     msg = (
         f"{attempt} was removed before it was sealed: its run was discarded, or it had"
         " begun 7 days ago"

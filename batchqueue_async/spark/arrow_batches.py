@@ -163,7 +163,7 @@ class _PartitionBatches:
 
     def fetch(self, partitions: Sequence[int]) -> list[bytes]:
         """Run a job; return the record batches of these partitions, in their order."""
-        # What `runJob` makes of an RDD is it itself: no task goes by way of Python.
+        # `runJob` gets the RDD itself, so that tasks need no Python worker.
         job: Any = SimpleNamespace(mapPartitions=lambda _: self._rdd)
         with _settings_for_tasks(self._session):
             return self._session.sparkContext.runJob(job, iter, partitions)

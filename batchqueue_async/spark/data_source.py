@@ -293,7 +293,7 @@ def publish(
         all_tokens, epoch = tokens, attempt.epoch
         wants_columns = getattr(sink, "wants_columns", False)
         has_rows = any(token.rows for token in tokens)
-        # One that is published has none, either: its `publish` removes what was left.
+        # A published epoch's tokens have none, either; its `publish` removes leftovers.
         if wants_columns and not has_rows and not await sink.is_published(epoch):
             await sink.stage(attempt, [pa.RecordBatch.from_pylist([], columns)])
             all_tokens = [*tokens, await sink.seal(attempt)]

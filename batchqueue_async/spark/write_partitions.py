@@ -198,8 +198,8 @@ def _task_function(
                 rows += batch.num_rows
                 items += _produce(queue, list(to_items(batch)), timeout)
         except Exception as error:
-            # A retry must not meet what is left of this attempt. What went wrong first
-            # is what the job is told, not what came of it.
+            # Flush, since a retry must not meet this attempt's items. The job is told
+            # the first error; what the flush raises is only a note on it.
             try:
                 queue.flush(timeout)
             except Exception as late:  # noqa: BLE001 - it is told with the first one

@@ -135,7 +135,7 @@ class _Observed:
     """
 
     def __init__(self, meter: Meter) -> None:
-        # Not one lock for both: who reads waits for loops, on which others come and go.
+        # Two locks: a reader waits for loops, on which targets are added and removed.
         self._changing, self._reading = threading.Lock(), threading.Lock()
         self._open: tuple[Source, ...] = ()
         self._readings: list[Reading] = []
@@ -198,7 +198,7 @@ def _observed_by(provider: MeterProvider) -> _Observed:
         meter = _meter_of(provider)
         found = _observed.get(provider)
         for other in () if found else [*_stand_ins]:
-            # The API's own, for which the program's real provider was set since.
+            # The API's stand-in, for which the real provider was set since.
             if _meter_of(other) is meter:
                 found = _observed[other]
         if found is None:

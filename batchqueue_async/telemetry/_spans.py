@@ -147,8 +147,8 @@ def _inside(
         try:
             with use_span(span):
                 result = call(batch)
-            # What a plain decorator has made of an async function. It goes on later,
-            # in another context where the handler has a time limit.
+            # A plain decorator around an async function returns a coroutine. It is awaited
+            # later; with a time limit, in another context.
             rest = finish(span, result) if isawaitable(result) else None
         finally:
             if rest is None:

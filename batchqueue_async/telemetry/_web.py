@@ -84,7 +84,7 @@ def _app(feed: Feed | SocketFeed, allowed_hosts: Iterable[str] | None) -> ASGIAp
     hosts = None if allowed_hosts is None else {each.lower() for each in allowed_hosts}
     page = (files("batchqueue_async.telemetry") / "page.html").read_text("utf-8")
     headers = _headers(page)
-    # A page that asks this process again has its history.
+    # The event id by which a page that reconnects shows it has the history already.
     name = secrets.token_hex(8)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +130,7 @@ def _headers(page: str) -> list[tuple[bytes, bytes]]:
 
 
 def _own_path(scope: Scope) -> str:
-    """Return what is behind the place where the app is mounted.
+    """Return the part of the path below the place where the app is mounted.
 
     Who mounts it may leave its own part in the path, or not; and a proxy may have taken
     out what is in front of that, and in `root_path`.

@@ -53,8 +53,8 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         if not self.isEnabledFor(level):
             return
         if isinstance(exc_info, BaseException):
-            # As `logging` has it in the end: it asks an error whether it is true, and
-            # one that has a length may say that it isn't, or raise.
+            # A triple, since `logging` tests whether an error is true: one with a length
+            # may be false, or raise.
             exc_info = (type(exc_info), exc_info, exc_info.__traceback__)
         try:
             self.logger.log(

@@ -232,8 +232,8 @@ class LoopRegistry:
         finally:
             self._sentinel = None
             running = asyncio._get_running_loop()  # noqa: SLF001
-            # Without queues it ends in this step: where it is awaited by `release` the
-            # loop's end may come, and would find it running.
+            # Without queues it has ended in this step. To await it in `release` would
+            # let the loop's end find it running.
             if running is not None and running is self._loop() and self._all():
                 await self._end_with_loop()
 

@@ -68,7 +68,7 @@ class Connections:
         self._timeout = timeout
         self._statement_timeout = statement_timeout
         self._answer = statement_timeout + PARTING / 2
-        # As the server takes it, for which 0 is none.
+        # The server's form: whole milliseconds, at least 1, since 0 means no timeout.
         self.milliseconds = str(min(max(1, round(statement_timeout * 1000)), _MOST))
         self._prepare = prepare
         self._is_prepared = False
@@ -130,7 +130,7 @@ class Connections:
             yield
         except asyncpg.PostgresError as error:
             if isinstance(error, asyncpg.UndefinedTableError):
-                # What was prepared was dropped: the next call makes it anew.
+                # Somebody has dropped the tables: the next call makes them again.
                 self._is_prepared = False
             _take_values_out(error)
             raise
@@ -198,7 +198,7 @@ class Connections:
             self._bound = asyncio.Semaphore(self._most)
 
     async def _kept(self) -> Connection | None:
-        """Return one that was given back, if any works."""
+        """Return a connection that was given back and still works, if there is one."""
         while self._idle:
             connection, since = self._idle.pop()
             self._taken.append(connection)

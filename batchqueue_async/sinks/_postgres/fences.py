@@ -43,7 +43,7 @@ class Fences:
         self._name = name
         # Tables of fences, and the target's keys in each. New fences go into the first.
         self._places: list[tuple[str, list[str]]] = []
-        # That of the other kind of sink, which may be made any time.
+        # The other kind of sink's table of fences, if it was not there when looked for.
         self._missing = ""
 
     async def prepare(self, connection: Connection, target: Target) -> None:
@@ -112,7 +112,7 @@ class Fences:
         moved = await connection.execute(
             f"UPDATE {place} SET target = target || ' (oid ' || target_oid || ')'"
             " WHERE target = $1 AND query = $2 AND batch = $3"
-            # Of a view, which may have taken a table's place, the oid is NULL.
+            # The oid is NULL where a view has taken the table's place.
             " AND target_oid IS NOT NULL"
             f" AND target_oid IS DISTINCT FROM {_OID.format('$4')}"
             " AND fences_oid = to_regclass($5)",
