@@ -147,8 +147,8 @@ def _inside(
         try:
             with use_span(span):
                 result = call(batch)
-            # A plain decorator around an async function returns a coroutine. It is awaited
-            # later; with a time limit, in another context.
+            # A plain decorator around an async function returns a coroutine, which is
+            # awaited later; with a time limit, in another context.
             rest = finish(span, result) if isawaitable(result) else None
         finally:
             if rest is None:

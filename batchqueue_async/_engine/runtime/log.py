@@ -53,8 +53,8 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         if not self.isEnabledFor(level):
             return
         if isinstance(exc_info, BaseException):
-            # A triple, since `logging` tests whether an error is true: one with a length
-            # may be false, or raise.
+            # A triple: `logging` tests an error for truth, and one with a length may be
+            # false, or raise.
             exc_info = (type(exc_info), exc_info, exc_info.__traceback__)
         try:
             self.logger.log(
