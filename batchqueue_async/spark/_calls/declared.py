@@ -127,7 +127,8 @@ def _beside_input(
         place = places.pop(field.name.casefold(), None)
         if place is not None:
             _refuse_other_type(field, results[place])
-            field = StructField(field.name, field.dataType)  # noqa: PLW2901
+            # Values of either: also inside, null is whatever one of them may have.
+            field = StructField(field.name, _with_nulls(field))  # noqa: PLW2901
         fields.append(field)
         output.append(OutputColumn(field.name, at, place))
     for place in places.values():
@@ -148,8 +149,14 @@ def _refuse_twice(field: str, names: list[str]) -> None:
             refuse(field, "of columns whose names differ", name)
 
 
+def _with_nulls(field: StructField) -> DataType:
+    """Return the type; in 4.1 only that of a frame has such a public method."""
+    return StructType([field]).toNullable()[0].dataType
+
+
 def _refuse_other_type(given: StructField, result: StructField) -> None:
-    if given.dataType != result.dataType:
+    # Spark's own ARRAY(id) has no nulls inside, which DDL cannot say.
+    if _with_nulls(given) != _with_nulls(result):
         kinds = [each.dataType.simpleString().upper() for each in (given, result)]
         msg = (
             f"schema must have column {result.name!r} as {kinds[0]}, as the input has"
@@ -197,7 +204,9 @@ def beside_input(
             continue
         array = given.column(column.of_input)
         if column.of_result is not None:
-            made = results.column(column.of_result).cast(array.type)
+            # The result's type has nulls inside; the input's may have none.
+            made = results.column(column.of_result)
+            array = array.cast(made.type)
             array = pc.if_else(is_good, made, array) if texts.null_count else array
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, [each.name for each in columns])
