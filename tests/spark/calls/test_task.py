@@ -1,6 +1,7 @@
 """What Spark's thread runs: calls on a loop thread that outlives the task."""
 
 import contextlib
+import gc
 import os
 import pickle
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 import pytest
@@ -99,6 +101,23 @@ def test_each_frame_has_a_client_of_its_own(tmp_path: Path) -> None:
         assert ys(task(key=key, open=clients)(in_batches(10, 10))) == [*range(10)]
 
     assert clients.notes() == ["opened", "opened"]
+
+
+def test_a_frame_for_each_micro_batch_piles_nothing_up() -> None:
+    class Call:
+        async def __call__(self, batch: list[dict[str, int]]) -> list[tuple[int]]:
+            return [(item["id"],) for item in batch]
+
+    calls = WeakSet[Call]()
+    for key in range(20):
+        call = Call()
+        calls.add(call)
+        assert ys(task(key=f"{key}", call=call)(in_batches(10, 10))) == [*range(10)]
+
+    del call
+    gc.collect()
+    # As many as there are queues at most.
+    assert len(calls) <= 8
 
 
 def test_what_a_call_raises_is_raised_and_the_client_is_closed(tmp_path: Path) -> None:
