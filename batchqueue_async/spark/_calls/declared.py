@@ -17,6 +17,7 @@ from batchqueue_async._wording import shown
 from .options import OnError
 from .results import Column
 
+# Not CHAR and VARCHAR: Spark refuses them in what a function in Python returns.
 _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
     spark_types.BooleanType: pa.bool_(),
     spark_types.ByteType: pa.int8(),
@@ -26,8 +27,6 @@ _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
     spark_types.FloatType: pa.float32(),
     spark_types.DoubleType: pa.float64(),
     spark_types.StringType: pa.string(),
-    spark_types.CharType: pa.string(),
-    spark_types.VarcharType: pa.string(),
     spark_types.BinaryType: pa.binary(),
     spark_types.DateType: pa.date32(),
     spark_types.TimestampType: pa.timestamp("us", "UTC"),
