@@ -74,7 +74,8 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
     An iterator that is closed, or dropped, ends the job.
 
     Raises:
-        TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
+        TypeError, ValueError: It is no DataFrame, or has a column of a type that Arrow
+            lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
         BatchQueueError: The session is stopped before all rows have come.
     """
@@ -102,7 +103,8 @@ def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
     among the columns, through Python workers, which takes up to three times as long.
 
     Raises:
-        TypeError: It is no DataFrame, or has a column of a type that Arrow lacks.
+        TypeError, ValueError: It is no DataFrame, or has a column of a type that Arrow
+            lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
     """
     require_frame(df)

@@ -118,17 +118,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     require_columns(schema.names)
     require_names_that_differ(schema.names, "a sink")
-    fields = []
-    for field in schema:
-        try:
-            fields += _in_arrow(StructType([field]), "UTC")
-        # For an array of nulls without nulls, such as ARRAY(), it is a ValueError.
-        except (PySparkException, ValueError) as error:
-            msg = (
-                f"column {field.name!r} must be of a type that Arrow has, got"
-                f" {field.dataType.simpleString()}: cast it to another, such as string"
-            )
-            raise ValueError(msg) from error
+    fields = _in_arrow(schema, "UTC")
     has_untold = any(map(_is_untold, parts_of(schema)))
     metadata = {_SPARK_SCHEMA: schema.json().encode()} if has_untold else None
     return pa.schema(fields, metadata=metadata)
@@ -164,7 +154,19 @@ def _in_arrow(
     takes = signature(to_arrow_schema).parameters
     wanted: dict[str, Any] = {"timezone": zone, "prefers_large_types": is_large}
     given = {name: it for name, it in wanted.items() if name in takes}
-    return to_arrow_schema(schema, **given)
+    fields: list[pa.Field] = []
+    # One by one: the errors don't say which column it is.
+    for field in schema:
+        try:
+            fields += to_arrow_schema(StructType([field]), **given)
+        # For an array of nulls without nulls, such as ARRAY(), it is a ValueError.
+        except (PySparkException, ValueError) as error:
+            msg = (
+                f"column {field.name!r} must be of a type that Arrow has, got"
+                f" {field.dataType.simpleString()}: cast it to another, such as string"
+            )
+            raise ValueError(msg) from error
+    return pa.schema(fields)
 
 
 def with_types(

@@ -17,6 +17,7 @@ from batchqueue_async._wording import shown
 from .options import OnError
 from .results import Column
 
+# Not CHAR and VARCHAR: Spark refuses them in what a function in Python returns.
 _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
     spark_types.BooleanType: pa.bool_(),
     spark_types.ByteType: pa.int8(),
@@ -26,8 +27,6 @@ _PLAIN: Final[Mapping[type[DataType], pa.DataType]] = {
     spark_types.FloatType: pa.float32(),
     spark_types.DoubleType: pa.float64(),
     spark_types.StringType: pa.string(),
-    spark_types.CharType: pa.string(),
-    spark_types.VarcharType: pa.string(),
     spark_types.BinaryType: pa.binary(),
     spark_types.DateType: pa.date32(),
     spark_types.TimestampType: pa.timestamp("us", "UTC"),
@@ -127,7 +126,8 @@ def _beside_input(
         place = places.pop(field.name.casefold(), None)
         if place is not None:
             _refuse_other_type(field, results[place])
-            field = StructField(field.name, field.dataType)  # noqa: PLW2901
+            # Values of either: also inside, null is whatever one of them may have.
+            field = StructField(field.name, _with_nulls(field))  # noqa: PLW2901
         fields.append(field)
         output.append(OutputColumn(field.name, at, place))
     for place in places.values():
@@ -148,8 +148,14 @@ def _refuse_twice(field: str, names: list[str]) -> None:
             refuse(field, "of columns whose names differ", name)
 
 
+def _with_nulls(field: StructField) -> DataType:
+    """Return the type; in 4.1 only that of a frame has such a public method."""
+    return StructType([field]).toNullable()[0].dataType
+
+
 def _refuse_other_type(given: StructField, result: StructField) -> None:
-    if given.dataType != result.dataType:
+    # Spark's own ARRAY(id) has no nulls inside, which DDL cannot say.
+    if _with_nulls(given) != _with_nulls(result):
         kinds = [each.dataType.simpleString().upper() for each in (given, result)]
         msg = (
             f"schema must have column {result.name!r} as {kinds[0]}, as the input has"
@@ -197,7 +203,9 @@ def beside_input(
             continue
         array = given.column(column.of_input)
         if column.of_result is not None:
-            made = results.column(column.of_result).cast(array.type)
+            # The result's type has nulls inside; the input's may have none.
+            made = results.column(column.of_result)
+            array = array.cast(made.type)
             array = pc.if_else(is_good, made, array) if texts.null_count else array
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, [each.name for each in columns])

@@ -123,8 +123,11 @@ class CallPipeline:
         try:
             if self._is_ready():
                 await self._begin_call()
-        except Exception as error:  # noqa: BLE001 - it is not the attempt that failed
+        except BaseException as error:  # it is not the attempt that failed
             self._fail(error)
+            # The queue may be ending its drain task.
+            if isinstance(error, asyncio.CancelledError):
+                raise
         if self._free or not self._waiting:
             self.look()
 
@@ -149,7 +152,9 @@ class CallPipeline:
                 await self._begin_call()
                 # So that the call starts before the next one's items are made.
                 await asyncio.sleep(0)
-        except Exception as error:  # noqa: BLE001 - `advance` raises it
+        # Rows are taken out before `to_items` gets them: whatever it raises, also a
+        # SystemExit or CancelledError, they must not pass for settled.
+        except BaseException as error:  # noqa: BLE001 - `advance` raises it
             self._fail(error)
         self._tell()
 

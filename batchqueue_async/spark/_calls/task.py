@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -41,9 +42,9 @@ _PATIENCE = 600.0
 _GRACE = 1.0
 _NEW_LOOP_THREAD = partial(LoopThread, "batchqueue-map-async", patience=_PATIENCE)
 
-# By the key of their `map_async`. A forked child inherits its parent's, which are
-# replaced when it opens queues of its own.
-_callers: dict[str, Caller] = {}
+# By their queue, with which they go: a stream may make a `map_async` for each of its
+# micro-batches.
+_callers: WeakKeyDictionary[SyncBatchQueue[int], Caller] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class OpenCaller:
         caller = Caller(self.options, self.declared)
         name = f"map_async {self.options.name}"
         queue = loop_thread.open(name, caller.config, caller.handlers)
-        _callers[self.key] = caller
+        _callers[queue] = caller
         return queue
 
 
@@ -80,7 +81,7 @@ class CallTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opener = OpenCaller(self.options.key, self.options, self.declared)
         queue = kept_queue(opener, _NEW_LOOP_THREAD)
-        caller = _callers[self.options.key]
+        caller = _callers[queue]
         pipeline = queue.call(caller.begin, queue.queue)
         try:
             yield from _rows_of(queue, pipeline, batches)

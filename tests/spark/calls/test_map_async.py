@@ -234,6 +234,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": "BIGINT"}, "schema must be a StructType, or columns in DDL"),
     ({"schema": "y INT, Y INT"}, "schema must be of columns whose names differ"),
     ({"schema": "y VARIANT"}, "got column 'y' of type VARIANT"),
+    ({"schema": "y VARCHAR(3)"}, r"got column 'y' of type VARCHAR\(3\)"),
+    ({"schema": "y ARRAY<CHAR(3)>"}, r"got column 'y' of type CHAR\(3\)"),
     (
         {
             "schema": StructType(
@@ -297,6 +299,35 @@ def _doubled() -> Callable[[list[Any]], Any]:
         return [pa.record_batch({"y": [2 * n for n in each]}) for each in columns]
 
     return doubled
+
+
+def test_what_stands_beside_an_input_without_nulls_inside_may_have_some(
+    spark: "SparkSession",
+) -> None:
+    tags, place = "ARRAY(id)", "NAMED_STRUCT('at', MAP('x', TIMESTAMP_SECONDS(id)))"
+    given = spark.range(0, 2, 1, 1).selectExpr("id", f"{tags} tags", f"{place} place")
+
+    made = map_async(
+        given,
+        _kept_or_null(),
+        "tags ARRAY<BIGINT>, place STRUCT<at: MAP<STRING, TIMESTAMP>>",
+        max_batch=1,
+        on_error="column",
+    )
+
+    first, second = made.collect()
+    assert (first.tags, first.place) == ([None], ({"x": None},))
+    assert (second.tags, second.place) == given.collect()[1][1:]
+    assert second.error.startswith("LookupError")
+
+
+def _kept_or_null() -> Callable[[list[Any]], Any]:
+    async def kept_or_null(batch: list[Any]) -> list[Any]:
+        if batch[0]["id"]:
+            raise LookupError
+        return [{"tags": [None], "place": {"at": {"x": None}}}]
+
+    return kept_or_null
 
 
 def test_retries_happen_on_executors(spark: "SparkSession", tmp_path: Path) -> None:

@@ -269,7 +269,6 @@ async def test_every_type_of_spark_s_that_python_has_values_for() -> None:
         spark_types.TimestampNTZType(): moment.replace(tzinfo=None),
         spark_types.DayTimeIntervalType(): datetime.timedelta(seconds=1),
         spark_types.NullType(): None,
-        spark_types.VarcharType(5): "x",
         spark_types.ArrayType(LongType()): [1, None],
         spark_types.MapType(StringType(), LongType()): [("x", 1)],
         TWO: {"n": 1, "s": "x"},

@@ -1,19 +1,24 @@
 """What Spark's thread runs: calls on a loop thread that outlives the task."""
 
+import contextlib
+import gc
 import os
 import pickle
 import subprocess
 import sys
 import threading
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.spark._calls.declared import declare
 from batchqueue_async.spark._calls.task import CallTask
 from batchqueue_async.spark.executor_queue import close_executor_queues
@@ -50,6 +55,10 @@ class Clients:
 
 
 async def echo(_: int, batch: list[dict[str, int]]) -> list[tuple[int]]:
+    return [(item["id"],) for item in batch]
+
+
+async def echo_alone(batch: list[dict[str, int]]) -> list[tuple[int]]:
     return [(item["id"],) for item in batch]
 
 
@@ -94,6 +103,23 @@ def test_each_frame_has_a_client_of_its_own(tmp_path: Path) -> None:
     assert clients.notes() == ["opened", "opened"]
 
 
+def test_a_frame_for_each_micro_batch_piles_nothing_up() -> None:
+    class Call:
+        async def __call__(self, batch: list[dict[str, int]]) -> list[tuple[int]]:
+            return [(item["id"],) for item in batch]
+
+    calls = WeakSet[Call]()
+    for key in range(20):
+        call = Call()
+        calls.add(call)
+        assert ys(task(key=f"{key}", call=call)(in_batches(10, 10))) == [*range(10)]
+
+    del call
+    gc.collect()
+    # As many as there are queues at most.
+    assert len(calls) <= 8
+
+
 def test_what_a_call_raises_is_raised_and_the_client_is_closed(tmp_path: Path) -> None:
     clients = Clients(tmp_path)
 
@@ -104,6 +130,26 @@ def test_what_a_call_raises_is_raised_and_the_client_is_closed(tmp_path: Path) -
     # And whoever comes next finds everything new.
     assert ys(task(open=clients)(in_batches(10, 10))) == [*range(10)]
     assert clients.notes() == ["opened", "closed", "opened"]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, CancelledError])
+@pytest.mark.parametrize("at", [0, 90, 150])
+def test_rows_are_never_lost_whatever_to_items_raises(
+    error: type[BaseException], at: int
+) -> None:
+    def made(batch: pa.RecordBatch) -> list[dict[str, int]]:
+        rows: list[dict[str, int]] = batch.to_pylist()
+        if any(row["id"] == at for row in rows):
+            raise error
+        return rows
+
+    one_by_one = task(call=echo_alone, to_items=made, max_batch=10, in_flight=1)
+
+    # A CancelledError in Spark's thread would say that nobody wants the rows.
+    with pytest.raises((error, BatchQueueError)):
+        ys(one_by_one(in_batches(160, 40)))
+    with contextlib.suppress(error):
+        close_executor_queues()
 
 
 def test_rows_that_nobody_wants_any_more_end_their_calls(tmp_path: Path) -> None:

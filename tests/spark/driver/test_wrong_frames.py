@@ -1,10 +1,10 @@
 """What is no frame, or one that Spark can't send, is refused before anything runs."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas
 import pytest
@@ -76,6 +76,17 @@ def test_months_which_arrow_in_python_lacks_are_named(
     # What the message proposes.
     cast = frame.selectExpr("CAST(CAST(spans[0] AS INTERVAL MONTH) AS INT) AS months")
     assert [batch.to_pylist() for batch in arrow_batches(cast)] == [[{"months": 27}]]
+
+
+@pytest.mark.parametrize("way", ["push", "arrow_batches", "whole_frame"])
+def test_an_array_of_no_type_is_named(
+    spark: "SparkSession", loop_thread: LoopThread, way: str
+) -> None:
+    frame = spark.sql("SELECT 1 AS id, ARRAY() AS tags")
+
+    with pytest.raises(ValueError, match="column 'tags' must be of a type that Arrow"):
+        for _ in cast("Iterable[object]", WAYS[way](frame, loop_thread)):
+            pass
 
 
 @pytest.mark.parametrize("way", WAYS)
