@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -142,9 +143,9 @@ def _beside_input(
 
 def _refuse_twice(field: str, names: list[str]) -> None:
     # Case is ignored, as Spark does by default.
-    folded = [name.casefold() for name in names]
+    counts = Counter(name.casefold() for name in names)
     for name in names:
-        if folded.count(name.casefold()) > 1:
+        if counts[name.casefold()] > 1:
             refuse(field, "of columns whose names differ", name)
 
 
