@@ -51,7 +51,7 @@ class ClaimQueue:
     `wanted` is how many sequences the `waiting` claims want together.
     """
 
-    __slots__ = ("_granted", "_left", "_left_before", "_ran", "waiting", "wanted")
+    __slots__ = ("_final", "_granted", "_left", "_left_before", "waiting", "wanted")
 
     def __init__(self) -> None:
         self.waiting: OrderedDict[WaitingClaim, None] = OrderedDict()
@@ -59,7 +59,7 @@ class ClaimQueue:
         self._granted: deque[WaitingClaim] = deque()
         self._left = 0  # Sequences of claims in `_granted` that left,
         self._left_before = 0  # and of those popped from it before.
-        self._ran = _NOWHERE  # Up to this place no grant can be given back.
+        self._final = _NOWHERE  # Up to this place no grant can be given back.
         self.wanted: int = 0
 
     @property
@@ -96,7 +96,7 @@ class ClaimQueue:
         if self._granted and self._end != high - claim.n:
             # Somebody claimed in between without waiting: giving earlier grants back
             # would leave a hole before that claim.
-            self._ran = max(self._ran, self._granted[-1].place)
+            self._final = max(self._final, self._granted[-1].place)
         claim.place = high + self._left_before + self._left
         claim.high = high
         self._granted.append(claim)
@@ -109,13 +109,13 @@ class ClaimQueue:
             self.wanted -= claim.n
         elif claim.place != _NOWHERE and not claim.has_left:
             claim.high = self._high(claim)
-            self._ran = max(self._ran, claim.place)
+            self._final = max(self._final, claim.place)
             claim.place = _NOWHERE
             self._forget()
 
     def give_back(self, claim: WaitingClaim, claimed: int) -> bool:
         """Take a grant back; returns False if it is final, or would leave a hole."""
-        if claim.has_left or claim.place <= self._ran:
+        if claim.has_left or claim.place <= self._final:
             return False
         if self._end != claimed:
             return False
@@ -153,4 +153,4 @@ class ClaimQueue:
                 self._left -= claim.n
                 self._left_before += claim.n
         if not granted:
-            self._left_before, self._ran = 0, _NOWHERE
+            self._left_before, self._final = 0, _NOWHERE

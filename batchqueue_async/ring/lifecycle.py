@@ -54,8 +54,8 @@ class ConsumerTasks:
         self._shutdown: asyncio.Task[int] | None = None
         # How many callers of `shut_down` wait for its result; and the events that were
         # not handled before its deadline, until one of them or the log was told.
-        self._waiting = self._untold = 0
-        self._late: asyncio.Future[None]
+        self._callers = self._untold = 0
+        self._deadline: asyncio.Future[None]
         self._timers: list[asyncio.TimerHandle] = []
         self._drained: SequenceBarrier | None = None
 
@@ -91,7 +91,7 @@ class ConsumerTasks:
         is_inside = call is not None and call.sequence in sequences
         if is_inside or asyncio.current_task() in self._consumers:
             return
-        self._waiting += 1
+        self._callers += 1
         try:
             await asyncio.wait({shutdown})
             while shutdown.cancelled():
@@ -101,7 +101,7 @@ class ConsumerTasks:
             left = shutdown.result()
             self._untold = 0
         finally:
-            self._waiting -= 1
+            self._callers -= 1
             self._say_untold()
         if left:
             msg = f"{left} events were not handled before the deadline"
@@ -114,7 +114,7 @@ class ConsumerTasks:
         """Return the task of the shutdown, which begins here if there is none."""
         loop = asyncio.get_running_loop()
         if self._shutdown is None:
-            self._late = loop.create_future()
+            self._deadline = loop.create_future()
         if self._shutdown is None or self._shutdown.cancelled():
             ending = self._end(sequences)
             self._shutdown = loop.create_task(ending, name="ring shutdown")
@@ -128,7 +128,7 @@ class ConsumerTasks:
             await self._drain(sequencer.new_barrier(*sequences), target)
         self._is_stopping = True
         self._stop()
-        is_late = self._late.done()
+        is_late = self._deadline.done()
         if is_late:
             self._cancel()
         try:
@@ -146,7 +146,7 @@ class ConsumerTasks:
     def _say_untold(self) -> None:
         """Log what the deadline left, if no caller waits to be told that."""
         left = self._untold
-        if left and not self._waiting:
+        if left and not self._callers:
             self._untold = 0
             says = "%d events were not handled before the deadline"
             logger.error(says, left, extra={"events": left})
@@ -154,22 +154,22 @@ class ConsumerTasks:
     async def _drain(self, drained: SequenceBarrier, target: int) -> None:
         self._drained = drained
         while drained.available() < target:
-            if self._late.done() or drained.is_alerted:
+            if self._deadline.done() or drained.is_alerted:
                 return
             await drained.sleep(target)
 
     async def _tasks_end(self) -> None:
-        while (tasks := [*self._consumers]) and not self._late.done():
-            await asyncio.wait({*tasks, self._late}, return_when="FIRST_COMPLETED")
+        while (tasks := [*self._consumers]) and not self._deadline.done():
+            await asyncio.wait({*tasks, self._deadline}, return_when="FIRST_COMPLETED")
         if tasks:
             _, survivors = await asyncio.wait(tasks, timeout=GRACE)
             for task in survivors:
                 logger.error("%s could not be stopped", task.get_name())
 
     def _expire(self) -> None:
-        if self._late.done():
+        if self._deadline.done():
             return
-        self._late.set_result(None)
+        self._deadline.set_result(None)
         if self._drained is not None:
             self._drained.alert()
         if self._is_stopping:

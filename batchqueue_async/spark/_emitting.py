@@ -30,7 +30,7 @@ from batchqueue_async import (
 )
 from batchqueue_async._wording import shown
 
-from ._calls.declared import Declared
+from ._calls.declared import DeclaredColumns
 from ._calls.results import RowColumns
 from .executor_stats import Report, since, together
 
@@ -95,7 +95,7 @@ OpenEmittingQueue: TypeAlias = Callable[[LoopThread, Emit], SyncBatchQueue[T]]
 class QueueTask:
     open_queue: OpenEmittingQueue[Any]
     to_items: Callable[[pa.RecordBatch], Iterable[Any]]
-    declared: Declared
+    declared: DeclaredColumns
     told: Accumulator[Report] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

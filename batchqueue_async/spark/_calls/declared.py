@@ -49,7 +49,7 @@ class OutputColumn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredColumns:
     """What is known of the results before there are any.
 
     Attributes:
@@ -68,7 +68,7 @@ def declare(
     input_schema: StructType | None,
     on_error: OnError,
     error_column: str,
-) -> Declared:
+) -> DeclaredColumns:
     """Return what the frame will be; `input_schema` is needed for "column" only."""
     fields = _parsed(schema)
     _refuse_twice("schema", fields.names)
@@ -82,10 +82,10 @@ def declare(
         for each in fields
     )
     if on_error == "raise":
-        return Declared(fields, columns, None)
+        return DeclaredColumns(fields, columns, None)
     nullable = StructType([StructField(each.name, each.dataType) for each in fields])
     if on_error == "null" or input_schema is None:
-        return Declared(nullable, columns, None)
+        return DeclaredColumns(nullable, columns, None)
     return _beside_input(columns, nullable, input_schema, error_column)
 
 
@@ -114,7 +114,7 @@ def _beside_input(
     results: StructType,
     given: StructType,
     error_column: str,
-) -> Declared:
+) -> DeclaredColumns:
     """Return the input's columns, then those that only results have, then the error's.
 
     A column of both is the result's, and the input's where the call failed.
@@ -138,7 +138,7 @@ def _beside_input(
         refuse("error_column", "a name that no other column has", error_column)
     fields.append(StructField(error_column, StringType()))
     output.append(OutputColumn(error_column, None, None))
-    return Declared(StructType(fields), columns, tuple(output))
+    return DeclaredColumns(StructType(fields), columns, tuple(output))
 
 
 def _refuse_twice(field: str, names: list[str]) -> None:

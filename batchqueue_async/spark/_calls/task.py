@@ -26,7 +26,7 @@ from batchqueue_async._wording import kind_of, shown
 from batchqueue_async.spark.executor_queue import kept_queue
 from batchqueue_async.spark.executor_stats import of_calls
 
-from .declared import Declared
+from .declared import DeclaredColumns
 from .options import CallOptions, Open
 from .pipeline import CallPipeline, CallSlot
 from .results import ResultMaker, RowColumns, joined
@@ -53,7 +53,7 @@ class OpenCaller:
 
     key: str
     options: CallOptions = field(compare=False)
-    declared: Declared = field(compare=False)
+    declared: DeclaredColumns = field(compare=False)
 
     def __call__(self, loop_thread: LoopThread) -> SyncBatchQueue[int]:
         # A process's first array imports pandas: 0.2 s that no call is to wait for.
@@ -74,7 +74,7 @@ class CallTask:
     """
 
     options: CallOptions
-    declared: Declared
+    declared: DeclaredColumns
     counts: Accumulator[CallCounts] | None = None
     told: Accumulator[Report] | None = None
 
@@ -131,7 +131,7 @@ def _abandon(
 class Caller:
     """The slots of a queue, and what they share: the client and the rate."""
 
-    def __init__(self, options: CallOptions, declared: Declared) -> None:
+    def __init__(self, options: CallOptions, declared: DeclaredColumns) -> None:
         self.options = options
         self.declared = declared
         maker = ResultMaker(

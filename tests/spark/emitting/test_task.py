@@ -20,7 +20,7 @@ from batchqueue_async import (
     WhenFull,
     in_thread,
 )
-from batchqueue_async.spark._calls.declared import Declared, declare
+from batchqueue_async.spark._calls.declared import DeclaredColumns, declare
 from batchqueue_async.spark._emitting import Emit, OpenEmittingQueue, QueueTask
 from batchqueue_async.spark.items import to_tuples
 
@@ -37,7 +37,7 @@ def in_batches(rows: int, size: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": pa.array(ids, pa.int64())})
 
 
-def declared(*names: str) -> Declared:
+def declared(*names: str) -> DeclaredColumns:
     columns = StructType([StructField(name, LongType()) for name in names])
     return declare(columns, None, "raise", "error")
 
