@@ -24,7 +24,8 @@ PARTS: dict[str, list[str]] = {
         "spark",
         *(f"examples/{name}" for name in IN_THE_SESSION),
     ],
-    "executors": ["spark/executor"],
+    # In CI the part above would be by far the longest. Else one session is quicker.
+    **({"executors": ["spark/executor"]} if IS_THOROUGH else {}),
     "examples": ["examples"],
     "bridge": ["bridge"],
     REST: [],

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.real_time, pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.real_time,
+    pytest.mark.slow,
+    pytest.mark.timeout(120),
+]
 
 FILES, ROWS_PER_FILE = 4, 300
 RATE_ROWS = 120
