@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from batchqueue_async import _validation
 from batchqueue_async._validation import refuse
-from batchqueue_async._wording import kind_of
+from batchqueue_async._wording import kind_of, shown
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
@@ -107,3 +107,15 @@ def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
 def require_timeout(field: str, value: object) -> None:
     """Refuse anything but None, for no limit, or a finite number of seconds >= 0."""
     _validation.require_timeout(field, value, InvalidArgument)
+
+
+def require_power_of_two(capacity: object) -> None:
+    """Refuse anything but 1, 2, 4, ...; a bool is no int."""
+    if (
+        not isinstance(capacity, int)
+        or isinstance(capacity, bool)
+        or capacity < 1
+        or capacity & (capacity - 1)
+    ):
+        msg = f"capacity must be a power of two, got {shown(capacity)}"
+        raise InvalidArgument(msg)

@@ -102,13 +102,11 @@ class HandlerMethods(Generic[E]):
 
 
 def refuse_unrun(fill: object, result: object) -> None:
-    """Refuse an async or generator `fill`: nobody would run it, and fill the slot.
+    """Refuse an async or generator `fill`, whose body nobody runs: the slot is stale.
 
     Raises:
         InvalidArgument: `fill` is async, or a generator function.
     """
-    if result is None:
-        return
     if isinstance(result, Coroutine | Generator):
         result.close()
     elif not isinstance(result, AsyncGenerator):

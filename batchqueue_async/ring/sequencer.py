@@ -19,10 +19,15 @@ from functools import partial
 from typing import Any, Final
 
 from batchqueue_async._validation import refuse
-from batchqueue_async._wording import shown
 
 from .claim_queue import ClaimQueue, WaitingClaim
-from .errors import InsufficientCapacity, InvalidArgument, RingError, RingHalted
+from .errors import (
+    InsufficientCapacity,
+    InvalidArgument,
+    RingError,
+    RingHalted,
+    require_power_of_two,
+)
 from .handler_call import HandlerCall, running_call
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
@@ -61,9 +66,7 @@ class MultiProducerSequencer(Notifier):
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__()
-        if not _is_power_of_two(capacity):
-            msg = f"capacity must be a power of two, got {shown(capacity)}"
-            raise InvalidArgument(msg)
+        require_power_of_two(capacity)
         self.capacity: int = capacity
         self.claimed: int = INITIAL
         self.published: int = INITIAL
@@ -394,7 +397,3 @@ class MultiProducerSequencer(Notifier):
 def _wake(woken: asyncio.Future[None]) -> None:
     if not woken.done():
         woken.set_result(None)
-
-
-def _is_power_of_two(value: object) -> bool:
-    return type(value) is int and value > 0 and value & (value - 1) == 0

@@ -206,7 +206,9 @@ class SyncRing(Generic[E]):
                 return False
             sequence = claim.high
             assert sequence is not None
-            refuse_unrun(fill, fill(self._ring[sequence], sequence, *args))
+            result = fill(self._ring[sequence], sequence, *args)
+            if result is not None:
+                refuse_unrun(fill, result)
             self._ingress.publish(sequence, sequence)
         except BaseException:
             self._ingress.give_up(claim)
@@ -259,7 +261,9 @@ class SyncRing(Generic[E]):
         sequence = low
         try:
             for event, item in zip(self._ring.events(low, high), items, strict=True):
-                refuse_unrun(fill, fill(event, sequence, item))
+                result = fill(event, sequence, item)
+                if result is not None:
+                    refuse_unrun(fill, result)
                 sequence += 1
         finally:
             if sequence > low:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -42,6 +43,14 @@ def test_the_capacity_is_a_power_of_two(
         kind(capacity)
     with pytest.raises(ValueError, match=message):
         kind(capacity)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_member_of_an_int_enum_is_a_capacity(
+    kind: Callable[[int], Sequencer],
+) -> None:
+    sizes = IntEnum("sizes", {"SMALL": 16})
+    assert kind(sizes.SMALL).remaining_capacity() == 16
 
 
 @pytest.mark.parametrize(
