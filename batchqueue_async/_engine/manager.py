@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
-from batchqueue_async._engine.draining.permits import SharedPermits
+from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
 from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.handlers.handler_waits import EndWait

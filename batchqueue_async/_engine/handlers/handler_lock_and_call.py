@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.permits import Permit
+    from batchqueue_async._engine.draining.shared_drain_tasks import Permit
     from batchqueue_async._engine.handlers.deadlock import Wait
     from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
     from batchqueue_async._engine.handlers.registration import Registration

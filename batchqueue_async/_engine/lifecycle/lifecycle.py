@@ -41,7 +41,7 @@ from batchqueue_async._shielding import Shielded
 from batchqueue_async._validation import require_timeout
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.permits import SharedPermits
+    from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
     from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
     from batchqueue_async._engine.queue_parts import Parts
 
@@ -83,10 +83,11 @@ class Lifecycle:
         drain_tasks = parts.config.drain_tasks
         if isinstance(drain_tasks, SharedDrainTasks):
             # Imported here: only programs that share drain tasks need the module.
-            from batchqueue_async._engine.draining import permits  # noqa: PLC0415
+            from batchqueue_async._engine.draining import shared_drain_tasks  # noqa: PLC0415
 
-            pool = (shared_permits or permits.SharedPermits()).pool_of(drain_tasks)
-            parts.detector.permit = permits.Permit(pool)
+            shared = shared_permits or shared_drain_tasks.SharedPermits()
+            pool = shared.pool_of(drain_tasks)
+            parts.detector.permit = shared_drain_tasks.Permit(pool)
             pool.join()
         abandon_after_fork(self)
         parts.detector.calls.clock = clock_of(loop)
