@@ -21,7 +21,7 @@ from types import (
 from typing import Any
 from weakref import ref
 
-from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._policies.errors import (
     KEPT_BYTES,
     KEPT_FAILURES,
