@@ -20,8 +20,6 @@ from itertools import count
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING
 
-from batchqueue_async._policies.errors import BatchQueueError
-
 # Loops need it, and it can't be imported any more once the interpreter exits.
 with contextlib.suppress(RuntimeError):
     import concurrent.futures.thread  # noqa: F401
@@ -215,12 +213,3 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-def refuse_inherited(name: str, process: int) -> None:
-    if process != os.getpid():
-        msg = (
-            f"LoopThread {name!r} is its parent process's: a forked child makes "
-            "one of its own"
-        )
-        raise BatchQueueError(msg)
