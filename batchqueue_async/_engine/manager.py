@@ -214,7 +214,8 @@ class BatchQueueManager(OfOneProcess):
         """Bring the deadline of shutdowns that are under way forward."""
         require_timeout("timeout", timeout)
         if self._is_closing and self._closing is not None:
-            self._closing.shorten_deadline(asyncio.get_running_loop().time() + timeout)
+            deadline = asyncio.get_running_loop().time() + timeout
+            self._closing.begin(deadline, tells=False)
         for queue in self._ending.values():
             parts_of(queue).lifecycle.shorten_deadline(timeout)
 
