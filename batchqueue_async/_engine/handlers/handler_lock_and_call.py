@@ -368,11 +368,6 @@ innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(
 """The call that code is part of; it may be over: see `current_call`."""
 
 
-def mark() -> object:
-    """Return a token of the handler call that runs here; None outside of any."""
-    return innermost.get()
-
-
 def current_call() -> HandlerCall | None:
     """Return the call of any queue's handler that the caller is part of."""
     call = innermost.get()
