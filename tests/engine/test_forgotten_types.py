@@ -243,7 +243,7 @@ async def test_a_partition_of_forgotten_types_is_empty_for_new_ones() -> None:
         # Let even the last ones leave.
         for number in range(2 * LEAST):
             queue.add_handler(type(f"Brief{number}", (), {}), ignore)
-        for each in list(queue._parts.handlers.types):  # type: ignore[call-overload]
+        for each in list(queue._parts.handlers.types):
             assert queue.remove_handler(each)
         del each
         gc.collect()

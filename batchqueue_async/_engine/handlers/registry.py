@@ -7,7 +7,7 @@ many as one batch of each handler together, since their items may wait in one pa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from batchqueue_async._engine.handlers.registration import (
@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.registration import (
     Registration,
     attached,
 )
-from batchqueue_async._engine.partitions.weak_type_dict import Pinned, WeakTypeDict
+from batchqueue_async._engine.partitions.weak_type_dict import WeakTypeDict
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
@@ -72,7 +72,7 @@ class HandlerRegistry:
         # How many of them were at work at the last look.
         self._let_go_at_work = 0
         # Returns the registrations whose batches are taken and not settled.
-        self.in_flight: RegistrationsInFlight = tuple
+        self.in_flight: Callable[[], Iterable[Registration | None]] = tuple
         self._known: WeakTypeDict[Registration | None] = WeakTypeDict(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed, and their `on_close` is still to be called.
@@ -95,7 +95,7 @@ class HandlerRegistry:
         yield from self._by_type.values()
 
     @property
-    def types(self) -> Pinned:
+    def types(self) -> Collection[type]:
         """The types with a handler of their own, now and later."""
         return self._by_type
 
@@ -319,8 +319,6 @@ class TakeLimit:
             self._found[registration] = registration.max_batch
             self._total += registration.max_batch - known
 
-
-RegistrationsInFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
 
 SLACK: Final = 16
 """So many that are out of use are remembered, however few are in use."""

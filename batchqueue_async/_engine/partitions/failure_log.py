@@ -34,10 +34,7 @@ from batchqueue_async._wording import reason
 
 
 class FailureLog:
-    """The number of failures since the last flush, and the first hundred of them.
-
-    There may never be a flush. So the memory that they keep is bounded, too.
-    """
+    """The number of failures since the last flush, and the first hundred of them."""
 
     __slots__ = (
         "__weakref__",
