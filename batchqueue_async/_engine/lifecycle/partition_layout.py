@@ -6,7 +6,7 @@ A kind is imported by the first queue that asks for it: most programs have one k
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -147,7 +147,7 @@ class Layout:
     def _grow(self, count: int) -> None:
         parts = self._parts
         first = len(parts.partitions)
-        added = [self._new_partition(index) for index in range(first, count)]
+        added = [_new_partition(parts, index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
                 partition.open_to_threads(parts.ingress.guard)
@@ -158,11 +158,6 @@ class Layout:
             sole = parts.placement.sole
             sole.uniform_prefix = max(0, sole.uniform_prefix)
         parts.ownership.grow()
-
-    def _new_partition(self, index: int) -> Partition[Any]:
-        parts = self._parts
-        on_drop = partial(parts.failures.add, "dropped")
-        return _partition_for(parts.config, index, on_drop, parts.byte_budget)
 
 
 def byte_budget_of(
@@ -176,14 +171,10 @@ def byte_budget_of(
     return ByteBudget(config, partitions)
 
 
-def _partition_for(
-    config: BatchQueueConfig[Any],
-    index: int,
-    on_drop: Callable[[list[Any]], None],
-    budget: ByteBudget | None,
-) -> Partition[Any]:
-    """Return a partition; `on_drop` gets what newer items displace."""
-    size = config.buffer_size
+def _new_partition(parts: Parts, index: int) -> Partition[Any]:
+    config, size = parts.config, parts.config.buffer_size
+    # Gets what newer items displace.
+    on_drop = partial(parts.failures.add, "dropped")
     # An adaptive batch limit is set when the handler's first limit is known.
     due = size if config.max_batch == AUTO else config.max_batch or size
     is_rolling = config.when_full is WhenFull.DROP_OLDEST
@@ -198,13 +189,13 @@ def _partition_for(
         return fair
     kind: Any = Partition
     arguments: tuple[Any, ...] = index, size, due
-    if budget is not None:
+    if parts.byte_budget is not None:
         from batchqueue_async._engine.partitions import sized_partition  # noqa: PLC0415
 
         kind = sized_partition.SizedPartition
         if is_rolling:
             kind = sized_partition.SizedRollingPartition
-        arguments = budget, *arguments
+        arguments = parts.byte_budget, *arguments
     elif is_rolling:
         from batchqueue_async._engine.partitions import (  # noqa: PLC0415
             drop_oldest_partition,
