@@ -229,8 +229,8 @@ def _queue(
     inside, rebalancer = parts.detector.calls.seconds_inside(), parts.tasks.rebalancer
     budget = parts.byte_budget
     limit = None
-    if rebalancer is not None and rebalancer.demand is not None:
-        limit = rebalancer.demand.count.stats()
+    if rebalancer is not None and rebalancer.adaptive is not None:
+        limit = rebalancer.adaptive.count.stats()
     return BatchQueueStats(
         name=parts.name,
         partitions=partitions,
