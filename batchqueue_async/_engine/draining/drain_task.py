@@ -16,6 +16,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import InFlight
+from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Schedule
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
@@ -289,19 +290,13 @@ class DrainTask(Generic[T]):
                 return found, items
         self.cycles += found
         if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
-            self._tell_counts(now)
+            tell_counts(self._parts, now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
-
-    def _tell_counts(self, now: float) -> None:
-        """Log what was counted, where that is due."""
-        self._parts.repeated_failures.tell(now)
-        if (drops := self._parts.drops) is not None and drops.look_at <= now:
-            drops.look(now)
 
     async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool

@@ -58,7 +58,14 @@ class DropReport:
         self._told, self._told_at = dropped, now
 
 
-def note(
+def tell_counts(parts: Parts, now: float) -> None:
+    """Log the counts of failures and drops that are due; all if `now` is inf."""
+    parts.repeated_failures.tell(now)
+    if (drops := parts.drops) is not None and drops.look_at <= now:
+        drops.look(now)
+
+
+def keep_for_flush(
     parts: Parts,
     outcome: Literal["failed", "unhandled"],
     items: list[T],
@@ -89,6 +96,6 @@ def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
                 queue=parts.name,
                 item_type=item_type.__qualname__,
             )
-        note(parts, "unhandled", batch.items)
+        keep_for_flush(parts, "unhandled", batch.items)
         batch.stage = TO_BE_SETTLED
     batch.settle("unhandled")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
@@ -213,7 +214,7 @@ class Lifecycle:
                 partition.accounts.watchers = None  # Waiting flushes cannot be woken.
             parts.tasks.end_after_loop()
             parts.tasks.take_leftovers(self.leftovers)
-            _tell_counts(parts)
+            tell_counts(parts, math.inf)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
             parts.handlers.detach()
@@ -316,7 +317,7 @@ class Lifecycle:
 
     async def _run(self, closing: Shutdown) -> None:
         await closing.run(self.leftovers)
-        _tell_counts(self.parts)
+        tell_counts(self.parts, math.inf)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -326,7 +327,7 @@ class Lifecycle:
     async def _release(self) -> None:
         parts = self.parts
         await parts.tasks.wait_for_rebalancing()
-        _tell_counts(parts)
+        tell_counts(parts, math.inf)
         if parts.handlers.attached:
             parts.handlers.detach()
         if parts.state is State.CLOSING:
@@ -385,11 +386,3 @@ class Lifecycle:
 def _is_cut_short(task: asyncio.Task[None]) -> bool:
     """Whether it was cancelled, or a signal handler has raised in the middle of it."""
     return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-def _tell_counts(parts: Parts) -> None:
-    """Log the counts that are not in the log yet, before leftovers are reported."""
-    if parts.repeated_failures.owed_at < math.inf:
-        parts.repeated_failures.tell(math.inf)
-    if parts.drops is not None:
-        parts.drops.look(math.inf)
