@@ -68,7 +68,7 @@ class DrainTask(Generic[T]):
         "in_flight",
         "index",
         "is_in_cycle",
-        "is_paused",
+        "is_suspended",
         "nap",
     )
 
@@ -79,7 +79,7 @@ class DrainTask(Generic[T]):
         self.is_in_cycle = False
         self._phase = _RUNNING
         # Whether it is to end now, and may be run again later.
-        self.is_paused = False
+        self.is_suspended = False
         self._parts = parts
         self._schedule: Schedule[T] = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
@@ -104,7 +104,7 @@ class DrainTask(Generic[T]):
         self.in_flight.task = task
         self._turn.join()
         try:
-            while not (self._phase is _FINISHED or self.is_paused):
+            while not (self._phase is _FINISHED or self.is_suspended):
                 try:
                     # An eager task gets here before the code that starts it knows it:
                     # yield before handlers produce, or shut the queue down.
@@ -226,7 +226,7 @@ class DrainTask(Generic[T]):
         """Whether `run` is to be run again, where its task has ended."""
         if self._phase is _FINISHED:
             return False
-        return self.is_paused or self._phase is not _STOPPED
+        return self.is_suspended or self._phase is not _STOPPED
 
     def finish_when_empty(self) -> None:
         """End when nothing is left: the queue closes."""
@@ -235,7 +235,7 @@ class DrainTask(Generic[T]):
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
-        self.is_paused = False
+        self.is_suspended = False
         self.in_flight.is_stopped = True
         if self._phase is not _FINISHED:
             self._phase = _STOPPED
@@ -246,12 +246,12 @@ class DrainTask(Generic[T]):
         A handler that swallows its cancellation would keep the loop from ending.
         """
         if not self.in_flight.is_stopped:
-            self.is_paused = self.in_flight.is_stopped = True
+            self.is_suspended = self.in_flight.is_stopped = True
 
     def resume(self) -> None:
         """Undo `suspend`: the loop lives on, or the queue is shut down first."""
-        if self.is_paused:
-            self.is_paused = self.in_flight.is_stopped = False
+        if self.is_suspended:
+            self.is_suspended = self.in_flight.is_stopped = False
 
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
@@ -348,13 +348,13 @@ class DrainTask(Generic[T]):
         return self._schedule.waiting()
 
     def _finish_if_done(self) -> bool:
-        """Whether `run` is to end: for good, unless it is paused."""
+        """Whether `run` is to end: for good, unless it is suspended."""
         if not self.in_flight.is_stopped:
             if self._phase is _RUNNING or self.in_flight.retries.batches:
                 return False
             if self._schedule.has_items():
                 return False
-        if not self.is_paused:
+        if not self.is_suspended:
             self._phase = _FINISHED
         return True
 
