@@ -214,7 +214,7 @@ class Lifecycle:
                 partition.accounts.watchers = None  # Waiting flushes cannot be woken.
             parts.tasks.end_after_loop()
             parts.tasks.take_leftovers(self.leftovers)
-            tell_counts(parts, math.inf)
+            _tell_last_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
             parts.handlers.detach()
@@ -317,7 +317,7 @@ class Lifecycle:
 
     async def _run(self, closing: Shutdown) -> None:
         await closing.run(self.leftovers)
-        tell_counts(self.parts, math.inf)
+        _tell_last_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -327,7 +327,7 @@ class Lifecycle:
     async def _release(self) -> None:
         parts = self.parts
         await parts.tasks.wait_for_rebalancing()
-        tell_counts(parts, math.inf)
+        _tell_last_counts(parts)
         if parts.handlers.attached:
             parts.handlers.detach()
         if parts.state is State.CLOSING:
@@ -386,3 +386,9 @@ class Lifecycle:
 def _is_cut_short(task: asyncio.Task[None]) -> bool:
     """Whether it was cancelled, or a signal handler has raised in the middle of it."""
     return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def _tell_last_counts(parts: Parts) -> None:
+    """Log the counts that are not in the log yet, before leftovers are reported."""
+    if parts.repeated_failures.owed_at < math.inf or parts.drops is not None:
+        tell_counts(parts, math.inf)
