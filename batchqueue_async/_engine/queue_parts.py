@@ -53,6 +53,7 @@ class Parts:
         "partitions",
         "placement",
         "repeated_failures",
+        "running_calls",
         "state",
         "tasks",
     )
@@ -84,8 +85,11 @@ class Parts:
         if config.when_full is WhenFull.DROP_OLDEST:
             self.drops = DropReport(name, self.partitions)
         self.layout = Layout(self)
-        calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
-        self.detector = DeadlockDetector(name, self.ownership, calls, self.byte_budget)
+        slow, told = config.slow_handler, self.repeated_failures
+        self.running_calls = RunningCalls(name, slow, told)
+        self.detector = DeadlockDetector(
+            name, self.ownership, self.running_calls, self.byte_budget
+        )
         self.hooks = Hooks(self)
         self.delivery_counts = DeliveryCounts(self)
         self.tasks = QueueTasks(self)

@@ -84,7 +84,7 @@ class DrainTask(Generic[T]):
         self._schedule: Schedule[T] = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
-        self._calls = parts.detector.calls
+        self._calls = parts.running_calls
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)

@@ -136,7 +136,7 @@ class Hooks:
         """
         lock = (self._entered or {}).get(drain_task)
         if lock is not None:
-            for call in list(self._parts.detector.calls.inside):
+            for call in list(self._parts.running_calls.inside):
                 if call.is_of(drain_task):
                     call.end()
             lock.forget(Exclusive(drain_task))

@@ -56,7 +56,7 @@ class Lifecycle:
         self.queue: object = None
         # Set by a manager, so that it does not keep a queue that was shut down.
         self.on_closed: Callable[[], None] | None = None
-        self._closing: Shutdown | None = None
+        self._shutdown: Shutdown | None = None
         self._task: asyncio.Task[None] | None = None
         self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
         # Unhandled items of an ended queue, which a call of `shutdown` may still fetch.
@@ -91,8 +91,8 @@ class Lifecycle:
             parts.detector.permit = shared_drain_tasks.Permit(pool)
             pool.join()
         abandon_after_fork(self)
-        parts.detector.calls.clock = clock_of(loop)
-        parts.detector.calls.thread = ThreadUse.of(loop)
+        parts.running_calls.clock = clock_of(loop)
+        parts.running_calls.thread = ThreadUse.of(loop)
         parts.tasks.start()
         parts.layout.terms.open(self._time_here)
         if parts.config.threads:
@@ -145,8 +145,8 @@ class Lifecycle:
 
     def shorten_deadline(self, timeout: float) -> None:
         """Bring the deadline of a shutdown that is under way forward."""
-        if self._closing is not None:
-            self._closing.end_within(timeout)
+        if self._shutdown is not None:
+            self._shutdown.end_within(timeout)
 
     async def close(self, timeout: Timeout) -> None:
         """Shut down; log leftovers and give them to `on_error`: none is lost silently.
@@ -182,9 +182,9 @@ class Lifecycle:
         parts, count = self.parts, None
         while parts.state in (State.RUNNING, State.CLOSING):
             task = self._task
-            if self._closing is not None and task is not None and not task.done():
+            if self._shutdown is not None and task is not None and not task.done():
                 # A shutdown is under way: let it finish, within the configured timeout.
-                self._closing.end_within(parts.config.shutdown_timeout)
+                self._shutdown.end_within(parts.config.shutdown_timeout)
                 await asyncio.wait({task})
             else:
                 count = await self._give_up()
@@ -197,9 +197,9 @@ class Lifecycle:
         if parts.state is State.RUNNING:
             parts.state = State.LOST
         parts.tasks.close_partitions()
-        closing = self._closing = self._closing or parts.tasks.closing()
-        closing.end_now()
-        await closing.run(self.leftovers)
+        shutdown = self._shutdown = self._shutdown or parts.tasks.new_shutdown()
+        shutdown.end_now()
+        await shutdown.run(self.leftovers)
         await self._release()
         return len(self.leftovers)
 
@@ -253,18 +253,18 @@ class Lifecycle:
 
     def _begin(self) -> Shutdown:
         parts = self.parts
-        closing = self._closing = self._closing or parts.tasks.closing()
+        shutdown = self._shutdown = self._shutdown or parts.tasks.new_shutdown()
         task = self._task
         if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
             parts.tasks.close_partitions()
             # Before `create_task`, inside of which an eager task may run to its end.
             parts.tasks.drain()
-            body = self._run(closing)
+            body = self._run(shutdown)
             task = outside(asyncio.get_running_loop().create_task, body)
             task.add_done_callback(self._task_ended)
             self._task = task
-        return closing
+        return shutdown
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         is_stray = task.cancelled() and not is_ending(task.get_loop())
@@ -315,8 +315,8 @@ class Lifecycle:
         if task is not None and not task.cancelled():
             task.result()
 
-    async def _run(self, closing: Shutdown) -> None:
-        await closing.run(self.leftovers)
+    async def _run(self, shutdown: Shutdown) -> None:
+        await shutdown.run(self.leftovers)
         _tell_last_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
