@@ -16,6 +16,7 @@ from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.handlers.slow_calls import RunningCalls
+from batchqueue_async._engine.lifecycle.batch_terms import BatchTerms
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.partition_layout import Layout, byte_budget_of
 from batchqueue_async._engine.lifecycle.state import State
@@ -35,6 +36,7 @@ class Parts:
     """A plain record of a queue's parts, each made after those that it needs."""
 
     __slots__ = (
+        "batch_terms",
         "byte_budget",
         "config",
         "delivery_counts",
@@ -84,6 +86,7 @@ class Parts:
         self.drops: DropReport | None = None
         if config.when_full is WhenFull.DROP_OLDEST:
             self.drops = DropReport(name, self.partitions)
+        self.batch_terms = BatchTerms(self)
         self.layout = Layout(self)
         slow, told = config.slow_handler, self.repeated_failures
         self.running_calls = RunningCalls(name, slow, told)

@@ -327,7 +327,7 @@ class InFlight(Generic[T]):
         self._counts.calls += error is None
         if registration.meter is not None:
             registration.meter.called(seconds)
-        self._parts.layout.learn(registration, len(batch), seconds, error)
+        self._parts.batch_terms.learn(registration, len(batch), seconds, error)
 
     @coroutine
     def _defer_if_blocked(self, batch: Batch[T]) -> Generator[Any, None, bool]:

@@ -94,7 +94,7 @@ class Lifecycle:
         parts.running_calls.clock = clock_of(loop)
         parts.running_calls.thread = ThreadUse.of(loop)
         parts.tasks.start()
-        parts.layout.terms.open(self._time_here)
+        parts.batch_terms.open(self._time_here)
         if parts.config.threads:
             open_to_threads(parts)
         await LoopRegistry.of(loop).register(self)
