@@ -54,7 +54,7 @@ _exit = _Exit()
 
 def remember(running: LoopRun) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
-    drain_before_others(running)
+    put_first(running)
     _running[id(running)] = running
     if not _exit.is_hooked:
         _exit.is_hooked = True
@@ -63,8 +63,8 @@ def remember(running: LoopRun) -> None:
         _drain_late(running)
 
 
-def drain_before_others(running: LoopRun) -> None:
-    """It has opened a queue, which may feed the others."""
+def put_first(running: LoopRun) -> None:
+    """Have it drained before the others: it has opened a queue that may feed them."""
     running.turn = next(_turns)
 
 

@@ -234,7 +234,7 @@ class LoopThread(OfOneProcess):
                 await run.manager.shutdown(name)
                 raise
             sync_queue.loop_thread = self
-            at_exit.drain_before_others(run)
+            at_exit.put_first(run)
             return sync_queue
 
         return run.call(opened, Context() if run.is_of_all else None)

@@ -294,7 +294,7 @@ class DeadlockDetector:
         return find((node,), lambda each: each.needs(partition)) is None
 
     async def enter_handler(
-        self, lock: HandlerLock, mode: Hashable, drain_task: int | None = None
+        self, lock: HandlerLock, mode: Hashable, drain_task: int | None
     ) -> None:
         """Enter a handler, once the calls before have left it.
 

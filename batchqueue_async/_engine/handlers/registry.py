@@ -102,8 +102,8 @@ class HandlerRegistry:
     def of_exactly(self, item_type: type) -> Registration | None:
         return self._by_type.get(item_type)
 
-    def add(self, registration: Registration) -> Registration | None:
-        """Register; returns the registration that it replaces."""
+    def add(self, registration: Registration) -> None:
+        """Register, in the place of what its type had before."""
         assert registration.item_type is not None
         # One handler has one lock, for all its types, also when it comes back.
         known = self._locked.setdefault(id(registration.handler), registration)
@@ -116,7 +116,6 @@ class HandlerRegistry:
         self._changed(replaced)
         if self._queue is not None:
             self._attach(registration)
-        return replaced
 
     def attach(self, queue: object, detector: DeadlockDetector) -> None:
         """Tell the handlers that want to know it, now and later, that `queue` runs."""
