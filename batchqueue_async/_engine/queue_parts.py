@@ -10,7 +10,10 @@ import asyncio
 from typing import Any
 
 from batchqueue_async._engine.draining.delivery_counts import DeliveryCounts
-from batchqueue_async._engine.draining.drops_and_unhandled import DropReport
+from batchqueue_async._engine.draining.drops_and_unhandled import (
+    DropReport,
+    UnhandledTypes,
+)
 from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
@@ -58,6 +61,7 @@ class Parts:
         "running_calls",
         "state",
         "tasks",
+        "unhandled_types",
     )
 
     def __init__(self, name: str, config: BatchQueueConfig[Any]) -> None:
@@ -88,12 +92,11 @@ class Parts:
             self.drops = DropReport(name, self.partitions)
         self.batch_terms = BatchTerms(self)
         self.layout = Layout(self)
-        slow, told = config.slow_handler, self.repeated_failures
-        self.running_calls = RunningCalls(name, slow, told)
-        self.detector = DeadlockDetector(
-            name, self.ownership, self.running_calls, self.byte_budget
-        )
+        calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
+        self.running_calls = calls
+        self.detector = DeadlockDetector(name, self.ownership, calls, self.byte_budget)
         self.hooks = Hooks(self)
         self.delivery_counts = DeliveryCounts(self)
+        self.unhandled_types = UnhandledTypes()
         self.tasks = QueueTasks(self)
         self.lifecycle = Lifecycle(self)
