@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
@@ -22,25 +21,6 @@ def is_async(call: object) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 - what kind it is, not whether
     )
-
-
-def inside(
-    around: Callable[..., AbstractContextManager[object]], call: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Return `call` wrapped, async if it is: each call runs inside `around(*args)`."""
-
-    async def call_async(*args: object) -> object:
-        with around(*args):
-            return await call(*args)
-
-    def call_sync(*args: object) -> object:
-        with around(*args):
-            return call(*args)
-
-    known = call_async if is_async(call) else call_sync
-    # Messages name it as the target that it wraps.
-    known.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
-    return known
 
 
 def require_arguments(field: str, call: object, arguments: int, told: str) -> None:

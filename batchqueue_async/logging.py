@@ -29,7 +29,7 @@ from batchqueue_async import (
 from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import run_of
-from batchqueue_async._functions import inside
+from batchqueue_async._functions import is_async
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
@@ -294,13 +294,30 @@ class _Target:
 
     def __init__(self, target: HandlerLike[logging.LogRecord]) -> None:
         consume: Any = getattr(target, "consume", target)
-        self.consume = inside(_on_the_way, consume)
+        self.consume = _marking(consume)
         if hasattr(target, "tick_every"):
             self.tick_every = target.tick_every
         for name in HOOKS:
             hook = getattr(target, name, None)
             if hook is not None:
-                setattr(self, name, inside(_on_the_way, hook))
+                setattr(self, name, _marking(hook))
+
+
+def _marking(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` wrapped, async if it is: what it logs is marked as the target's."""
+
+    async def call_async(*args: object) -> object:
+        with _on_the_way():
+            return await call(*args)
+
+    def call_sync(*args: object) -> object:
+        with _on_the_way():
+            return call(*args)
+
+    known = call_async if is_async(call) else call_sync
+    # Messages name it as the target that it wraps.
+    known.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
+    return known
 
 
 def _consumer(
@@ -328,7 +345,7 @@ def _handle_each(target: logging.Handler, records: list[logging.LogRecord]) -> N
 
 
 @contextlib.contextmanager
-def _on_the_way(*_: object) -> Iterator[None]:
+def _on_the_way() -> Iterator[None]:
     token = _on_its_way.set(True)
     try:
         yield

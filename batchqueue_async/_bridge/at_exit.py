@@ -20,8 +20,6 @@ from itertools import count
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING
 
-from batchqueue_async._policies.errors import BatchQueueError
-
 # Loops need it, and it can't be imported any more once the interpreter exits.
 with contextlib.suppress(RuntimeError):
     import concurrent.futures.thread  # noqa: F401
@@ -56,7 +54,7 @@ _exit = _Exit()
 
 def remember(running: LoopRun) -> None:
     """Have it drained at the interpreter's exit, unless `forget` comes before."""
-    drain_before_others(running)
+    put_first(running)
     _running[id(running)] = running
     if not _exit.is_hooked:
         _exit.is_hooked = True
@@ -65,8 +63,8 @@ def remember(running: LoopRun) -> None:
         _drain_late(running)
 
 
-def drain_before_others(running: LoopRun) -> None:
-    """It has opened a queue, which may feed the others."""
+def put_first(running: LoopRun) -> None:
+    """Have it drained before the others: it has opened a queue that may feed them."""
     running.turn = next(_turns)
 
 
@@ -215,12 +213,3 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-def refuse_inherited(name: str, process: int) -> None:
-    if process != os.getpid():
-        msg = (
-            f"LoopThread {name!r} is its parent process's: a forked child makes "
-            "one of its own"
-        )
-        raise BatchQueueError(msg)

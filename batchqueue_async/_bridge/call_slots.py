@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from batchqueue_async._engine.handlers.deadlock import Node, Wait
@@ -26,7 +25,6 @@ from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
-    from batchqueue_async._engine.partitions.partition import Partition
 
 
 class CallSlots:
@@ -256,9 +254,6 @@ class SlotWait(Wait):
             return ()
         return [_HolderNode(each) for each in holders]
 
-    def needs(self, partition: Partition[Any]) -> bool:
-        return False
-
     def _describe(self) -> str:
         return "none of the handler's calls ends"
 
@@ -266,7 +261,6 @@ class SlotWait(Wait):
         """Never refused: one of the calls is."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _HolderNode(Value):
     call: HandlerCall
 

@@ -15,7 +15,6 @@ from traceback import format_stack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge import at_exit, fork_rest
-from batchqueue_async._bridge.at_exit import refuse_inherited
 from batchqueue_async._bridge.fork_rest import Rest
 from batchqueue_async._bridge.loop_call import call_on_loop
 from batchqueue_async._bridge.loop_shutdown import LoopShutdown
@@ -93,7 +92,12 @@ class LoopRun:
         self._thread = threading.Thread(target=self._run, name=name)
 
     def refuse_inherited(self) -> None:
-        refuse_inherited(self._name, self._process)
+        if self._process != os.getpid():
+            msg = (
+                f"LoopThread {self._name!r} is its parent process's: a forked child "
+                "makes one of its own"
+            )
+            raise BatchQueueError(msg)
 
     def has(self, queue: BatchQueue[Any]) -> bool:
         """Whether the queue is on this loop, so that it ends with it."""
@@ -311,7 +315,7 @@ class LoopRun:
 
         while not self.draining.done.is_set:
             try:
-                async with Portal(self._name) as self.portal:
+                async with Portal(self.refuse_inherited) as self.portal:
                     self._ready.set()
                     await self.draining.ended.wait()
                     self._cut_off_tasks(self.portal)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from batchqueue_async._bridge import at_exit
-from batchqueue_async._bridge.drain_on_signal import DrainOnSignal
 from batchqueue_async._bridge.loop_run import LoopRun
+from batchqueue_async._bridge.loop_thread_on_signal import DrainOnSignal
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.manager import reporting, settle_all
 from batchqueue_async._engine.runtime.log import logger
@@ -235,7 +234,7 @@ class LoopThread(OfOneProcess):
                 await run.manager.shutdown(name)
                 raise
             sync_queue.loop_thread = self
-            at_exit.drain_before_others(run)
+            at_exit.put_first(run)
             return sync_queue
 
         return run.call(opened, Context() if run.is_of_all else None)
@@ -277,25 +276,9 @@ class LoopThread(OfOneProcess):
             raise RuntimeError(msg)
         if timeout is SHUTDOWN_TIMEOUT:
             timeout = self._shutdown_timeout
-        handler = DrainOnSignal(self, self._begin_draining, self._is_over, timeout)
+        handler = DrainOnSignal(self, timeout)
         for each in signals:
             handler.install(each)
-
-    def _is_over(self) -> bool:
-        return self._run is None and self._end is not None
-
-    def _begin_draining(
-        self, timeout: float | None, then: Callable[[], object] | None = None
-    ) -> None:
-        run = self._run
-        # In a forked child there is nothing to drain.
-        with suppress(BatchQueueError):
-            if run is not None:
-                run.refuse_inherited()
-                run.draining.begin(timeout, tells=True, then=then)
-                return
-        if then is not None:
-            then()
 
     def _running(self) -> LoopRun:
         run = self._run

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 
 from anyio.from_thread import BlockingPortal
 
-from batchqueue_async._bridge.at_exit import refuse_inherited
-
 
 class Portal(BlockingPortal):
-    def __init__(self, name: str) -> None:
+    def __init__(self, refuse_inherited: Callable[[], None]) -> None:
         super().__init__()
-        self._name = name
-        self._process = os.getpid()
+        self._refuse_inherited = refuse_inherited
 
     def _check_running(self) -> None:
         # Private, but all calls of a portal begin with it, those of later versions too.
-        refuse_inherited(self._name, self._process)
+        self._refuse_inherited()
         super()._check_running()

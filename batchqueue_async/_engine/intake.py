@@ -20,7 +20,6 @@ from batchqueue_async._engine.partitions.chunk_by_partition import (
     sole_partition,
     sorted_bins,
 )
-from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.item_types import (
     WORTH_A_LOOK,
     have_one_type,
@@ -29,6 +28,7 @@ from batchqueue_async._engine.partitions.item_types import (
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
     leave,

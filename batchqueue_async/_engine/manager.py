@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
-from batchqueue_async._engine.draining.permits import SharedPermits
+from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
 from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.handlers.handler_waits import EndWait
@@ -214,7 +214,8 @@ class BatchQueueManager(OfOneProcess):
         """Bring the deadline of shutdowns that are under way forward."""
         require_timeout("timeout", timeout)
         if self._is_closing and self._closing is not None:
-            self._closing.shorten_deadline(asyncio.get_running_loop().time() + timeout)
+            deadline = asyncio.get_running_loop().time() + timeout
+            self._closing.begin(deadline, tells=False)
         for queue in self._ending.values():
             parts_of(queue).lifecycle.shorten_deadline(timeout)
 

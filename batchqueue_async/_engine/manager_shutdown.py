@@ -45,8 +45,10 @@ class ManagerShutdown:
 
     def begin(self, deadline: float | None, *, tells: bool) -> None:
         """Add a caller that does not wait: what it asked for holds for good."""
-        self._add(deadline)
         self._tells |= tells
+        if deadline is not None:
+            self._deadlines.append(deadline)
+            self._set_timer()
 
     @contextlib.contextmanager
     def awaited(self, deadline: float | None, *, tells: bool) -> Iterator[None]:
@@ -59,7 +61,9 @@ class ManagerShutdown:
         try:
             yield
         except BaseException:
-            self._remove(deadline)
+            if deadline is not None:
+                self._deadlines.remove(deadline)
+                self._set_timer()
             raise
         finally:
             self._listers -= not tells
@@ -72,9 +76,6 @@ class ManagerShutdown:
         for queue, items in left:
             lists.setdefault(queue.name, []).extend(items)
         return lists
-
-    def shorten_deadline(self, deadline: float) -> None:
-        self._add(deadline)
 
     async def _run(self) -> None:
         # An eager task gets here before its first caller has said what it wants.
@@ -110,16 +111,6 @@ class ManagerShutdown:
         for queue, items in left:
             if items:
                 parts_of(queue).lifecycle.give_back(items)
-
-    def _add(self, deadline: float | None) -> None:
-        if deadline is not None:
-            self._deadlines.append(deadline)
-            self._set_timer()
-
-    def _remove(self, deadline: float | None) -> None:
-        if deadline is not None:
-            self._deadlines.remove(deadline)
-            self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

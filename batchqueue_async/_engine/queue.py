@@ -382,7 +382,7 @@ class BatchQueue(OfOneProcess, Generic[T]):
         return admits(parts)
 
     def _handlers_changed(self, item_type: type) -> None:
-        self._parts.delivery_counts.forget_unhandled(item_type)
+        self._parts.unhandled_types.forget(item_type)
         self._parts.tasks.wake()
 
     def _require_handler_mode(self) -> None:

@@ -10,12 +10,16 @@ import asyncio
 from typing import Any
 
 from batchqueue_async._engine.draining.delivery_counts import DeliveryCounts
-from batchqueue_async._engine.draining.drops_and_unhandled import DropReport
+from batchqueue_async._engine.draining.drops_and_unhandled import (
+    DropReport,
+    UnhandledTypes,
+)
 from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry
 from batchqueue_async._engine.handlers.slow_calls import RunningCalls
+from batchqueue_async._engine.lifecycle.batch_terms import BatchTerms
 from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
 from batchqueue_async._engine.lifecycle.partition_layout import Layout, byte_budget_of
 from batchqueue_async._engine.lifecycle.state import State
@@ -35,6 +39,7 @@ class Parts:
     """A plain record of a queue's parts, each made after those that it needs."""
 
     __slots__ = (
+        "batch_terms",
         "byte_budget",
         "config",
         "delivery_counts",
@@ -53,8 +58,10 @@ class Parts:
         "partitions",
         "placement",
         "repeated_failures",
+        "running_calls",
         "state",
         "tasks",
+        "unhandled_types",
     )
 
     def __init__(self, name: str, config: BatchQueueConfig[Any]) -> None:
@@ -83,10 +90,13 @@ class Parts:
         self.drops: DropReport | None = None
         if config.when_full is WhenFull.DROP_OLDEST:
             self.drops = DropReport(name, self.partitions)
+        self.batch_terms = BatchTerms(self)
         self.layout = Layout(self)
         calls = RunningCalls(name, config.slow_handler, self.repeated_failures)
+        self.running_calls = calls
         self.detector = DeadlockDetector(name, self.ownership, calls, self.byte_budget)
         self.hooks = Hooks(self)
         self.delivery_counts = DeliveryCounts(self)
+        self.unhandled_types = UnhandledTypes()
         self.tasks = QueueTasks(self)
         self.lifecycle = Lifecycle(self)

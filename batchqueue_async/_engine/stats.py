@@ -226,11 +226,11 @@ def _queue(
     sums: dict[str, Any],
 ) -> BatchQueueStats:
     owned_by, loads = parts.ownership.owned_by, parts.loads.now()
-    inside, rebalancer = parts.detector.calls.seconds_inside(), parts.tasks.rebalancer
+    inside, rebalancer = parts.running_calls.seconds_inside(), parts.tasks.rebalancer
     budget = parts.byte_budget
     limit = None
-    if rebalancer is not None and rebalancer.demand is not None:
-        limit = rebalancer.demand.count.stats()
+    if rebalancer is not None and rebalancer.adaptive is not None:
+        limit = rebalancer.adaptive.count.stats()
     return BatchQueueStats(
         name=parts.name,
         partitions=partitions,

@@ -17,7 +17,7 @@ from ._postgres.calendar import is_no_moment, use_whole_calendar
 from ._postgres.connections import Connections
 from ._postgres.exact_rows import require_exact, with_decimals
 from ._postgres.fences import EPOCHS, Fences, lock_epoch
-from ._postgres.staging import Staging
+from ._postgres.staging_table import StagingTable
 from ._postgres.target import LONGEST_NAME, Target, column_types, find_target
 from .checks import RESERVED, listed, renamed, require_columns, require_name
 from .epoch_attempts import StagingEpochSink, Writes, new_name, prefix
@@ -273,8 +273,8 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         async with self._connections.transaction() as connection:
             await self._staging(attempt.table).drop(connection)
 
-    def _staging(self, table: str) -> Staging:
-        return Staging(self._target, table, RESERVED)
+    def _staging(self, table: str) -> StagingTable:
+        return StagingTable(self._target, table, RESERVED)
 
     async def _copy_rows(
         self, connection: Connection, attempt: Writes, number: int, rows: list[Row]

@@ -14,7 +14,7 @@ from anyio import to_thread
 from ._postgres.connections import PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch
-from ._postgres.staged_tables import StagedTables, mark_of
+from ._postgres.staged_rows import StagedRows, mark_of
 from ._postgres.target import column_types, find_target
 from .checks import FromOptions, require_name
 from .epochs import Epoch
@@ -119,7 +119,7 @@ class PostgresStagedSink(FromOptions):
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
         async with self._connections.transaction(waits_for_disk=False) as connection:
-            await self._tables.announce(connection, epoch, run)
+            await self._staged.announce(connection, epoch, run)
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
         """Copy the rows in the attempt's transaction.
@@ -148,7 +148,7 @@ class PostgresStagedSink(FromOptions):
             copies = await to_thread.run_sync(current.copier.copies, batches, mark)
             for copied in copies:
                 async with self._connections.copying():
-                    await copied.copy(current.connection, self._tables.staging)
+                    await copied.copy(current.connection, self._staged.staging)
                 current.rows += len(copied)
 
     async def seal(self, attempt: Attempt, /) -> Token:
@@ -164,7 +164,7 @@ class PostgresStagedSink(FromOptions):
         with self._connections.errors():
             await lock_epoch(connection, self._target, epoch, is_shared=True)
             is_over = await self._fences.has(connection, epoch)
-            if is_over or not await self._tables.has(connection, attempt):
+            if is_over or not await self._staged.has(connection, attempt):
                 await self.abandon(attempt)
                 if not is_over:
                     refuse_removed(attempt)
@@ -186,7 +186,7 @@ class PostgresStagedSink(FromOptions):
                 async with asyncio.timeout(PARTING):
                     await current.transaction.rollback()
                     async with self._connections.within(current.connection):
-                        await self._tables.strike_off(current.connection, attempt)
+                        await self._staged.strike_off(current.connection, attempt)
                 leave = self._connections.give_back
         finally:
             leave(current.connection)
@@ -202,19 +202,19 @@ class PostgresStagedSink(FromOptions):
                 await self._fences.add(connection, epoch, rows)
             if is_new and full:
                 marks = [mark_of(token.attempt.name) for token in full]
-                found = await self._tables.staging.publish(
+                found = await self._staged.staging.publish(
                     connection, marks, columns_of(full), self._on_conflict, rows
                 )
                 if found != rows:  # the transaction is undone
                     raise StagedRowsMissing(epoch, rows, found)
-            await self._tables.clear(connection, epoch)
+            await self._staged.clear(connection, epoch)
         return is_new
 
     async def discard(self, epoch: Epoch, run: str, /) -> None:
         """Strike the run's attempts off and delete their rows."""
         async with self._connections.transaction() as connection:
             await lock_epoch(connection, self._target, epoch)
-            await self._tables.clear(connection, epoch, run)
+            await self._staged.clear(connection, epoch, run)
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
@@ -230,11 +230,11 @@ class PostgresStagedSink(FromOptions):
         async with self._connections.within(connection):
             target = await find_target(connection, self._table)
             await self._fences.prepare(connection, target)
-        tables = StagedTables(target)
+        staged = StagedRows(target)
         # Apart, since it may wait for attempts, and those for what is locked above.
         async with self._connections.within(connection):
-            await tables.prepare(connection)
-        self._target, self._tables = target, tables
+            await staged.prepare(connection)
+        self._target, self._staged = target, staged
 
     async def _begin(self, attempt: Attempt, names: list[str]) -> _Open:
         connection = await self._connections.take()
@@ -242,15 +242,15 @@ class PostgresStagedSink(FromOptions):
             # Apart from what waits for a lock of the epoch, whose holder may wait for
             # the staging table.
             async with self._connections.within(connection):
-                known = await self._tables.columns(connection)
+                known = await self._staged.columns(connection)
                 exact = attempt.is_case_sensitive
                 columns = matched(names, known, self.target, exact=exact)
-                await self._tables.bring_up(connection)
+                await self._staged.bring_up(connection)
             # A transaction of its own, so that a `discard` finds the attempt.
             async with self._connections.within(connection):
-                await self._tables.register(connection, attempt)
+                await self._staged.register(connection, attempt)
             transaction = await self._connections.begin(connection)
-            staging = self._tables.staging
+            staging = self._staged.staging
             # Until the transaction ends nobody can make it anew with other types.
             await staging.lock(connection)
             types = await column_types(connection, staging.place)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._validation import require_callable
 
-from ._items import Parameters, Read, parameters_of, reader_for, values_of
+from ._column_values import Parameters, Read, parameters_of, reader_for, values_of
 from .frames import require_names_that_differ
 
 if TYPE_CHECKING:

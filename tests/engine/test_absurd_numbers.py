@@ -10,6 +10,7 @@ from batchqueue_async import (
     DrainTaskPolicy,
     PartitionPolicy,
 )
+from batchqueue_async._engine.lifecycle import partition_layout
 from tests.support.recording_handler import RecordingHandler
 
 ADAPTIVE = BatchQueueConfig[Any](
@@ -70,16 +71,15 @@ async def test_growth_that_fails_midway_leaves_no_partition_without_an_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with BatchQueue("q", ADAPTIVE) as queue:
-        layout = queue._parts.layout
-        new = type(layout)._new_partition
+        new = partition_layout._new_partition
 
-        def out_of_memory(self: Any, index: int) -> Any:  # noqa: ANN401
+        def out_of_memory(parts: Any, index: int) -> Any:  # noqa: ANN401
             if index == 5:
                 raise MemoryError
-            return new(self, index)
+            return new(parts, index)
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(layout), "_new_partition", out_of_memory)
+            patched.setattr(partition_layout, "_new_partition", out_of_memory)
             with pytest.raises(MemoryError):
                 queue.add_handler(Item, print, weight=20)
         parts = queue._parts

@@ -303,7 +303,7 @@ async def test_a_handler_with_terms_of_its_own_asks_no_others(
         async with BatchQueue("q", config) as queue:
             for each in types:
                 queue.add_handler(each, RecordingHandler(), linger=30, max_batch="auto")
-            terms, handlers = queue._parts.layout.terms, queue._parts.handlers
+            terms, handlers = queue._parts.batch_terms, queue._parts.handlers
             counts = Instructions()
             with counts.counted():
                 for each in types[::2]:
@@ -315,7 +315,7 @@ async def test_a_handler_with_terms_of_its_own_asks_no_others(
                         registration = handlers.of_exactly(each)
                         assert registration is not None
                         registration.max_batch = 7
-                        terms.limit_changed(registration)
+                        terms._limit_changed(registration)
         return sum(counts.by_line().values())
 
     assert await growth(steps, 60) < LINEAR

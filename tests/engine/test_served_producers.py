@@ -18,8 +18,8 @@ import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
 from batchqueue_async._engine.partitions.audited_partition import AuditedPartition
-from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.wait_for_room import (
     MOST_UNAWARE,
     ServedWaiter,

@@ -50,7 +50,7 @@ class TestLife:
             await manager.shutdown("b")
             assert not capacities(manager)
             await manager.create("c", config(5))
-            assert capacities(manager)["io"][1].permits == 5
+            assert capacities(manager)["io"][0] == DrainTaskPolicy.fixed(5)
         gc.collect()
         assert capacity() is None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async.sinks import EpochSink
-from batchqueue_async.sinks._postgres import staged_tables
+from batchqueue_async.sinks._postgres import staged_rows
 from batchqueue_async.sinks.staged import StagedSink
 from tests.sinks.databases import Database, Postgres, Sqlite, postgres_database
 from tests.sinks.places import ParquetPlace, Place, SqlitePlace, make_postgres_place
@@ -67,7 +67,7 @@ async def place(
     if request.param == "sqlite":
         return SqlitePlace(tmp_path / "store.db")
     if request.param == "postgres-emptied":
-        monkeypatch.setattr(staged_tables, "_SMALL", 0)
+        monkeypatch.setattr(staged_rows, "_SMALL", 0)
     return await make_postgres_place(request.getfixturevalue("postgres_dsn"))
 
 

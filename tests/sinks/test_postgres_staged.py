@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from batchqueue_async import BatchQueueError
-from batchqueue_async.sinks._postgres import staged_tables
+from batchqueue_async.sinks._postgres import staged_rows
 from batchqueue_async.sinks.postgres_staged import PostgresStagedSink
 from batchqueue_async.sinks.staged import StagedRowsMissing
 from tests.sinks.places import EPOCH, attempt, batch, sealed
@@ -178,7 +178,7 @@ async def test_a_sink_goes_on_after_failures(schema: Schema) -> None:
 @pytest.fixture
 def empties(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let any staging table be large enough to be emptied at once."""
-    monkeypatch.setattr(staged_tables, "_SMALL", 0)
+    monkeypatch.setattr(staged_rows, "_SMALL", 0)
 
 
 async def pages(schema: Schema) -> int:

@@ -17,7 +17,7 @@ from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.draining.sized_batches import SizedGrouping
 from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerLock
 from batchqueue_async._engine.intake import Intake
-from batchqueue_async._engine.lifecycle.rebalancer import Handoffs
+from batchqueue_async._engine.lifecycle.handoffs import Handoffs
 from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
 from batchqueue_async._engine.partitions.accounts import Accounts
 from batchqueue_async._engine.partitions.ownership import Ownership

@@ -230,7 +230,7 @@ class InFlight(Generic[T]):
             self._have_taken(self.taking, grouping.batches(most))
 
     def _leave_handler(self, batch: Batch[T]) -> None:
-        for call in list(self._parts.detector.calls.inside):
+        for call in list(self._parts.running_calls.inside):
             if call.is_of(self._drain_task):
                 call.end()
         if batch.stage is INSIDE and batch.registration is not None:
@@ -327,7 +327,7 @@ class InFlight(Generic[T]):
         self._counts.calls += error is None
         if registration.meter is not None:
             registration.meter.called(seconds)
-        self._parts.layout.learn(registration, len(batch), seconds, error)
+        self._parts.batch_terms.learn(registration, len(batch), seconds, error)
 
     @coroutine
     def _defer_if_blocked(self, batch: Batch[T]) -> Generator[Any, None, bool]:

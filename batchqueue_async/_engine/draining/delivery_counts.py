@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
-from weakref import ref
 
 from batchqueue_async._policies.config import AUTO
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 class DeliveryCounts:
     """Counts calls of handlers that are timed, and items that had to be tried again."""
 
-    __slots__ = ("_told", "calls", "is_timed", "retried", "retry_after")
+    __slots__ = ("calls", "is_timed", "retried", "retry_after")
 
     def __init__(self, parts: Parts) -> None:
         config = parts.config
@@ -29,27 +27,3 @@ class DeliveryCounts:
         self.retried = 0
         # Longest pause that a handler asked for since adaptive drain tasks reset this.
         self.retry_after = 0.0
-        # The types without a handler that were logged, which is done once for each. By
-        # identity: a metaclass may refuse to be hashed. None until there are some.
-        self._told: dict[int, ref[type]] | None = None
-
-    def unhandled_news(self, items: Iterable[object]) -> list[type]:
-        """Return those types of unhandled items that were not logged yet."""
-        types = {id(each): each for each in map(type, items)}.values()
-        return [each for each in types if self._is_news(each)]
-
-    def forget_unhandled(self, item_type: type) -> None:
-        """Forget that a type had no handler: if it has none again, that is logged."""
-        if self._told is not None:
-            self._told.pop(id(item_type), None)
-
-    def _is_news(self, item_type: type) -> bool:
-        if self._told is None:
-            self._told = {}
-        key, told = id(item_type), self._told
-        known = told.get(key)
-        if known is not None and known() is item_type:
-            return False
-        # Forgotten with the type: another one may get its identity.
-        told[key] = ref(item_type, lambda _: told.pop(key, None))
-        return True

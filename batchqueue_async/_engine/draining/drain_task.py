@@ -16,6 +16,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.delivery import InFlight
+from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Schedule
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
@@ -67,7 +68,7 @@ class DrainTask(Generic[T]):
         "in_flight",
         "index",
         "is_in_cycle",
-        "is_paused",
+        "is_suspended",
         "nap",
     )
 
@@ -78,12 +79,12 @@ class DrainTask(Generic[T]):
         self.is_in_cycle = False
         self._phase = _RUNNING
         # Whether it is to end now, and may be run again later.
-        self.is_paused = False
+        self.is_suspended = False
         self._parts = parts
         self._schedule: Schedule[T] = Schedule(parts, index)
         # Held during a cycle, where queues share drain tasks.
         self._permit = parts.detector.permit
-        self._calls = parts.detector.calls
+        self._calls = parts.running_calls
         self._loop = asyncio.get_running_loop()
         self._clock = clock_of(self._loop)
         self._turn = LoopTurn.of(self._loop)
@@ -103,7 +104,7 @@ class DrainTask(Generic[T]):
         self.in_flight.task = task
         self._turn.join()
         try:
-            while not (self._phase is _FINISHED or self.is_paused):
+            while not (self._phase is _FINISHED or self.is_suspended):
                 try:
                     # An eager task gets here before the code that starts it knows it:
                     # yield before handlers produce, or shut the queue down.
@@ -225,7 +226,7 @@ class DrainTask(Generic[T]):
         """Whether `run` is to be run again, where its task has ended."""
         if self._phase is _FINISHED:
             return False
-        return self.is_paused or self._phase is not _STOPPED
+        return self.is_suspended or self._phase is not _STOPPED
 
     def finish_when_empty(self) -> None:
         """End when nothing is left: the queue closes."""
@@ -234,7 +235,7 @@ class DrainTask(Generic[T]):
 
     def stop(self) -> None:
         """Deliver nothing more: the deadline has come, and all that is left returns."""
-        self.is_paused = False
+        self.is_suspended = False
         self.in_flight.is_stopped = True
         if self._phase is not _FINISHED:
             self._phase = _STOPPED
@@ -245,12 +246,12 @@ class DrainTask(Generic[T]):
         A handler that swallows its cancellation would keep the loop from ending.
         """
         if not self.in_flight.is_stopped:
-            self.is_paused = self.in_flight.is_stopped = True
+            self.is_suspended = self.in_flight.is_stopped = True
 
     def resume(self) -> None:
         """Undo `suspend`: the loop lives on, or the queue is shut down first."""
-        if self.is_paused:
-            self.is_paused = self.in_flight.is_stopped = False
+        if self.is_suspended:
+            self.is_suspended = self.in_flight.is_stopped = False
 
     def cycle_end(self) -> asyncio.Future[None]:
         """Return a future that is done when the cycle that runs now has ended."""
@@ -289,19 +290,13 @@ class DrainTask(Generic[T]):
                 return found, items
         self.cycles += found
         if self._parts.repeated_failures.owed_at <= now or self._parts.drops:
-            self._tell_counts(now)
+            tell_counts(self._parts, now)
         if handlers.has_retired and (retired := handlers.take_retired()):
             yield from self._close(retired)
         if called is not None:
             yield from self._call_hooks(called, now, found=found)
         self.busy += max(0.0, self._clock() - now)
         return found, items
-
-    def _tell_counts(self, now: float) -> None:
-        """Log what was counted, where that is due."""
-        self._parts.repeated_failures.tell(now)
-        if (drops := self._parts.drops) is not None and drops.look_at <= now:
-            drops.look(now)
 
     async def _call_hooks(
         self, called: set[Registration | None], now: float, *, found: bool
@@ -353,13 +348,13 @@ class DrainTask(Generic[T]):
         return self._schedule.waiting()
 
     def _finish_if_done(self) -> bool:
-        """Whether `run` is to end: for good, unless it is paused."""
+        """Whether `run` is to end: for good, unless it is suspended."""
         if not self.in_flight.is_stopped:
             if self._phase is _RUNNING or self.in_flight.retries.batches:
                 return False
             if self._schedule.has_items():
                 return False
-        if not self.is_paused:
+        if not self.is_suspended:
             self._phase = _FINISHED
         return True
 

@@ -1,4 +1,4 @@
-"""Logs items that were dropped, or had no handler.
+"""Logs items that were dropped, or had no handler, and the counts of other failures.
 
 Dropped ones (`DROP_OLDEST`) are logged once a minute at most. Producers do nothing for
 it: a drain task looks at the counts after a cycle, at most once a second, and they are
@@ -8,8 +8,9 @@ looked at once more at the queue's end.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from weakref import ref
 
 from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED
 from batchqueue_async._engine.runtime.log import logger
@@ -58,7 +59,45 @@ class DropReport:
         self._told, self._told_at = dropped, now
 
 
-def note(
+class UnhandledTypes:
+    """The types without a handler that were logged, which is done once for each."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        # By identity: a metaclass may refuse to be hashed. None until there are some.
+        self._told: dict[int, ref[type]] | None = None
+
+    def news(self, items: Iterable[object]) -> list[type]:
+        """Return those types of the items that were not logged yet."""
+        types = {id(each): each for each in map(type, items)}.values()
+        return [each for each in types if self._is_news(each)]
+
+    def forget(self, item_type: type) -> None:
+        """Forget that a type had no handler: if it has none again, that is logged."""
+        if self._told is not None:
+            self._told.pop(id(item_type), None)
+
+    def _is_news(self, item_type: type) -> bool:
+        if self._told is None:
+            self._told = {}
+        key, told = id(item_type), self._told
+        known = told.get(key)
+        if known is not None and known() is item_type:
+            return False
+        # Forgotten with the type: another one may get its identity.
+        told[key] = ref(item_type, lambda _: told.pop(key, None))
+        return True
+
+
+def tell_counts(parts: Parts, now: float) -> None:
+    """Log the counts of failures and drops that are due; all if `now` is inf."""
+    parts.repeated_failures.tell(now)
+    if (drops := parts.drops) is not None and drops.look_at <= now:
+        drops.look(now)
+
+
+def keep_for_flush(
     parts: Parts,
     outcome: Literal["failed", "unhandled"],
     items: list[T],
@@ -81,7 +120,7 @@ def note(
 def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
     """Log that a batch's items have no handler, and count them as unhandled."""
     if batch.stage is not TO_BE_SETTLED:
-        for item_type in parts.delivery_counts.unhandled_news(batch.items):
+        for item_type in parts.unhandled_types.news(batch.items):
             logger.error(
                 "%s: no handler for items of type %s; they count as unhandled",
                 parts.name,
@@ -89,6 +128,6 @@ def end_unhandled(parts: Parts, batch: Batch[T]) -> None:
                 queue=parts.name,
                 item_type=item_type.__qualname__,
             )
-        note(parts, "unhandled", batch.items)
+        keep_for_flush(parts, "unhandled", batch.items)
         batch.stage = TO_BE_SETTLED
     batch.settle("unhandled")

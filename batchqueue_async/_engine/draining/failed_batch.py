@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._engine.draining.batch import Batch, OrderKey
 from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED, TOLD
-from batchqueue_async._engine.draining.drops_and_unhandled import note
+from batchqueue_async._engine.draining.drops_and_unhandled import keep_for_flush
 from batchqueue_async._engine.handlers.call_with_timeout import Unstoppable, attempt
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
@@ -195,7 +195,7 @@ class RetryQueue(Generic[T]):
             except MemoryError:
                 # `on_error` gets the list itself, and may change it, so the items are
                 # noted before.
-                note(parts, "failed", batch.items, error)
+                keep_for_flush(parts, "failed", batch.items, error)
                 items, batch.items = batch.items, []
             while batch.stage is not TOLD:
                 await _call_on_error(parts, tell, items, error, registration.timeout)
@@ -205,7 +205,7 @@ class RetryQueue(Generic[T]):
         if batch.is_settled:
             return
         if batch.stage is not TO_BE_SETTLED:
-            note(self._parts, "failed", batch.items, error)
+            keep_for_flush(self._parts, "failed", batch.items, error)
             batch.stage = TO_BE_SETTLED
         batch.settle("failed")
 

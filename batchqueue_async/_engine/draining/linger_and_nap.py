@@ -48,7 +48,7 @@ class Schedule(Generic[T]):
 
     def __init__(self, parts: Parts, drain_task: int) -> None:
         self._parts = parts
-        self.terms = parts.layout.terms
+        self.terms = parts.batch_terms
         self._drain_task = drain_task
         config = parts.config
         self._idle = config.idle

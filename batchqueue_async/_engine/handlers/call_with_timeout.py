@@ -12,7 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isasyncgen, isawaitable, isgenerator
 from typing import Any, Final, NoReturn
 
-from batchqueue_async._engine.handlers.handler_lock_and_call import current_call, mark
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    HandlerCall,
+    current_call,
+    innermost,
+)
 from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     absorb_cancellation,
@@ -64,18 +68,21 @@ async def _attempt(
     arguments: tuple[object, ...],
     timeout: float | None,
 ) -> BaseException | None:
-    here = mark()
+    call_here = innermost.get()
     try:
         result = call(*arguments)
         if result is not None:
             await finish(call, result, timeout)
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
-        return user_error(error, here)
+        return user_error(error, call_here)
     return None
 
 
-def user_error(error: BaseException, here: object) -> BaseException:
-    """Return an error of user code; raise one that is for the drain task itself."""
+def user_error(error: BaseException, call: HandlerCall | None) -> BaseException:
+    """Return an error of user code; raise one that is for the drain task itself.
+
+    `call` is the handler's call that the user code was part of, if it was of any.
+    """
     if isinstance(error, asyncio.CancelledError):
         if is_cancelled_for_good():
             raise error
@@ -83,7 +90,7 @@ def user_error(error: BaseException, here: object) -> BaseException:
     elif isinstance(error, KeyboardInterrupt | SystemExit):
         # The program ends through its loop, not by a drain task that dies.
         _end_program(error)
-    elif isinstance(error, GeneratorExit) and mark() is not here:
+    elif isinstance(error, GeneratorExit) and innermost.get() is not call:
         # The coroutine is being closed from outside, so this has to be passed on.
         raise error
     return error

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.permits import Permit
+    from batchqueue_async._engine.draining.shared_drain_tasks import Permit
     from batchqueue_async._engine.handlers.deadlock import Wait
     from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
     from batchqueue_async._engine.handlers.registration import Registration
@@ -366,11 +366,6 @@ innermost: Final[ContextVar[HandlerCall | None]] = ContextVar(
     "inside_handler", default=None
 )
 """The call that code is part of; it may be over: see `current_call`."""
-
-
-def mark() -> object:
-    """Return a token of the handler call that runs here; None outside of any."""
-    return innermost.get()
 
 
 def current_call() -> HandlerCall | None:

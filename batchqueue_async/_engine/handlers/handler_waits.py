@@ -27,7 +27,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 from batchqueue_async._engine.handlers.slow_calls import RunningCalls
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.permits import Permit
+    from batchqueue_async._engine.draining.shared_drain_tasks import Permit
     from batchqueue_async._engine.partitions.byte_budget import ByteBudget
     from batchqueue_async._engine.partitions.ownership import Ownership
     from batchqueue_async._engine.partitions.partition import Partition
@@ -294,7 +294,7 @@ class DeadlockDetector:
         return find((node,), lambda each: each.needs(partition)) is None
 
     async def enter_handler(
-        self, lock: HandlerLock, mode: Hashable, drain_task: int | None = None
+        self, lock: HandlerLock, mode: Hashable, drain_task: int | None
     ) -> None:
         """Enter a handler, once the calls before have left it.
 

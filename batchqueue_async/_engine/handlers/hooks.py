@@ -61,7 +61,7 @@ class Hooks:
     def lingers_for(self, registration: Registration) -> bool:
         """Whether items that may be for the handler wait for their batch to fill."""
         parts = self._parts
-        if not parts.layout.terms.lingers:
+        if not parts.batch_terms.lingers:
             return False
         if isinstance(parts.placement, TypePlacement) and registration.item_type:
             return bool(parts.partitions[self._home(registration)].items)
@@ -136,7 +136,7 @@ class Hooks:
         """
         lock = (self._entered or {}).get(drain_task)
         if lock is not None:
-            for call in list(self._parts.detector.calls.inside):
+            for call in list(self._parts.running_calls.inside):
                 if call.is_of(drain_task):
                     call.end()
             lock.forget(Exclusive(drain_task))

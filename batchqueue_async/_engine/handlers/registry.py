@@ -7,7 +7,7 @@ many as one batch of each handler together, since their items may wait in one pa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from batchqueue_async._engine.handlers.registration import (
@@ -17,7 +17,7 @@ from batchqueue_async._engine.handlers.registration import (
     Registration,
     attached,
 )
-from batchqueue_async._engine.partitions.weak_type_dict import Pinned, WeakTypeDict
+from batchqueue_async._engine.partitions.weak_type_dict import WeakTypeDict
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
@@ -72,7 +72,7 @@ class HandlerRegistry:
         # How many of them were at work at the last look.
         self._let_go_at_work = 0
         # Returns the registrations whose batches are taken and not settled.
-        self.in_flight: RegistrationsInFlight = tuple
+        self.in_flight: Callable[[], Iterable[Registration | None]] = tuple
         self._known: WeakTypeDict[Registration | None] = WeakTypeDict(self._by_type)
         self.resolved = self._known.near
         # Replaced or removed, and their `on_close` is still to be called.
@@ -95,15 +95,15 @@ class HandlerRegistry:
         yield from self._by_type.values()
 
     @property
-    def types(self) -> Pinned:
+    def types(self) -> Collection[type]:
         """The types with a handler of their own, now and later."""
         return self._by_type
 
     def of_exactly(self, item_type: type) -> Registration | None:
         return self._by_type.get(item_type)
 
-    def add(self, registration: Registration) -> Registration | None:
-        """Register; returns the registration that it replaces."""
+    def add(self, registration: Registration) -> None:
+        """Register, in the place of what its type had before."""
         assert registration.item_type is not None
         # One handler has one lock, for all its types, also when it comes back.
         known = self._locked.setdefault(id(registration.handler), registration)
@@ -116,7 +116,6 @@ class HandlerRegistry:
         self._changed(replaced)
         if self._queue is not None:
             self._attach(registration)
-        return replaced
 
     def attach(self, queue: object, detector: DeadlockDetector) -> None:
         """Tell the handlers that want to know it, now and later, that `queue` runs."""
@@ -319,8 +318,6 @@ class TakeLimit:
             self._found[registration] = registration.max_batch
             self._total += registration.max_batch - known
 
-
-RegistrationsInFlight: TypeAlias = "Callable[[], Iterable[Registration | None]]"
 
 SLACK: Final = 16
 """So many that are out of use are remembered, however few are in use."""

@@ -39,7 +39,7 @@ def outlive(
 
     The partitions of its batch stay paused until then.
     """
-    calls, lock, registration = parts.detector.calls, call.lock, call.registration
+    calls, lock, registration = parts.running_calls, call.lock, call.registration
     assert lock is not None
     assert registration is not None
     stuck = Stuck(call.mode, batch, call.drain_task)

@@ -235,7 +235,7 @@ def _worth(rate: float, count: int) -> float:
     return worth
 
 
-class Demand:
+class AdaptiveRounds:
     """Measures rounds, and sets by them how many drain tasks own partitions."""
 
     def __init__(self, parts: Parts, least: int) -> None:

@@ -145,7 +145,24 @@ class BatchTerms:
         for partition in changed:
             self.apply_to(partition)
 
-    def limit_changed(self, registration: Registration) -> None:
+    def learn(
+        self,
+        registration: Registration,
+        items: int,
+        seconds: float,
+        error: BaseException | None,
+    ) -> None:
+        """Adjust a handler's adaptive batch limit, if it has one, after a call."""
+        limit = registration.limit
+        if limit is None or isinstance(error, asyncio.CancelledError):
+            return
+        limit.called(items, seconds, error)
+        if limit.size != registration.max_batch:
+            registration.max_batch = limit.size
+            self._parts.handlers.limit_changed(registration)
+            self._limit_changed(registration)
+
+    def _limit_changed(self, registration: Registration) -> None:
         """Follow a handler's new batch limit, at which lingering items are due."""
         if not self.lingers:
             return

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.handlers.deadlock import Node, end_of
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
@@ -41,7 +42,7 @@ from batchqueue_async._shielding import Shielded
 from batchqueue_async._validation import require_timeout
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.draining.permits import SharedPermits
+    from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
     from batchqueue_async._engine.lifecycle.tasks_and_shutdown import Shutdown
     from batchqueue_async._engine.queue_parts import Parts
 
@@ -55,7 +56,7 @@ class Lifecycle:
         self.queue: object = None
         # Set by a manager, so that it does not keep a queue that was shut down.
         self.on_closed: Callable[[], None] | None = None
-        self._closing: Shutdown | None = None
+        self._shutdown: Shutdown | None = None
         self._task: asyncio.Task[None] | None = None
         self._callers = 0  # Calls of `shutdown` that wait: one of them gets the list.
         # Unhandled items of an ended queue, which a call of `shutdown` may still fetch.
@@ -83,16 +84,17 @@ class Lifecycle:
         drain_tasks = parts.config.drain_tasks
         if isinstance(drain_tasks, SharedDrainTasks):
             # Imported here: only programs that share drain tasks need the module.
-            from batchqueue_async._engine.draining import permits  # noqa: PLC0415
+            from batchqueue_async._engine.draining import shared_drain_tasks  # noqa: PLC0415
 
-            pool = (shared_permits or permits.SharedPermits()).pool_of(drain_tasks)
-            parts.detector.permit = permits.Permit(pool)
+            shared = shared_permits or shared_drain_tasks.SharedPermits()
+            pool = shared.pool_of(drain_tasks)
+            parts.detector.permit = shared_drain_tasks.Permit(pool)
             pool.join()
         abandon_after_fork(self)
-        parts.detector.calls.clock = clock_of(loop)
-        parts.detector.calls.thread = ThreadUse.of(loop)
+        parts.running_calls.clock = clock_of(loop)
+        parts.running_calls.thread = ThreadUse.of(loop)
         parts.tasks.start()
-        parts.layout.terms.open(self._time_here)
+        parts.batch_terms.open(self._time_here)
         if parts.config.threads:
             open_to_threads(parts)
         await LoopRegistry.of(loop).register(self)
@@ -143,8 +145,8 @@ class Lifecycle:
 
     def shorten_deadline(self, timeout: float) -> None:
         """Bring the deadline of a shutdown that is under way forward."""
-        if self._closing is not None:
-            self._closing.end_within(timeout)
+        if self._shutdown is not None:
+            self._shutdown.end_within(timeout)
 
     async def close(self, timeout: Timeout) -> None:
         """Shut down; log leftovers and give them to `on_error`: none is lost silently.
@@ -180,9 +182,9 @@ class Lifecycle:
         parts, count = self.parts, None
         while parts.state in (State.RUNNING, State.CLOSING):
             task = self._task
-            if self._closing is not None and task is not None and not task.done():
+            if self._shutdown is not None and task is not None and not task.done():
                 # A shutdown is under way: let it finish, within the configured timeout.
-                self._closing.end_within(parts.config.shutdown_timeout)
+                self._shutdown.end_within(parts.config.shutdown_timeout)
                 await asyncio.wait({task})
             else:
                 count = await self._give_up()
@@ -195,9 +197,9 @@ class Lifecycle:
         if parts.state is State.RUNNING:
             parts.state = State.LOST
         parts.tasks.close_partitions()
-        closing = self._closing = self._closing or parts.tasks.closing()
-        closing.end_now()
-        await closing.run(self.leftovers)
+        shutdown = self._shutdown = self._shutdown or parts.tasks.new_shutdown()
+        shutdown.end_now()
+        await shutdown.run(self.leftovers)
         await self._release()
         return len(self.leftovers)
 
@@ -212,7 +214,7 @@ class Lifecycle:
                 partition.accounts.watchers = None  # Waiting flushes cannot be woken.
             parts.tasks.end_after_loop()
             parts.tasks.take_leftovers(self.leftovers)
-            _tell_counts(parts)
+            _tell_last_counts(parts)
             if skipped := parts.handlers.to_close():
                 parts.hooks.skip(skipped)
             parts.handlers.detach()
@@ -251,18 +253,18 @@ class Lifecycle:
 
     def _begin(self) -> Shutdown:
         parts = self.parts
-        closing = self._closing = self._closing or parts.tasks.closing()
+        shutdown = self._shutdown = self._shutdown or parts.tasks.new_shutdown()
         task = self._task
         if parts.state not in ENDED and (task is None or _is_cut_short(task)):
             parts.state = State.CLOSING
             parts.tasks.close_partitions()
             # Before `create_task`, inside of which an eager task may run to its end.
             parts.tasks.drain()
-            body = self._run(closing)
+            body = self._run(shutdown)
             task = outside(asyncio.get_running_loop().create_task, body)
             task.add_done_callback(self._task_ended)
             self._task = task
-        return closing
+        return shutdown
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         is_stray = task.cancelled() and not is_ending(task.get_loop())
@@ -313,9 +315,9 @@ class Lifecycle:
         if task is not None and not task.cancelled():
             task.result()
 
-    async def _run(self, closing: Shutdown) -> None:
-        await closing.run(self.leftovers)
-        _tell_counts(self.parts)
+    async def _run(self, shutdown: Shutdown) -> None:
+        await shutdown.run(self.leftovers)
+        _tell_last_counts(self.parts)
         if self._tells_leftovers:
             await self._tell_leftovers()
         await self._release()
@@ -325,7 +327,7 @@ class Lifecycle:
     async def _release(self) -> None:
         parts = self.parts
         await parts.tasks.wait_for_rebalancing()
-        _tell_counts(parts)
+        _tell_last_counts(parts)
         if parts.handlers.attached:
             parts.handlers.detach()
         if parts.state is State.CLOSING:
@@ -386,9 +388,7 @@ def _is_cut_short(task: asyncio.Task[None]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-def _tell_counts(parts: Parts) -> None:
+def _tell_last_counts(parts: Parts) -> None:
     """Log the counts that are not in the log yet, before leftovers are reported."""
-    if parts.repeated_failures.owed_at < math.inf:
-        parts.repeated_failures.tell(math.inf)
-    if parts.drops is not None:
-        parts.drops.look(math.inf)
+    if parts.repeated_failures.owed_at < math.inf or parts.drops is not None:
+        tell_counts(parts, math.inf)

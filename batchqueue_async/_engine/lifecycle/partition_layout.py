@@ -5,15 +5,13 @@ A kind is imported by the first queue that asks for it: most programs have one k
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from batchqueue_async._engine.handlers.registration import HandlerSettings, Registration
-from batchqueue_async._engine.lifecycle.batch_terms import BatchTerms
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
@@ -33,14 +31,13 @@ if TYPE_CHECKING:
 class Layout:
     """Makes partitions as handlers need them; their number never shrinks."""
 
-    __slots__ = ("_declared", "_parts", "_registered", "_weight", "terms")
+    __slots__ = ("_declared", "_parts", "_registered", "_weight")
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         # The weights of all handlers together, and how many were ever registered.
         self._weight: Exact = 0
         self._registered = 0
-        self.terms = BatchTerms(parts)
         # The declared drain tasks count for growth, even if fewer are started.
         policy = parts.config.drain_tasks
         self._declared = 1 if isinstance(policy, SharedDrainTasks) else policy.resolve()
@@ -109,32 +106,15 @@ class Layout:
             parts.byte_budget.allow_batches_of(settings.max_batch_bytes)
         self._registered += 1
         self._book(item_type, delta)
-        self.terms.changed(registration)
+        parts.batch_terms.changed(registration)
 
     def unregister(self, item_type: type) -> bool:
         """Remove a handler, if there is one; its type keeps its partition."""
         removed = self._parts.handlers.remove(item_type)
         if removed is not None:
             self._book(item_type, -removed.weight)
-            self.terms.changed(removed)
+            self._parts.batch_terms.changed(removed)
         return removed is not None
-
-    def learn(
-        self,
-        registration: Registration,
-        items: int,
-        seconds: float,
-        error: BaseException | None,
-    ) -> None:
-        """Adjust a handler's adaptive batch limit, if it has one, after a call."""
-        limit = registration.limit
-        if limit is None or isinstance(error, asyncio.CancelledError):
-            return
-        limit.called(items, seconds, error)
-        if limit.size != registration.max_batch:
-            registration.max_batch = limit.size
-            self._parts.handlers.limit_changed(registration)
-            self.terms.limit_changed(registration)
 
     def _book(self, item_type: type, weight: Exact) -> None:
         self._weight += weight
@@ -147,22 +127,17 @@ class Layout:
     def _grow(self, count: int) -> None:
         parts = self._parts
         first = len(parts.partitions)
-        added = [self._new_partition(index) for index in range(first, count)]
+        added = [_new_partition(parts, index) for index in range(first, count)]
         for partition in added:
             if parts.ingress is not None:
                 partition.open_to_threads(parts.ingress.guard)
-            self.terms.apply_to(partition)
+            parts.batch_terms.apply_to(partition)
         parts.partitions.extend(added)
         if parts.placement.sole is not None and parts.handlers.consumer is None:
             # A sole partition notes its items' types itself: no placement does.
             sole = parts.placement.sole
             sole.uniform_prefix = max(0, sole.uniform_prefix)
         parts.ownership.grow()
-
-    def _new_partition(self, index: int) -> Partition[Any]:
-        parts = self._parts
-        on_drop = partial(parts.failures.add, "dropped")
-        return _partition_for(parts.config, index, on_drop, parts.byte_budget)
 
 
 def byte_budget_of(
@@ -176,14 +151,10 @@ def byte_budget_of(
     return ByteBudget(config, partitions)
 
 
-def _partition_for(
-    config: BatchQueueConfig[Any],
-    index: int,
-    on_drop: Callable[[list[Any]], None],
-    budget: ByteBudget | None,
-) -> Partition[Any]:
-    """Return a partition; `on_drop` gets what newer items displace."""
-    size = config.buffer_size
+def _new_partition(parts: Parts, index: int) -> Partition[Any]:
+    config, size = parts.config, parts.config.buffer_size
+    # Gets what newer items displace.
+    on_drop = partial(parts.failures.add, "dropped")
     # An adaptive batch limit is set when the handler's first limit is known.
     due = size if config.max_batch == AUTO else config.max_batch or size
     is_rolling = config.when_full is WhenFull.DROP_OLDEST
@@ -198,13 +169,13 @@ def _partition_for(
         return fair
     kind: Any = Partition
     arguments: tuple[Any, ...] = index, size, due
-    if budget is not None:
+    if parts.byte_budget is not None:
         from batchqueue_async._engine.partitions import sized_partition  # noqa: PLC0415
 
         kind = sized_partition.SizedPartition
         if is_rolling:
             kind = sized_partition.SizedRollingPartition
-        arguments = budget, *arguments
+        arguments = parts.byte_budget, *arguments
     elif is_rolling:
         from batchqueue_async._engine.partitions import (  # noqa: PLC0415
             drop_oldest_partition,

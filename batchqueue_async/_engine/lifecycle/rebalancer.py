@@ -2,12 +2,6 @@
 
 A round measures loads, asks the balancer for a plan, and hands partitions over. If some
 moves are called off, and the others without them do harm, these are undone.
-
-A handoff has two phases. Revoke: nobody may take from the partition. Then a fence waits
-until the old owner's current cycle has ended and no batch of the partition is deferred.
-Grant: the new owner may take. Items wait in their partition meanwhile, so none is lost,
-doubled or reordered, and no handler is entered by two drain tasks. All partitions of a
-round are revoked at once, so this takes as long as the slowest old owner's cycle.
 """
 
 from __future__ import annotations
@@ -16,10 +10,10 @@ import asyncio
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from batchqueue_async._engine.lifecycle.adaptive_drain_tasks import Demand
+from batchqueue_async._engine.lifecycle.adaptive_drain_tasks import AdaptiveRounds
+from batchqueue_async._engine.lifecycle.handoffs import Handoffs, Move
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.stats import RebalancingRound
@@ -30,7 +24,6 @@ from batchqueue_async._policies.balancing import Rebalancing, load_sums
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
 
 
@@ -45,9 +38,9 @@ class Rebalancer:
         self._parts = parts
         self._rebalancing = parts.config.rebalancing or _OF_ADAPTIVE
         # Set if the number of drain tasks is adaptive.
-        self.demand: Demand | None = None
+        self.adaptive: AdaptiveRounds | None = None
         if parts.ownership.active is not None:
-            self.demand = Demand(parts, parts.ownership.active)
+            self.adaptive = AdaptiveRounds(parts, parts.ownership.active)
         self._handoffs = Handoffs(parts)
         self.rounds = 0
         self.last_round: RebalancingRound | None = None
@@ -83,15 +76,15 @@ class Rebalancer:
         self._handoffs.call_off()
 
     async def _round(self) -> None:
-        if self.demand is not None:
-            self.demand.end_round()
-            if self.demand.is_undisturbed:
+        if self.adaptive is not None:
+            self.adaptive.end_round()
+            if self.adaptive.is_undisturbed:
                 # The loads add up for the longer round, too.
                 return
         loads, owners = self._parts.loads.now(), self._parts.ownership.last_owners()
         self._parts.loads.reset()
         plan = self._plan(loads, owners)
-        tries_more = self.demand is not None and self.demand.count.tries_more
+        tries_more = self.adaptive is not None and self.adaptive.count.tries_more
         if tries_more and sum(map(bool, loads)) < self._count():
             # If calls outlast a round, hardly anything is taken in it, and the balancer
             # has no loads to share out.
@@ -106,10 +99,10 @@ class Rebalancer:
             await self._handoffs.move(moves, self._rebalancing.interval)
             await self._undo_if_worse(loads, owners, moves)
         self._conclude(loads, owners)
-        if self.demand is not None:
+        if self.adaptive is not None:
             # After the handoffs: their time says nothing about the count.
             is_as_planned = self._owners_now(loads) == plan
-            self.demand.begin_round(is_as_planned=is_as_planned)
+            self.adaptive.begin_round(is_as_planned=is_as_planned)
 
     async def _undo_if_worse(
         self, loads: list[float], before: list[int], moves: list[Move]
@@ -164,7 +157,7 @@ class Rebalancer:
     def _plan(self, loads: list[float], owners: list[int]) -> list[int]:
         """Ask the balancer; an invalid plan is logged and ignored."""
         balancer, count = self._rebalancing.balancer, self._count()
-        if self.demand is not None:
+        if self.adaptive is not None:
             # Partitions of drain tasks beyond the count move, whatever is planned.
             owners = [
                 owner if owner < count else index % count
@@ -228,75 +221,3 @@ def _ratio(sums: Sequence[float]) -> float:
     if max(sums) == 0:
         return 1.0
     return max(sums) / min(sums) if min(sums) else float("inf")
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Move:
-    """One partition's way from one drain task to another."""
-
-    partition: Partition[Any]
-    old: int
-    new: int
-
-    def back(self) -> Move:
-        return Move(self.partition, self.new, self.old)
-
-
-class Handoffs:
-    """The moves that are under way."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._under_way: list[Move] = []
-
-    async def move(self, moves: list[Move], timeout: float) -> None:
-        """Hand over together; what takes longer than `timeout` is called off."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        self._under_way = list(moves)
-        for move in moves:
-            self._parts.ownership.revoke(move.partition.index)
-        fences = {
-            old: self._parts.tasks.drain_tasks[old].cycle_end()
-            for old in {m.old for m in moves}
-        }
-        while self._under_way:
-            for move in list(self._under_way):
-                if fences[move.old].done() and move.partition.pausing is None:
-                    self._finish(move)
-            left = deadline - loop.time()
-            if not self._under_way or left <= 0:
-                break
-            # Until the cycle ends a batch may be deferred, which pauses its partition.
-            await asyncio.wait(
-                {self._obstacle(move, fences[move.old]) for move in self._under_way},
-                timeout=left,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        # An old owner whose cycle outlasts the timeout keeps its partitions.
-        self.call_off()
-
-    @staticmethod
-    def _obstacle(move: Move, fence: asyncio.Future[None]) -> asyncio.Future[None]:
-        """Return what is to be waited for before the move can be finished."""
-        pausing = move.partition.pausing
-        return pausing.ended() if fence.done() and pausing is not None else fence
-
-    def _finish(self, move: Move) -> None:
-        """Grant, unless the new owner waits for a call that needs this partition."""
-        index = move.partition.index
-        if self._parts.detector.may_own(move.new, move.partition):
-            self._parts.ownership.grant(index, move.new)
-        else:
-            self._parts.ownership.restore(index)
-        move.partition.notify()
-        self._under_way.remove(move)
-
-    def call_off(self) -> None:
-        """Call off the handoffs under way: the old owners keep the partitions."""
-        while self._under_way:
-            move = self._under_way[-1]
-            self._parts.ownership.restore(move.partition.index)
-            move.partition.notify()
-            # Last: if this is cut short, the next call does the move again.
-            del self._under_way[-1]

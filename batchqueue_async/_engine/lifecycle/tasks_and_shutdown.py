@@ -109,9 +109,7 @@ class QueueTasks:
                 self._run(drain_task)
         if self.rebalancer is not None and self.rebalancing is not None:
             is_running = all(each.is_running for each in self.drain_tasks)
-            has_ended = self.rebalancing.done() and _has_been_cut_short(
-                self.rebalancing
-            )
+            has_ended = self.rebalancing.done() and _may_run_again(self.rebalancing)
             if has_ended and is_running:
                 self._rebalance(self.rebalancer)
 
@@ -138,7 +136,7 @@ class QueueTasks:
             if task is not None:
                 expect_no_end(task)
 
-    def closing(self) -> Shutdown:
+    def new_shutdown(self) -> Shutdown:
         return Shutdown(self._parts)
 
     def take_leftovers(self, left: list[Any]) -> None:
@@ -184,7 +182,7 @@ class QueueTasks:
 
     def _drain_task_ended(self, ended: asyncio.Task[None]) -> None:
         # Called here, since a second done callback costs an idle queue 130 bytes.
-        if not _has_been_cut_short(ended):
+        if not _may_run_again(ended):
             _log_error(ended)
         if ended not in self.running:
             # It was started again already, for somebody who needed it.
@@ -193,7 +191,7 @@ class QueueTasks:
         if not drain_task.has_work_left:
             return
         drain_task.nap.be_revived(self._revive_if_loop_lives)
-        if not is_ending(ended.get_loop()) and _has_been_cut_short(ended):
+        if not is_ending(ended.get_loop()) and _may_run_again(ended):
             # While all tasks of the loop are being cancelled this is left to the
             # registry, if the loop goes on, or to whoever needs the task before.
             self.revive()
@@ -256,7 +254,7 @@ class Shutdown:
         self.end_now()
         for timer in self._timers:
             timer.cancel()
-        if (calls := self._parts.detector.calls).inside or calls.timer is not None:
+        if (calls := self._parts.running_calls).inside or calls.timer is not None:
             calls.stop()
         self._parts.tasks.take_leftovers(left)
 
@@ -340,7 +338,7 @@ class Shutdown:
             )
 
 
-def _has_been_cut_short(ended: asyncio.Task[None]) -> bool:
+def _may_run_again(ended: asyncio.Task[None]) -> bool:
     # A task that ended with an exception is not run again: it would raise again. Ctrl-C
     # ends the loop's run, too, but the loop may run again, as in a notebook.
     error = None if ended.cancelled() else ended.exception()

@@ -21,7 +21,7 @@ from types import (
 from typing import Any
 from weakref import ref
 
-from batchqueue_async._engine.partitions.guard import UNGUARDED
+from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._policies.errors import (
     KEPT_BYTES,
     KEPT_FAILURES,
@@ -34,10 +34,7 @@ from batchqueue_async._wording import reason
 
 
 class FailureLog:
-    """The number of failures since the last flush, and the first hundred of them.
-
-    There may never be a flush. So the memory that they keep is bounded, too.
-    """
+    """The number of failures since the last flush, and the first hundred of them."""
 
     __slots__ = (
         "__weakref__",

@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 from batchqueue_async._engine.partitions.accounts import Watcher
 from batchqueue_async._engine.partitions.ages import Ages
 from batchqueue_async._engine.partitions.deficit_round_robin import DeficitRoundRobin
-from batchqueue_async._engine.partitions.guard import UNGUARDED
 from batchqueue_async._engine.partitions.key_buffer import (
     KeyBuffer,
     RollingKeyBuffer,
@@ -25,6 +24,7 @@ from batchqueue_async._engine.partitions.key_buffer import (
 )
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from batchqueue_async._policies.selectors import FairSelector
 

@@ -11,18 +11,14 @@ one and the same value, near or far.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sized
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Collection
+from typing import Generic, TypeVar
 from weakref import ref
 
 V = TypeVar("V")
 
 LEAST = 256
 """So many types that are not pinned may be near, however few are in use."""
-
-
-class Pinned(Container[type], Sized, Protocol):
-    """The types that stay near: those with a handler of their own."""
 
 
 class WeakTypeDict(Generic[V]):
@@ -43,8 +39,9 @@ class WeakTypeDict(Generic[V]):
         "near",
     )
 
-    def __init__(self, pinned: Pinned) -> None:
+    def __init__(self, pinned: Collection[type]) -> None:
         self.near: dict[type, V] = {}
+        # The types that stay near: those with a handler of their own.
         self._pinned = pinned
         self._far: dict[ref[type], V] | None = None
         # How many came back since all had to leave, and in the period before that.

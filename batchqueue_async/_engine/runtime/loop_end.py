@@ -172,7 +172,7 @@ class LoopRegistry:
                 name="batchqueue_async canary",
                 context=Context(),
             )
-            canary.on_cancel = self._pause
+            canary.on_cancel = self._suspend
             canary.add_done_callback(self._canary_ended)
             expect_no_end(canary)
             setattr(loop, _CANARY, canary)
@@ -282,7 +282,7 @@ class LoopRegistry:
                 )
                 all_of_them.callback(warnings.warn, message, ResourceWarning, 2)
 
-    def _pause(self) -> None:
+    def _suspend(self) -> None:
         for queue in list(self._queues.values()):
             queue.suspend()
 

@@ -20,7 +20,7 @@ from .fitting import fitted
 
 if TYPE_CHECKING:
     from .connections import Connection
-    from .staging import Staging
+    from .staging_table import StagingTable
 
 # The numbers of the types on every server.
 _NUMERIC, _BYTEA = 1700, 17
@@ -48,7 +48,7 @@ class CopiedBatches:
     def __len__(self) -> int:
         return self.rows
 
-    async def copy(self, connection: Connection, staging: Staging) -> None:
+    async def copy(self, connection: Connection, staging: StagingTable) -> None:
         await connection.copy_to_table(
             staging.name,
             schema_name=staging.target.schema,

@@ -1,4 +1,4 @@
-"""The tables in which attempts of many processes wait beside their target."""
+"""Rows of many processes that wait beside their table, and the register of those."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchqueue_async._validation import refuse
 from ..epochs import Epoch
 from ..staged import Attempt, refuse_known
 from .fences import lock_epoch
-from .staging import Staging
+from .staging_table import StagingTable
 from .target import LONGEST_NAME, Target, column_types
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _SMALL = 2**23
 _KEPT = "INTERVAL '7 days'"
 
 
-class StagedTables:
+class StagedRows:
     """A staging table, and the register of those who write to it.
 
     An attempt registers before its first row. Who ends an epoch or a run strikes off
@@ -69,12 +69,14 @@ class StagedTables:
         name = f"{target.name}{_SUFFIX}"
         if len(name.encode()) > LONGEST_NAME:
             name = _other_name(target.name)
-        self.staging = Staging(target, name, _KEY)
+        self.staging = StagingTable(target, name, _KEY)
 
     async def prepare(self, connection: Connection) -> None:
         if await self._is_others(connection):
             # Somebody else's table has that name.
-            self.staging = Staging(self._target, _other_name(self._target.name), _KEY)
+            self.staging = StagingTable(
+                self._target, _other_name(self._target.name), _KEY
+            )
             if await self._is_others(connection):
                 msg = f"table {self.staging.place} is no staging table"
                 raise BatchQueueError(msg)

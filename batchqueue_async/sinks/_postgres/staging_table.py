@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class StagingTable:
     """A staging table: unlogged, so that a server that crashes empties it.
 
     Its column `mark` says what brought a row: an attempt, or one of its writes.

@@ -25,7 +25,6 @@ class PermitPool:
     """Permits of one `SharedDrainTasks`, counted for the queues that use them."""
 
     def __init__(self, permits: int, on_unused: Callable[[PermitPool], None]) -> None:
-        self.permits = permits
         # The loop of its drain tasks. Permits of a loop that has ended never come back.
         self.loop = asyncio.get_running_loop()
         self._free = permits

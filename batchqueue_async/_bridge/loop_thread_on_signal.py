@@ -5,21 +5,17 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from batchqueue_async._bridge import at_exit
 from batchqueue_async._engine.drain_on_signals import ECHO
+from batchqueue_async._policies.errors import BatchQueueError
 
-
-class BeginDraining(Protocol):
-    """Begins to drain one `LoopThread`, or hurries it; never raises."""
-
-    def __call__(
-        self, timeout: float | None, then: Callable[[], object] | None = None
-    ) -> None:
-        """Begin; `then` is called when all is drained, on any thread."""
+if TYPE_CHECKING:
+    from batchqueue_async._bridge.loop_thread import LoopThread
 
 
 class DrainOnSignal:
@@ -28,16 +24,8 @@ class DrainOnSignal:
     Then those of the handlers of its kind that it has replaced, one after the other.
     """
 
-    def __init__(
-        self,
-        owner: object,
-        begin: BeginDraining,
-        is_over: Callable[[], bool],
-        timeout: float | None,
-    ) -> None:
-        self.owner = owner
-        self.begin = begin
-        self.is_over = is_over
+    def __init__(self, loop_thread: LoopThread, timeout: float | None) -> None:
+        self.loop_thread = loop_thread
         self._timeout = timeout
         self._began: float | None = None
         # By signal: the handler that was there before, which drains after this one.
@@ -47,15 +35,19 @@ class DrainOnSignal:
         before = signal.getsignal(each)
         # For one `LoopThread` the last call counts. Ended ones are forgotten: a program
         # may start one after the other.
-        while isinstance(before, DrainOnSignal) and before.is_done_for(self.owner):
+        while isinstance(before, DrainOnSignal) and before.is_done_for(
+            self.loop_thread
+        ):
             before = before.next.get(each)
         if isinstance(before, DrainOnSignal):
             self.next[each] = before
         signal.signal(each, self)
 
-    def is_done_for(self, owner: object) -> bool:
-        """Whether this handler is not needed once there is one for `owner`."""
-        return self.owner is owner or self.is_over()
+    def is_done_for(self, loop_thread: LoopThread) -> bool:
+        """Whether this handler is not needed once there is one for `loop_thread`."""
+        own = self.loop_thread
+        is_over = own._run is None and own._end is not None  # noqa: SLF001
+        return is_over or own is loop_thread
 
     def __call__(self, number: int, _: FrameType | None) -> None:
         received, now = signal.Signals(number), time.monotonic()
@@ -80,3 +72,17 @@ class DrainOnSignal:
         while each is not None:
             each.begin(0.0)
             each = each.next.get(received)
+
+    def begin(
+        self, timeout: float | None, then: Callable[[], object] | None = None
+    ) -> None:
+        """Begin to drain, or hurry; `then` is called at its end, on any thread."""
+        run = self.loop_thread._run  # noqa: SLF001
+        # In a forked child there is nothing to drain.
+        with suppress(BatchQueueError):
+            if run is not None:
+                run.refuse_inherited()
+                run.draining.begin(timeout, tells=True, then=then)
+                return
+        if then is not None:
+            then()
