@@ -103,11 +103,13 @@ class _Call(Generic[R]):
 
     def _discard(self) -> None:
         # A loop that is about to be closed still makes the task, but may not get to its
-        # first step. That is no fault of the program, so asyncio is not to warn of it.
+        # end, or to its first step. That is no fault of the program, and its caller is
+        # told, so asyncio is not to warn of it.
         task, body = self.task, self._body
-        if task and body and inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
-            body.close()
+        if task and body and not task.done():
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            if inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
+                body.close()
 
     def _end(self, task: asyncio.Task[R]) -> None:
         # Its error is looked at: asyncio logs it otherwise, if the thread has given up.
