@@ -145,3 +145,28 @@ def test_a_call_that_is_under_way_as_its_loop_closes_is_told_at_once(
     assert_dead([call])
     gc.collect()
     assert [each.getMessage() for each in asyncio_errors] == []
+
+
+def test_an_error_in_the_last_turn_of_a_loop_is_not_logged_by_asyncio(
+    asyncio_errors: Records,
+) -> None:
+    """Its caller is told that the loop is closed."""
+    loop = asyncio.new_event_loop()
+
+    async def fail() -> None:
+        # The callback for its end would come in a turn that there is not.
+        loop.stop()
+        raise ValueError
+
+    async def start() -> SyncBatchQueue[Any]:
+        async with BatchQueue("q", SMALL) as queue:
+            return SyncBatchQueue(queue, patience=3600)
+
+    queue = loop.run_until_complete(start())
+    call = in_background(error_of, lambda: queue.call(fail))
+    loop.run_forever()
+    loop.close()
+    assert_dead([call])
+    del call
+    gc.collect()
+    assert [each.getMessage() for each in asyncio_errors] == []
