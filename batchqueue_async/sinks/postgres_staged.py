@@ -74,8 +74,8 @@ class PostgresStagedSink(FromOptions):
     If the server crashes in between, the staged rows are gone; `publish` counts them,
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
     holds one connection; a pooler such as PgBouncer may share it with others, in
-    transaction mode, too. One small row per published epoch stays. Attempts whose driver
-    died for good go after 7 days, with the next `publish` into the table.
+    transaction mode, too. One small row per published epoch stays. Attempts whose
+    driver died for good go after 7 days, with the next `publish` into the table.
 
     Record batches' columns are matched by name, in whatever case of letters where that
     has one meaning. The table must exist; `<table>_staged`, `batchqueue_attempts` and
