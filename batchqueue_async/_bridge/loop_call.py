@@ -103,16 +103,26 @@ class _Call(Generic[R]):
 
     def _discard(self) -> None:
         # A loop that is about to be closed still makes the task, but may not get to its
-        # first step. That is no fault of the program, so asyncio is not to warn of it.
+        # end, or to its first step. That is no fault of the program, and its caller is
+        # told, so asyncio is not to warn of it.
         task, body = self.task, self._body
-        if task and body and inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
+        if task is None or body is None:
+            return
+        if task.done():
+            _look_at_error(task)
+            return
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        if inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
             body.close()
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
     def _end(self, task: asyncio.Task[R]) -> None:
-        # Its error is looked at: asyncio logs it otherwise, if the thread has given up.
-        if not task.cancelled():
-            task.exception()
+        _look_at_error(task)
         if self._is_given_up:
             self._hand_back()
         self.ended.set()
+
+
+def _look_at_error(task: asyncio.Task[Any]) -> None:
+    # asyncio logs it otherwise, if the thread has given up.
+    if not task.cancelled():
+        task.exception()

@@ -92,17 +92,27 @@ class LoopThread(OfOneProcess):
             BatchQueueError: It was stopped, or left; or no thread can be started, also
                 where gevent or eventlet makes greenlets of threads.
         """
+        self._start()
+        return self
+
+    def _start(self, entered_by: threading.Thread | None = None) -> LoopRun:
         if self._run is not None:
             self._run.refuse_inherited()
         with self._lock():
-            if self._run is None:
+            run = self._run
+            if run is None:
                 if self._end is not None:
                     msg = f"LoopThread {self._name!r} was stopped: make another one"
                     raise BatchQueueError(msg)
                 run = LoopRun(self._name, self._shutdown_timeout, self._patience)
+                # Before: the interpreter's exit, which may come meanwhile, drains what
+                # nobody is in.
+                run.entered_by = entered_by
                 run.start()
                 self._run = run
-        return self
+            elif entered_by is not None:
+                run.entered_by = entered_by
+            return run
 
     def stop(
         self,
@@ -156,9 +166,7 @@ class LoopThread(OfOneProcess):
     def __enter__(self) -> Self:
         if self._end == "left":
             self._end = None
-        self.start()
-        if self._run is not None:
-            self._run.entered_by = threading.current_thread()
+        self._start(entered_by=threading.current_thread())
         return self
 
     def __exit__(
@@ -297,6 +305,11 @@ class LoopThread(OfOneProcess):
             self._process = os.getpid()
             self._starting = threading.Lock()
         return self._starting
+
+
+def start_for_caller(loop_thread: LoopThread) -> LoopRun:
+    """Start it for this thread, as entering it does; not meant for users."""
+    return loop_thread._start(entered_by=threading.current_thread())  # noqa: SLF001
 
 
 def run_of(loop_thread: LoopThread) -> LoopRun | None:

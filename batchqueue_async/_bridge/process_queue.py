@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from batchqueue_async._bridge.at_exit import is_exiting
-from batchqueue_async._bridge.loop_thread import LoopThread, run_of
+from batchqueue_async._bridge.loop_thread import LoopThread, run_of, start_for_caller
 from batchqueue_async._bridge.sync_queue import SyncBatchQueue
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._validation import (
@@ -226,17 +226,20 @@ def _open(
     loop_thread = make_loop_thread()
     rule = "a LoopThread"
     require_instance("what make_loop_thread returns", loop_thread, LoopThread, rule)
-    loop_thread.start()
-    if (run := run_of(loop_thread)) is not None:
-        # In no context of who comes first: a request's, with its span, would be that of
-        # all handlers, and live as long as the process.
-        run.is_of_all = True
+    run = start_for_caller(loop_thread)
+    # In no context of who comes first: a request's, with its span, would be that of
+    # all handlers, and live as long as the process.
+    run.is_of_all = True
     try:
         queue = _require_queue(open_queue(loop_thread))
-        if run is not None and not run.has(queue.queue):
+        if not run.has(queue.queue):
             # It would not be closed with this loop thread, as before an `os._exit`.
             rule = "one that it opened on the LoopThread that it got"
             refuse("the queue of open_queue", rule, queue)
+        if not is_exiting():
+            # From now on it is of all threads. An exit that has begun in the meantime
+            # has left it to this one.
+            run.entered_by = None
         return _Opened(loop_thread, queue)
     except BaseException:
         loop_thread.__exit__(None, None, None)

@@ -229,6 +229,9 @@ class ThreadIngress(LoopWaker[T]):
         while waiter.wants and not partition.is_closed:
             if not waiter.wait():
                 break
+            with self.guard:
+                # It is woken in the middle of a change, and would see too little of it.
+                pass
             if wait is not None:
                 wait.check()
 

@@ -97,7 +97,8 @@ class Heartbeat:
         Raises:
             RuntimeError: The loop is closed.
         """
-        if not self._is_asked:
+        # One that was closed before it could answer is asked again, since that raises.
+        if not self._is_asked or loop.is_closed():
             self._is_asked = True
             try:
                 loop.call_soon_threadsafe(self._answer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Generic, TypeVar
 
@@ -34,6 +35,7 @@ class EventProcessor(Generic[E]):
         on_error: Called when the handler raised; may change while it runs.
         max_batch: Events per batch at most.
         failed: How many calls have raised, hooks included, rewinds not.
+        is_to_end: Whether a cancellation of its task is to end it.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class EventProcessor(Generic[E]):
         self.rewind: Rewind = Rewind()
         self.failed: int = 0
         self.max_batch: int = ring.capacity
+        self.is_to_end: Callable[[], bool] = lambda: True
         self._ring = ring
         self._sequencer = ring.sequencer
         self._rewound = 0
@@ -61,7 +64,8 @@ class EventProcessor(Generic[E]):
         try:
             await self._call(self.handler.on_start)
             await self._consume()
-            end_if_cancelled()
+            if is_cancelled():
+                await self.end_or_go_on()
         finally:
             # A coroutine that is closed along with its loop can't await any more.
             if not isinstance(sys.exception(), GeneratorExit):
@@ -105,7 +109,8 @@ class EventProcessor(Generic[E]):
                 has_rested = True
             elif not has_rested:
                 # Handlers that never await must not keep the loop to themselves.
-                end_if_cancelled()
+                if is_cancelled():
+                    await self.end_or_go_on()
                 await asyncio.sleep(0)
                 has_rested = True
             else:
@@ -114,8 +119,26 @@ class EventProcessor(Generic[E]):
                 sequence.value = max(sequence.value, passed)
                 has_rested = False
 
+    async def end_or_go_on(self) -> None:
+        """Cancel the consumer again, where a handler has swallowed its cancellation.
+
+        Else it would keep a loop that ends from ending, and tell nobody what it leaves.
+        A cancellation of the handler's own making is dropped: before Python 3.13 a
+        `TaskGroup` leaves one behind when a task of it fails.
+        """
+        if not self.is_to_end():
+            # Requested, and not raised yet, it would be raised in the next wait.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        if self.is_to_end():
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        while task is not None and task.cancelling():
+            task.uncancel()
+
     async def _wait_for(self, sequence: int) -> None:
-        end_if_cancelled()
+        if is_cancelled():
+            await self.end_or_go_on()
         try:
             await self.barrier.wait_for(sequence)
         except RingHalted:
@@ -238,14 +261,10 @@ async def _finish(result: object) -> None:
         await result
 
 
-def end_if_cancelled() -> None:
-    """Cancel the consumer again, where a handler has swallowed its cancellation.
-
-    Else it would keep a loop that ends from ending, and tell nobody what it leaves.
-    """
+def is_cancelled() -> bool:
+    """Whether a cancellation of this task was requested, and not dropped."""
     task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+    return task is not None and task.cancelling() > 0
 
 
 def _runs(first: int, last: int, skipped: Collection[int]) -> Iterator[tuple[int, int]]:

@@ -51,6 +51,8 @@ class ConsumerTasks:
         self._release = release
         self._consumers: dict[asyncio.Task[None], Consumer] = {}
         self._is_stopping = False
+        # Cancelled with all tasks of its loop, as that ends, and by nobody else.
+        self._canary: asyncio.Task[None] | None = None
         self._shutdown: asyncio.Task[int] | None = None
         # How many callers of `shut_down` wait for its result; and the events that were
         # not handled before its deadline, until one of them or the log was told.
@@ -63,12 +65,14 @@ class ConsumerTasks:
         """Run these consumers; called again for those that are added later."""
         loop = running_loop("the ring")
         self.has_started = True
+        if self._canary is None:
+            self._canary = loop.create_task(_wait_for_ever(), name="ring canary")
+            _expect_no_end(self._canary)
         for consumer in consumers:
+            consumer.is_to_end = self._are_to_end
             name = f"ring consumer {consumer.handler.name}"
             task = loop.create_task(self._run(consumer), name=name)
-            with contextlib.suppress(AttributeError):
-                # If the loop ends first, this class logs what was lost.
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            _expect_no_end(task)
             self._consumers[task] = consumer
             task.add_done_callback(self._ended)
         if self not in _running:
@@ -138,6 +142,9 @@ class ConsumerTasks:
             left = target - minimum(sequences, target) if is_late else 0
             self._untold = left
             self._say_untold()
+        if self._canary is not None:
+            self._canary.cancel()
+            await asyncio.wait({self._canary})
         self._release()
         for timer in self._timers:
             timer.cancel()
@@ -179,6 +186,12 @@ class ConsumerTasks:
     def _cancel(self) -> None:
         for task in self._consumers:
             task.cancel()
+
+    def _are_to_end(self) -> bool:
+        """Whether consumers whose tasks are cancelled are to end."""
+        canary = self._canary
+        is_ending = canary is None or canary.done() or canary.cancelling() > 0
+        return self._is_stopping or is_ending
 
     def end_after_loop(self) -> None:
         """Tell what is left when the loop is closed: nothing can be awaited then."""
@@ -245,6 +258,8 @@ class ConsumerTasks:
         if not self._consumers and self in _running:
             _running.discard(self)
             forget_at_close(task.get_loop(), self.end_after_loop)
+            if self._canary is not None:
+                self._canary.cancel()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.critical("%s ended", task.get_name(), exc_info=error)
@@ -255,6 +270,16 @@ class ConsumerTasks:
             return
         if consumer is not None:
             self._lose(consumer, f"{task.get_name()} was cut short")
+
+
+async def _wait_for_ever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def _expect_no_end(task: asyncio.Task[None]) -> None:
+    # If the loop ends first, `ConsumerTasks` logs what was lost.
+    with contextlib.suppress(AttributeError):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | object]:

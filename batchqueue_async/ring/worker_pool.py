@@ -14,7 +14,7 @@ from .errors import (
     require_timeout,
 )
 from .event_handler import HandlerLike, identity_of, name_of
-from .event_processor import EventProcessor, end_if_cancelled
+from .event_processor import EventProcessor, is_cancelled
 from .lifecycle import ConsumerTasks, leave_block
 from .ring_buffer import RingBuffer
 from .sequence import Sequence
@@ -57,7 +57,8 @@ class WorkProcessor(EventProcessor[E]):
         while not self.barrier.is_alerted:
             if not has_waited:
                 # The others take their turns, even if no handler ever awaits.
-                end_if_cancelled()
+                if is_cancelled():
+                    await self.end_or_go_on()
                 await asyncio.sleep(0)
             if await self._deliver(mine, mine) == mine:
                 self.sequence.value = mine

@@ -62,7 +62,8 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
 
     Nothing waits for ever. The server ends a statement that takes longer than
     `statement_timeout`; if it stands still or can't be reached, the sink gives the
-    connection up some seconds later.
+    connection up some seconds later. It may be behind a pooler such as PgBouncer, in
+    transaction mode, too: what it sets ends with each transaction.
 
     Fences that earlier versions wrote know no table, and count for every table of their
     schema; those of `PostgresStagedSink` count, too. A table that is filled anew from
@@ -142,7 +143,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
 
     async def is_committed(self, epoch: Epoch) -> bool:
         """Return whether the fence is there."""
-        async with self._connections.lent() as connection:
+        async with self._connections.transaction(waits_for_disk=False) as connection:
             return await self._fences.has(connection, epoch)
 
     async def close(self) -> None:
@@ -150,8 +151,9 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         self._connections.close()
 
     async def _prepare(self, connection: Connection) -> None:
-        self._target: Target = await find_target(connection, self._table)
-        await self._fences.prepare(connection, self._target)
+        async with self._connections.within(connection):
+            self._target: Target = await find_target(connection, self._table)
+            await self._fences.prepare(connection, self._target)
         # Other tables' attempts at the same epoch lie beside this one's.
         self._scope = f"{self._target.place}\0{self._fence_table}"
 
@@ -202,14 +204,15 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
         # On a thread, since record batches would hold the loop up.
         parts = await to_thread.run_sync(self._parts, items, number, attempt.types)
         staging = self._staging(attempt.table)
-        for part in parts:
-            if isinstance(part, list):
-                for start in range(0, len(part), _COPIED_AT_ONCE):
-                    rows = part[start : start + _COPIED_AT_ONCE]
-                    await self._copy_rows(connection, attempt, number, rows)
-            else:
-                async with self._connections.copying():
-                    await part.copy(connection, staging)
+        async with self._connections.within(connection):
+            for part in parts:
+                if isinstance(part, list):
+                    for start in range(0, len(part), _COPIED_AT_ONCE):
+                        rows = part[start : start + _COPIED_AT_ONCE]
+                        await self._copy_rows(connection, attempt, number, rows)
+                else:
+                    async with self._connections.copying():
+                        await part.copy(connection, staging)
         return sum(map(len, parts))
 
     def _parts(

@@ -73,8 +73,9 @@ class PostgresStagedSink(FromOptions):
 
     If the server crashes in between, the staged rows are gone; `publish` counts them,
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
-    holds one connection. One small row per published epoch stays. Attempts whose driver
-    died for good go after 7 days, with the next `publish` into the table.
+    holds one connection; a pooler such as PgBouncer may share it with others, in
+    transaction mode, too. One small row per published epoch stays. Attempts whose
+    driver died for good go after 7 days, with the next `publish` into the table.
 
     Record batches' columns are matched by name, in whatever case of letters where that
     has one meaning. The table must exist; `<table>_staged`, `batchqueue_attempts` and
@@ -117,7 +118,7 @@ class PostgresStagedSink(FromOptions):
 
     async def announce(self, epoch: Epoch, run: str, /) -> None:
         """Register the run, so that what comes after its end is refused."""
-        async with self._connections.lent() as connection:
+        async with self._connections.transaction(waits_for_disk=False) as connection:
             await self._staged.announce(connection, epoch, run)
 
     async def stage(self, attempt: Attempt, items: list[pa.RecordBatch], /) -> None:
@@ -184,7 +185,8 @@ class PostgresStagedSink(FromOptions):
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 async with asyncio.timeout(PARTING):
                     await current.transaction.rollback()
-                    await self._staged.strike_off(current.connection, attempt)
+                    async with self._connections.within(current.connection):
+                        await self._staged.strike_off(current.connection, attempt)
                 leave = self._connections.give_back
         finally:
             leave(current.connection)
@@ -216,7 +218,7 @@ class PostgresStagedSink(FromOptions):
 
     async def is_published(self, epoch: Epoch, /) -> bool:
         """Return whether the fence is there."""
-        async with self._connections.lent() as connection:
+        async with self._connections.transaction(waits_for_disk=False) as connection:
             return await self._fences.has(connection, epoch)
 
     async def close(self) -> None:
@@ -225,22 +227,29 @@ class PostgresStagedSink(FromOptions):
         self._connections.close()
 
     async def _prepare(self, connection: Connection) -> None:
-        target = await find_target(connection, self._table)
-        await self._fences.prepare(connection, target)
+        async with self._connections.within(connection):
+            target = await find_target(connection, self._table)
+            await self._fences.prepare(connection, target)
         staged = StagedRows(target)
-        await staged.prepare(connection)
+        # Apart, since it may wait for attempts, and those for what is locked above.
+        async with self._connections.within(connection):
+            await staged.prepare(connection)
         self._target, self._staged = target, staged
 
     async def _begin(self, attempt: Attempt, names: list[str]) -> _Open:
         connection = await self._connections.take()
         try:
-            known = await self._staged.columns(connection)
-            exact = attempt.is_case_sensitive
-            columns = matched(names, known, self.target, exact=exact)
-            # Before the attempt's own transaction, so that a `discard` finds it.
-            await self._staged.register(connection, attempt)
-            transaction = connection.transaction(isolation="read_committed")
-            await transaction.start()
+            # Apart from what waits for a lock of the epoch, whose holder may wait for
+            # the staging table.
+            async with self._connections.within(connection):
+                known = await self._staged.columns(connection)
+                exact = attempt.is_case_sensitive
+                columns = matched(names, known, self.target, exact=exact)
+                await self._staged.bring_up(connection)
+            # A transaction of its own, so that a `discard` finds the attempt.
+            async with self._connections.within(connection):
+                await self._staged.register(connection, attempt)
+            transaction = await self._connections.begin(connection)
             staging = self._staged.staging
             # Until the transaction ends nobody can make it anew with other types.
             await staging.lock(connection)

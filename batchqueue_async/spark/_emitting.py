@@ -33,6 +33,7 @@ from batchqueue_async._wording import shown
 from ._calls.declared import DeclaredColumns
 from ._calls.results import RowColumns
 from .executor_stats import Report, since, together
+from .worker_output import worker_flush
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,11 +103,13 @@ class QueueTask:
         columns = RowColumns(self.declared.columns)
         loop_thread = _TaskThread()
         exchange = _Exchange(loop_thread)
+        flush = worker_flush()
         try:
             queue = loop_thread.opened(self.open_queue, exchange.emit)
             for rows in exchange.rows_of(queue, map(self.to_items, batches)):
                 for start in range(0, len(rows), _MOST_ROWS):
                     yield columns.of_rows(rows[start : start + _MOST_ROWS])
+                    flush()
         except BaseException:
             exchange.end()
             raise

@@ -9,6 +9,7 @@ import dis
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from inspect import CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from types import CodeType, FrameType
@@ -57,8 +58,7 @@ class Interruption:
         self._action = action
         self._counts = counts
         self._at_entries = at_entries
-        # By frame: the offset of the instruction before, if signals follow on it.
-        self._checked: dict[FrameType, int | None] = {}
+        self._places: dict[FrameType, _Place] = {}
 
     @property
     def has_acted(self) -> bool:
@@ -76,7 +76,7 @@ class Interruption:
             _monitor(None, None)
         else:
             sys.settrace(None)
-        self._checked.clear()
+        self._places.clear()
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Any:  # noqa: ANN401
         if not self._entered(frame):
@@ -92,23 +92,23 @@ class Interruption:
 
     def _entered(self, frame: FrameType) -> bool:
         """Note a frame that begins, or goes on; returns whether it is the package's."""
-        if frame.f_back is not None and frame.f_back in self._checked:
+        if frame.f_back is not None and frame.f_back in self._places:
             # Not a C function: its own end is no point.
-            self._checked[frame.f_back] = None
+            self._places[frame.f_back].before = None
         if not _is_ours(frame.f_code):
             return False
-        self._checked[frame] = None
+        self._places[frame] = _Place(frame.f_code)
         if self._at_entries and not self.has_acted and _looks_at_signals(frame):
             self._come_to(frame)
         return True
 
     def _comes_to(self, frame: FrameType) -> None:
         """Act before this instruction if that is the point."""
-        if self.has_acted or frame not in self._checked:
+        if self.where is not None or (place := self._places.get(frame)) is None:
             return
-        before, here = self._checked[frame], frame.f_lasti
-        self._checked[frame] = here if frame.f_code.co_code[here] in _CHECKED else None
-        if before is not None and _same_handler(frame, before, here):
+        before, here = place.before, frame.f_lasti
+        place.before = here if here in place.followed else None
+        if before is not None and place.handlers[before] == place.handlers[here]:
             self._come_to(frame)
 
     def _come_to(self, frame: FrameType) -> None:
@@ -117,7 +117,23 @@ class Interruption:
             if self._left < 0:
                 self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
                 self.root = _root_of(frame)
+                if sys.version_info < (3, 12):
+                    # What follows is no point, and is much faster untraced.
+                    sys.settrace(None)
                 self._action()
+
+
+class _Place:
+    """Where a frame is, and in whose instructions.
+
+    `before` is the offset of the instruction before, if signals follow on it.
+    """
+
+    __slots__ = ("before", "followed", "handlers")
+
+    def __init__(self, code: CodeType) -> None:
+        self.before: int | None = None
+        self.followed, self.handlers = _layout(code)
 
 
 def _monitor(
@@ -181,10 +197,17 @@ def _looks_at_signals(frame: FrameType) -> bool:
     return is_generator_start or code[here + 1] < _AWAITS
 
 
-def _same_handler(frame: FrameType, one: int, other: int) -> bool:
-    """Whether an exception at both offsets is caught in the same place."""
-    table = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]
-    return _target(table, one) == _target(table, other)
+@cache
+def _layout(code: CodeType) -> tuple[frozenset[int], dict[int, int | None]]:
+    """Return the offsets on which signals follow, and by offset who catches there.
+
+    Once for each function: its code and its table are made anew whenever one asks.
+    """
+    instructions = code.co_code
+    offsets = range(0, len(instructions), 2)
+    table = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    followed = frozenset(each for each in offsets if instructions[each] in _CHECKED)
+    return followed, {each: _target(table, each) for each in offsets}
 
 
 def _target(table: list[Any], offset: int) -> int | None:

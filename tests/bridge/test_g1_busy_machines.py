@@ -47,6 +47,9 @@ class Machine:
     def is_running(self) -> bool:
         return self._is_run
 
+    def is_closed(self) -> bool:
+        return False
+
     def call_soon_threadsafe(self, answer: Callable[[], object]) -> None:
         self.answer = answer
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import time
 import warnings
 from typing import Any
 
@@ -17,6 +18,7 @@ from batchqueue_async import (
 from tests.bridge.background import (
     answers,
     in_background,
+    until,
     wait_until,
 )
 from tests.bridge.dead import assert_dead, error_of
@@ -111,3 +113,60 @@ def test_calls_on_a_stopped_loop_leave_no_warning_when_it_is_closed(
         loop.close()
         gc.collect()
     assert not [each for each in caught if "never awaited" in str(each.message)]
+
+
+@each_loop
+def test_a_call_that_is_under_way_as_its_loop_closes_is_told_at_once(
+    factory: Factory, asyncio_errors: Records
+) -> None:
+    """Whatever the patience, and though the loop has been asked for a sign of life."""
+    loop = factory()
+    begun: list[bool] = []
+
+    async def never() -> None:
+        begun.append(True)
+        await asyncio.Event().wait()
+
+    async def start() -> SyncBatchQueue[Any]:
+        async with BatchQueue("q", SMALL) as queue:
+            return SyncBatchQueue(queue, patience=3600)
+
+    queue = loop.run_until_complete(start())
+    call = in_background(error_of, lambda: queue.call(never))
+
+    async def until_it_waits() -> None:
+        await until(lambda: begun)
+        await asyncio.sleep(0.3)
+
+    loop.run_until_complete(until_it_waits())
+    # It is asked once more, while it does not run.
+    time.sleep(0.3)
+    loop.close()
+    assert_dead([call])
+    gc.collect()
+    assert [each.getMessage() for each in asyncio_errors] == []
+
+
+def test_an_error_in_the_last_turn_of_a_loop_is_not_logged_by_asyncio(
+    asyncio_errors: Records,
+) -> None:
+    """Its caller is told that the loop is closed."""
+    loop = asyncio.new_event_loop()
+
+    async def fail() -> None:
+        # The callback for its end would come in a turn that there is not.
+        loop.stop()
+        raise ValueError
+
+    async def start() -> SyncBatchQueue[Any]:
+        async with BatchQueue("q", SMALL) as queue:
+            return SyncBatchQueue(queue, patience=3600)
+
+    queue = loop.run_until_complete(start())
+    call = in_background(error_of, lambda: queue.call(fail))
+    loop.run_forever()
+    loop.close()
+    assert_dead([call])
+    del call
+    gc.collect()
+    assert [each.getMessage() for each in asyncio_errors] == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,8 +18,10 @@ from batchqueue_async import (
     by_type,
     round_robin,
 )
+from batchqueue_async._bridge.thread_ingress import ThreadWaiter
+from batchqueue_async._threads import dead_loop_watchdog
 from tests.bridge.background import Stopwatch, answers, in_background, until, wait_until
-from tests.bridge.gated import Gated
+from tests.bridge.gated import Gated, partition_of
 
 pytestmark = pytest.mark.real_time
 
@@ -148,6 +151,34 @@ def test_no_wake_up_is_lost_between_threads(loop_thread: LoopThread) -> None:
         in_background(lockstep, kind, 1000 * n) for n in range(3) for kind in (int, str)
     ]
     answers(calls)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_who_is_woken_before_its_items_are_counted_sleeps_no_longer(
+    loop_thread: LoopThread, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but one would look by themselves in a minute: the wake-up alone must do."""
+    monkeypatch.setattr(dead_loop_watchdog, "_SHORT", 60.0)
+    monkeypatch.setattr(dead_loop_watchdog, "_LONG", 60.0)
+    wake = ThreadWaiter.wake
+
+    def wake_and_let_it_look(waiter: ThreadWaiter) -> None:
+        wake(waiter)
+        time.sleep(0.02)
+
+    monkeypatch.setattr(ThreadWaiter, "wake", wake_and_let_it_look)
+    handler = Gated(is_open=False)
+    config = BatchQueueConfig[Any](buffer_size=2)
+    bridge: Bridge = loop_thread.open("q", config, {int: handler})
+    assert bridge.produce(0)
+    assert handler.entered.wait(10)
+    assert bridge.produce_many([1, 2]) == 2
+    calls = [in_background(bridge.produce_many, range(count)) for _ in range(3)]
+    wait_until(lambda: len(partition_of(bridge).line) == 3)
+
+    handler.gate.set()
+
+    assert answers(calls) == [count] * 3
 
 
 def numbers_of(count: int) -> Iterator[int]:

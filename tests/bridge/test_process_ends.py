@@ -137,3 +137,45 @@ while not handled:
 def test_the_exit_ends_though_daemon_threads_go_on_producing(python: Path) -> None:
     ended = Program(GO_ON, python=python).end(10)
     assert (ended.output, ended.status, ended.log) == ("True", 0, "")
+
+
+JUST_STARTED = """
+from batchqueue_async._bridge.loop_run import LoopRun
+
+handled, is_started, is_past = [], threading.Event(), threading.Event()
+atexit.register(lambda: print(len(handled), flush=True))
+# What is registered first is called last: after `LoopThread`s were drained.
+threading._register_atexit(is_past.set)
+
+start = LoopRun.start
+
+def start_until_the_exit(self):
+    start(self)
+    is_started.set()
+    assert is_past.wait(10)
+
+LoopRun.start = start_until_the_exit
+
+def open_rows(loop_thread):
+    return loop_thread.open("rows", BatchQueueConfig(consumer=handled.extend))
+
+def enter():
+    with LoopThread() as loop_thread:
+        assert open_rows(loop_thread).produce_many(range(100)) == 100
+
+def use():
+    queue = process_queue(open_rows)
+    assert queue.produce_many(range(100)) == 100
+
+threading.Thread(target={"enter": enter, "use": use}[sys.argv[1]]).start()
+assert is_started.wait(10)
+"""
+
+
+@each_python
+@pytest.mark.parametrize("how", ["enter", "use"])
+def test_a_thread_that_starts_one_as_the_main_thread_ends_goes_on_with_it(
+    python: Path, how: str
+) -> None:
+    ended = Program(JUST_STARTED, how, python=python).end()
+    assert (ended.output, ended.status, ended.log) == ("100", 0, "")

@@ -97,15 +97,14 @@ class LoopWaker(Generic[T]):
 
     def _deliver_news(self) -> None:
         try:
-            with self.guard:
-                # First: a signal handler that posts from here on wakes the loop again.
-                self._is_posted = False
-                news = self._news.copy()
+            # First, so without the guard: who posts from here on wakes the loop again,
+            # and what was posted before is in the copy.
+            self._is_posted = False
+            news = self._news.copy()
             told = dict.fromkeys(news)
             for partition in told:
                 partition.notify(may_run=len(told) == 1)
-            with self.guard:
-                del self._news[: len(news)]
+            del self._news[: len(news)]
         except BaseException:
             # A signal handler has raised: owners that were not told are told in the
             # next turn.

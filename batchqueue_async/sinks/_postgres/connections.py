@@ -21,6 +21,8 @@ from batchqueue_async._validation import require_int, require_positive
 from ..checks import require_url
 
 if TYPE_CHECKING:
+    from asyncpg.transaction import Transaction
+
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
 
 # Seconds for what a server that works does at once: to undo, to say that it is there.
@@ -84,7 +86,7 @@ class Connections:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
-        """Lend one for a `with` block, and keep it afterwards.
+        """Lend one for a `with` block, and keep it afterwards; see also `within`.
 
         If the block raises, or is cancelled, the connection is ended: nobody knows what
         it was in the middle of.
@@ -101,27 +103,60 @@ class Connections:
             self.give_back(connection)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """Lend one in a transaction that waits for the disk; an error undoes it."""
-        async with self.lent() as connection:
-            # What others commit while this one waits for a lock must be seen.
-            transaction = connection.transaction(isolation="read_committed")
-            await transaction.start()
-            try:
-                # Without a timeout a client that stands still would hold its locks.
-                await connection.execute(
-                    "SET LOCAL synchronous_commit = on; SET LOCAL"
-                    f" idle_in_transaction_session_timeout = {self.milliseconds}"
-                )
-                yield connection
-            except BaseException:
-                # To end the connection would undo it, too, but not stop a statement
-                # that the server is still executing.
-                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                    async with asyncio.timeout(PARTING):
-                        await transaction.rollback()
-                raise
-            await transaction.commit()
+    async def transaction(
+        self, *, waits_for_disk: bool = True
+    ) -> AsyncIterator[Connection]:
+        """Lend one in a transaction; see `within`."""
+        async with (
+            self.lent() as connection,
+            self.within(connection, waits_for_disk=waits_for_disk),
+        ):
+            yield connection
+
+    @asynccontextmanager
+    async def within(
+        self, connection: Connection, *, waits_for_disk: bool = False
+    ) -> AsyncIterator[None]:
+        """Begin a transaction, and commit it; an error undoes it.
+
+        Only a commit of fences need wait for the disk: lost staged rows are noticed,
+        since they are counted before their use.
+        """
+        transaction = await self._begun(
+            connection,
+            f"synchronous_commit = {'on' if waits_for_disk else 'off'}",
+            # Without it a client that stands still would hold its locks.
+            f"idle_in_transaction_session_timeout = {self.milliseconds}",
+        )
+        try:
+            yield
+        except BaseException:
+            # To end the connection would undo it, too, but not stop a statement that
+            # the server is still executing.
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                async with asyncio.timeout(PARTING):
+                    await transaction.rollback()
+            raise
+        await transaction.commit()
+
+    async def begin(self, connection: Connection) -> Transaction:
+        """Begin one that may stand still, and does not wait for the disk."""
+        return await self._begun(connection, "synchronous_commit = off")
+
+    async def _begun(self, connection: Connection, *settings: str) -> Transaction:
+        """Begin a transaction, with the settings that its statements need.
+
+        They end with it. A pooler may give the server's end of a connection to somebody
+        else after each transaction, who would find what was set for the session: no
+        waits for the disk, and a timeout. So no statement is outside of a transaction.
+        """
+        # What others commit while this one waits for a lock must be seen.
+        transaction = connection.transaction(isolation="read_committed")
+        await transaction.start()
+        limit = f"statement_timeout = {self.milliseconds}"
+        local = [f"SET LOCAL {setting}" for setting in (limit, *settings)]
+        await connection.execute("; ".join(local))
+        return transaction
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -210,17 +245,10 @@ class Connections:
         connection = await self._connect()
         self._taken.append(connection)
         try:
-            with self.errors():
-                # Only a commit of fences waits for the disk (see `transaction`): lost
-                # staged rows are noticed, since they are counted before their use. And
-                # whoever has waited for a lock must see what others did meanwhile.
-                await connection.execute(
-                    "SET synchronous_commit = off;"
-                    " SET default_transaction_isolation = 'read committed';"
-                    f" SET statement_timeout = {self.milliseconds}"
-                )
-                if self._each is not None:
-                    await self._each(connection)
+            if self._each is not None:
+                with self.errors():
+                    async with self.within(connection):
+                        await self._each(connection)
         except BaseException:
             self.end(connection)
             raise
@@ -230,7 +258,12 @@ class Connections:
         why = ""
         try:
             return await asyncpg.connect(
-                self._url, timeout=self._timeout, command_timeout=self._answer
+                self._url,
+                timeout=self._timeout,
+                command_timeout=self._answer,
+                # A statement with a name would be unknown to the server's end that a
+                # pooler takes next, or another client's.
+                statement_cache_size=0,
             )
         except ValueError as error:
             why = type(error).__name__

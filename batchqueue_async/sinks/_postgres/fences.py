@@ -47,7 +47,10 @@ class Fences:
         self._missing = ""
 
     async def prepare(self, connection: Connection, target: Target) -> None:
-        """Make the table, or give one of the old layout the new one."""
+        """Make the table, or give one of the old layout the new one.
+
+        In a transaction, which keeps others from making it, too, until it ends.
+        """
         places = [(target.beside(self._name), [*target.keys, ANY_TABLE])]
         schema = await schema_on_path(connection, self._name)
         on_path = await schema_on_path(connection, target.name)
@@ -68,13 +71,12 @@ class Fences:
             else:
                 self._missing = other
         if not all(names.keys() >= _COLUMNS_TODAY for names in columns):
-            async with connection.transaction():
-                # Two that make it at once would collide in the catalogue.
-                await connection.execute(
-                    "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async fences'))"
-                )
-                for place, _ in places:
-                    await self._bring_up(connection, place)
+            # Two that make it at once would collide in the catalogue.
+            await connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async fences'))"
+            )
+            for place, _ in places:
+                await self._bring_up(connection, place)
         self._target, self._places = target, places
 
     async def has(self, connection: Connection, epoch: Epoch) -> bool:
@@ -151,10 +153,13 @@ class Fences:
             return
         if "target" not in columns:
             await self._add_target(connection, place, columns)
-        await connection.execute(
-            f"ALTER TABLE {place} ADD COLUMN IF NOT EXISTS target_oid OID,"
-            " ADD COLUMN IF NOT EXISTS fences_oid OID"
-        )
+        if not columns.keys() >= _COLUMNS_TODAY:
+            # Only where it is needed: it waits for who reads this table, and that one
+            # may wait for the other table, which was made in this transaction.
+            await connection.execute(
+                f"ALTER TABLE {place} ADD COLUMN IF NOT EXISTS target_oid OID,"
+                " ADD COLUMN IF NOT EXISTS fences_oid OID"
+            )
 
     async def _add_target(
         self, connection: Connection, place: str, columns: dict[str, int]

@@ -80,30 +80,56 @@ class StagedRows:
             if await self._is_others(connection):
                 msg = f"table {self.staging.place} is no staging table"
                 raise BatchQueueError(msg)
-        await self._bring_up(connection)
+        await self.bring_up(connection)
         for (index,) in await connection.fetch(_INDEX, self.staging.place, _KEY):
             # Waits for attempts that are writing.
             await connection.execute(f"DROP INDEX IF EXISTS {index}")
+
+    async def bring_up(self, connection: Connection) -> None:
+        """Make what is missing, and anew a staging table of other columns.
+
+        Rows in that are of attempts that died, or whose `publish` will miss them.
+        """
+        shape = (self._target.place, self.staging.place, _KEY, self._register)
+        if await connection.fetchval(_IS_ALIKE, *shape):
+            return
+        # Two that make them at once would collide in the catalogue.
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
+        )
+        if not await column_types(connection, self._register):
+            await connection.execute(f"""
+                CREATE TABLE IF NOT EXISTS {self._register} (
+                    name UUID PRIMARY KEY, target TEXT NOT NULL,
+                    query TEXT NOT NULL, batch BIGINT NOT NULL, run TEXT NOT NULL,
+                    started_at TIMESTAMPTZ NOT NULL DEFAULT now());
+                CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
+                    ON {self._register} (target, query, batch)""")
+        if await connection.fetchval(_IS_ALIKE, *shape):
+            return
+        columns = await self.columns(connection)
+        if _KEY in columns:
+            rule = f"without a column {_KEY}, which the staging table has"
+            refuse(f"table {self._target.place}", rule, columns)
+        # Waits for attempts that are writing.
+        await self.staging.drop(connection)
+        await self.staging.create(connection, "NULL::UUID", "*")
 
     async def announce(self, connection: Connection, epoch: Epoch, run: str) -> None:
         """Register a run, by a name among those of attempts."""
         await self._add(connection, epoch, run, _name_of_run(epoch, run))
 
     async def register(self, connection: Connection, attempt: Attempt) -> None:
-        """Register an attempt, in a transaction of its own."""
-        await self._bring_up(connection)
+        """Register an attempt; the transaction has to end before its first row."""
         epoch, run = attempt.epoch, attempt.run
-        if not attempt.is_announced:
-            await self._add_attempt(connection, attempt)
-            return
-        async with connection.transaction(isolation="read_committed"):
+        if attempt.is_announced:
             # The lock comes first, so that an end of the run that was committed is
             # seen.
             await lock_epoch(connection, self._target, epoch, is_shared=True)
             if not await self._has(connection, _name_of_run(epoch, run)):
                 msg = f"{attempt} comes too late: its run was published or discarded"
                 raise BatchQueueError(msg)
-            await self._add_attempt(connection, attempt)
+        await self._add_attempt(connection, attempt)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
         return await self._has(connection, mark_of(attempt.name))
@@ -196,37 +222,6 @@ class StagedRows:
             msg = f"table {place} was dropped, or has no columns"
             raise BatchQueueError(msg)
         return found
-
-    async def _bring_up(self, connection: Connection) -> None:
-        """Make what is missing, and anew a staging table of other columns.
-
-        Rows in that are of attempts that died, or whose `publish` will miss them.
-        """
-        shape = (self._target.place, self.staging.place, _KEY, self._register)
-        if await connection.fetchval(_IS_ALIKE, *shape):
-            return
-        async with connection.transaction():
-            # Two that make them at once would collide in the catalogue.
-            await connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtext('batchqueue_async staging'))"
-            )
-            if not await column_types(connection, self._register):
-                await connection.execute(f"""
-                    CREATE TABLE IF NOT EXISTS {self._register} (
-                        name UUID PRIMARY KEY, target TEXT NOT NULL,
-                        query TEXT NOT NULL, batch BIGINT NOT NULL, run TEXT NOT NULL,
-                        started_at TIMESTAMPTZ NOT NULL DEFAULT now());
-                    CREATE INDEX IF NOT EXISTS batchqueue_attempts_of_epoch
-                        ON {self._register} (target, query, batch)""")
-            if await connection.fetchval(_IS_ALIKE, *shape):
-                return
-            columns = await self.columns(connection)
-            if _KEY in columns:
-                rule = f"without a column {_KEY}, which the staging table has"
-                refuse(f"table {self._target.place}", rule, columns)
-            # Waits for attempts that are writing.
-            await self.staging.drop(connection)
-            await self.staging.create(connection, "NULL::UUID", "*")
 
 
 def mark_of(name: str) -> UUID:

@@ -25,6 +25,7 @@ from batchqueue_async import (
 from batchqueue_async._wording import kind_of, shown
 from batchqueue_async.spark.executor_queue import kept_queue
 from batchqueue_async.spark.executor_stats import of_calls
+from batchqueue_async.spark.worker_output import worker_flush
 
 from .declared import DeclaredColumns
 from .options import CallOptions, Open
@@ -100,11 +101,12 @@ def _rows_of(
     pipeline: CallPipeline,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    advance = pipeline.advance
+    advance, flush = pipeline.advance, worker_flush()
     step = queue.call(advance)
     while True:
         if step.rows:
             yield joined(step.rows, step.rows[0].schema)
+            flush()
         if step.is_done:
             return
         if not step.wants_more:

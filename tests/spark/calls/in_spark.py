@@ -67,3 +67,23 @@ class Dying:
             self._marker.touch()
             os.kill(os.getpid(), 9)
         return answer
+
+
+class AnsweringFirst:
+    """A call that answers for the first rows; for others when a file is there.
+
+    If that takes a minute the process kills itself: at its end in good order it would
+    hand over what it has.
+    """
+
+    def __init__(self, marker: str) -> None:
+        self._marker = Path(marker)
+
+    async def __call__(self, batch: Batch) -> Batch:
+        """Answer, or wait."""
+        for _ in range(600):
+            if batch[0]["id"] == 0 or self._marker.exists():
+                return await tenfold(batch)
+            await asyncio.sleep(0.1)
+        os.kill(os.getpid(), 9)
+        return []

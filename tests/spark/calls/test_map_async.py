@@ -12,7 +12,13 @@ from pyspark.sql.types import ArrayType, NullType, StructField, StructType
 
 from batchqueue_async import Retry
 from batchqueue_async.spark import CallCounts, call_counts, map_async, to_batches
-from tests.spark.calls.in_spark import Client, FailingOnce, process_of, tenfold
+from tests.spark.calls.in_spark import (
+    AnsweringFirst,
+    Client,
+    FailingOnce,
+    process_of,
+    tenfold,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +67,18 @@ def test_a_process_opens_one_client_for_all_of_its_tasks(
     opened = {int(each.name) for each in tmp_path.iterdir()}
     assert {row.process for row in rows} == opened
     assert 1 <= len(opened) <= 2
+
+
+def test_spark_gets_the_first_rows_while_later_calls_have_no_answer(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    marker = tmp_path / "go on"
+    frame = spark.range(0, 30, 1, 1)
+
+    made = map_async(frame, AnsweringFirst(str(marker)), SCHEMA, max_batch=10)
+
+    assert [row.y for row in made.limit(3).collect()] == [0, 10, 20]
+    marker.touch()
 
 
 def test_times_keep_their_moment_whatever_the_session_s_zone(

@@ -78,6 +78,25 @@ def waiting(emit: Emit) -> Handler:
     return consume
 
 
+def test_rows_leave_the_worker_s_buffer_before_others_are_waited_for() -> None:
+    class Output:
+        flushed = 0
+
+        def flush(self) -> None:
+            self.flushed += 1
+
+    def main(infile: Iterator[pa.RecordBatch], outfile: Output) -> int:
+        """Take rows, as PySpark's `main` does, whose output has a buffer."""
+        taken = 0
+        for taken, _ in enumerate(task(Opening(waiting))(infile)):
+            assert outfile.flushed == taken
+        return taken + 1
+
+    output = Output()
+
+    assert main(in_batches(25_000, 1000), output) == output.flushed > 1
+
+
 def on_a_thread(emit: Emit) -> Handler:
     def consume(items: list[tuple[int]]) -> None:
         for item in items:
