@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Iterable
 
 from batchqueue_async._wording import shown
 
 from .checks import listed
-from .epochs import Epoch, fields_of
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
+from .epochs import Epoch, fields_of, logger
 
 # In fences of the old layout, which don't know their table: they count for all.
 ANY_TABLE = ""

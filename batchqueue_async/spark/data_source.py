@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +21,7 @@ from pyspark.sql.datasource import (
 from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
-from batchqueue_async.sinks.epochs import Epoch, fields_of
+from batchqueue_async.sinks.epochs import Epoch, fields_of, logger
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .frames import arrow_schema, with_types
@@ -37,8 +36,6 @@ from .staging import (
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 # Spark sets these for the jobs of a streaming query, and passes them to its tasks.
 _QUERY = "sql.streaming.queryId"

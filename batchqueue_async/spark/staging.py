@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -20,15 +19,13 @@ from batchqueue_async import (
 )
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import reason, shown, without_secrets
-from batchqueue_async.sinks.epochs import fields_of
+from batchqueue_async.sinks.epochs import fields_of, logger
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
 from .executor_queue import executor_queue
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-
-logger: logging.Logger = logging.getLogger("batchqueue_async")
 
 R = TypeVar("R")
 

@@ -30,13 +30,15 @@ from batchqueue_async.telemetry._web import ASGIApp, _app
 from tests.engine.until import until
 from tests.support.ports import free_port
 
+CHROMIUM = shutil.which("chromium")
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_factories=["asyncio"]),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on this machine"),
 ]
 
-CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -76,8 +78,6 @@ async def at_a_port(app: ASGIApp) -> AsyncIterator[str]:
 async def browsed(
     url: str, *, width: int = 1280, dark: bool = False
 ) -> AsyncIterator[Page]:
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium: no chromium on this machine")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=CHROMIUM, args=ARGUMENTS
