@@ -19,7 +19,7 @@ help: ## Show this list.
 demo: .venv/.demo-installed ## Run a year of real flights through Spark and the queue.
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: .venv/.dev-installed ## Run the tests; THOROUGH=1 for all that CI runs.
+test: .venv/.java-archived ## Run the tests; THOROUGH=1 for all that CI runs.
 	@$(BIN)/python -m tests $(ARGS)
 
 test-all: .venv/.dev-installed ## Run them on each Python from 3.11 to 3.13 that is here; SPARK=1 with Spark.
@@ -45,7 +45,7 @@ budget: .venv/.dev-installed ## Compare the hot paths' instructions with their b
 soak: .venv/.dev-installed ## Ten minutes of mixed faults; SOAK_SECONDS=60 for less.
 	@$(BIN)/python -m tests.stress.soak
 
-chaos: .venv/.dev-installed ## A quarter of an hour of kills in a Spark cluster; KILLS=8 for less.
+chaos: .venv/.java-archived ## A quarter of an hour of kills in a Spark cluster; KILLS=8 for less.
 	@$(BIN)/python -m tests.spark.chaos --kills $(or $(KILLS),36) $(ARGS)
 
 eager: .venv/.dev-installed ## Run the core's tests with eager tasks, on Python 3.12+.
@@ -72,4 +72,9 @@ clean: ## Remove .venv and everything else that was generated.
 .venv/.dev-installed: .venv/.demo-installed
 	@echo "Installing the test and lint tools into .venv."
 	@$(PIP) install --group dev
+	@touch $@
+
+.venv/.java-archived: .venv/.dev-installed
+	@echo "Making an archive of Spark's Java classes: tests start it often."
+	@$(BIN)/python -m tests.support.fast_java
 	@touch $@

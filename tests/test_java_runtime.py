@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchqueue_async.spark import java as java_runtime
+from tests.support import fast_java
 
 ROOT = Path(__file__).parents[1]
 
@@ -84,3 +85,20 @@ def _fake_java(home: Path, version: str) -> Path:
     )
     java.chmod(0o700)
     return java
+
+
+def test_the_java_with_an_archive_is_taken_where_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "to be put back in the end")
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setattr(fast_java, "HOME", tmp_path)
+    monkeypatch.setattr(fast_java, "LAUNCHER", tmp_path / "java")
+    fast_java.use()
+    assert "JAVA_HOME" not in os.environ
+    (tmp_path / "java").touch()
+    fast_java.use()
+    assert os.environ["JAVA_HOME"] == str(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", "chosen")
+    fast_java.use()
+    assert os.environ["JAVA_HOME"] == "chosen"

@@ -87,7 +87,10 @@ async def test_it_handles_nine_tenths_of_what_is_allowed_in_each_phase() -> None
         await feeding
 
 
-@pytest.mark.parametrize("pause, throttled", [(1.0, 0.85), (3.0, 0.55)])
+@pytest.mark.parametrize(
+    "pause, throttled",
+    [(1.0, 0.85), pytest.param(3.0, 0.55, marks=pytest.mark.slow)],
+)
 async def test_a_limit_with_long_waits_is_found_and_left_again(
     pause: float, throttled: float
 ) -> None:

@@ -112,13 +112,14 @@ def play(name: str, moment: int) -> str | None:
     stage = Stage(SETUP, partitions=PartitionPolicy.adaptive(multiplier=2))
     calls: dict[str, asyncio.Task[Any]] = {}
     try:
-        place = None
         playing = scene(stage, calls)
         for _ in itertools.islice(playing, moment):
             pass
-        if (victim := victim_of(stage, name, calls)) is not None:
-            place = place_of(victim)
-            stage.calls.cancel(victim)
+        # The scene by itself is the same each time.
+        if (victim := victim_of(stage, name, calls)) is None:
+            return None
+        place = place_of(victim)
+        stage.calls.cancel(victim)
         for _ in playing:
             pass
         finish(stage)

@@ -21,11 +21,13 @@ from tests.spark.chaos.faults import DEMO
 from tests.spark.chaos.report import HEAD, line, summary
 from tests.spark.chaos.stream import Outcome
 from tests.spark.chaos.ways import WAYS
+from tests.support import fast_java
 
 
 def main() -> int:
     """Run what the command line asks for."""
     options = parse()
+    fast_java.use()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, tidy_up_and_end)
     ways = options.way or [*(way for way in WAYS if way != "naive"), DEMO]
