@@ -303,7 +303,8 @@ def test_what_cuts_off_the_portals_tasks_does_not_come_when_they_have_ended(
     with LoopThread(shutdown_timeout=0.1) as loop_thread:
 
         async def hold_the_end_up() -> None:
-            asyncio.get_running_loop().run_in_executor(None, is_past.wait, 30)
+            loop = asyncio.get_running_loop()
+            _ = loop.run_in_executor(None, is_past.wait, 30)
 
         loop_thread.portal.call(hold_the_end_up)
         threading.Timer(0.3, is_past.set).start()
