@@ -318,7 +318,10 @@ class LoopRun:
                 async with Portal(self.refuse_inherited) as self.portal:
                     self._ready.set()
                     await self.draining.ended.wait()
-                    self._cut_off_tasks(self.portal)
+                    timer = self._cut_off_tasks(self.portal)
+                # Else it would come while the loop is closed, if not before.
+                if timer is not None:
+                    timer.cancel()
             except asyncio.CancelledError:
                 # Somebody cancelled all tasks of a loop that goes on.
                 uncancel()
@@ -329,15 +332,14 @@ class LoopRun:
                 says = "LoopThread %r: its portal is renewed"
                 logger.warning(says, name, loop_thread=name)
 
-    def _cut_off_tasks(self, portal: Portal) -> None:
+    def _cut_off_tasks(self, portal: Portal) -> asyncio.TimerHandle | None:
         """Let what else was started through the portal have the rest of the time."""
         left = self.draining.seconds_left()
 
         def cut_off() -> None:
             self._cutting = self._loop.create_task(portal.stop(cancel_remaining=True))
 
-        if left is not None:
-            self._loop.call_later(left, cut_off)
+        return None if left is None else self._loop.call_later(left, cut_off)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -18,6 +18,7 @@ from batchqueue_async import (
     SyncBatchQueue,
     in_thread,
 )
+from batchqueue_async._bridge.portal import Portal
 from tests.bridge.background import Stopwatch, answers, in_background, wait_until
 from tests.bridge.gated import Gated
 from tests.support.oracle import check_settled
@@ -284,3 +285,27 @@ def test_a_handler_that_blocks_in_a_thread_is_waited_for_at_its_deadline_only(
         assert entered.wait(10)
     assert told == [1]
     assert check_settled(queue).returned == 1
+
+
+def test_what_cuts_off_the_portals_tasks_does_not_come_when_they_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a loop that is being closed it would never run, with a line of asyncio's."""
+    stops: list[bool] = []
+    stop = Portal.stop
+
+    async def noted(self: Portal, **options: bool) -> None:
+        stops.append(options.get("cancel_remaining", False))
+        await stop(self, **options)
+
+    monkeypatch.setattr(Portal, "stop", noted)
+    is_past = threading.Event()
+    with LoopThread(shutdown_timeout=0.1) as loop_thread:
+
+        async def hold_the_end_up() -> None:
+            loop = asyncio.get_running_loop()
+            _ = loop.run_in_executor(None, is_past.wait, 30)
+
+        loop_thread.portal.call(hold_the_end_up)
+        threading.Timer(0.3, is_past.set).start()
+    assert not any(stops)
