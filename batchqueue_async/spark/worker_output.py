@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-# PySpark's `main` of a worker, of whatever version and daemon.
+# The arguments of the `main` in PySpark's worker, with a daemon or without.
 _MAIN = ("infile", "outfile")
 
 
