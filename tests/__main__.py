@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support import fast_java
+from tests.support import bytecode, fast_java
 from tests.support.parts import PYTEST, Part, run_all
 from tests.support.thorough import IS_THOROUGH
 
@@ -40,6 +40,7 @@ PARTS: dict[str, list[str]] = {
 
 def main() -> int:
     """Return 0 if all tests passed."""
+    bytecode.keep()
     fast_java.use()
     if sys.argv[1:]:
         return subprocess.call([*PYTEST, *sys.argv[1:]])
