@@ -84,6 +84,7 @@ def test_who_fails_in_virtual_time_has_failed(
     assert "alone" not in out
 
 
+@pytest.mark.slow
 def test_who_fails_alone_too_has_failed(
     suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

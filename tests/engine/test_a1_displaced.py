@@ -129,7 +129,7 @@ async def test_a_signal_handler_may_raise_at_any_point(
     "length, is_bulk",
     [
         (2, False),
-        (3, True),
+        pytest.param(3, True, marks=pytest.mark.slow),
         pytest.param(SIZE + 3, True, marks=pytest.mark.slow),
     ],
 )

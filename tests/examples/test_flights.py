@@ -257,6 +257,7 @@ def test_the_proof_finds_what_was_tampered_with(
     assert "RouteArrival: Spark has ('RouteArrival'" in ended.out
 
 
+@pytest.mark.slow
 def test_lost_items_are_told_in_a_line(
     demo: Demo, tmp_path: Path, postgres_dsn: str
 ) -> None:
@@ -411,6 +412,7 @@ def test_unreadable_data_is_told_in_a_line(
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_what_executors_cannot_read_is_told_in_a_line(
     demo: Demo, tmp_path: Path, flights: list[dict[str, str]]
 ) -> None:

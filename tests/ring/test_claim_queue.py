@@ -149,7 +149,7 @@ async def test_a_handler_may_start_any_number_that_wait() -> None:
 
 
 @pytest.mark.parametrize("is_granted", [False, True])
-@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("step", [1, pytest.param(-1, marks=pytest.mark.slow)])
 async def test_leaving_costs_the_same_for_each(is_granted: bool, step: int) -> None:
     """4.4 s for 8,000 that a full ring had granted, when each moved those behind it."""
 
