@@ -1,9 +1,11 @@
-"""Calls back when an event loop is closed: loops themselves have no hook for it."""
+"""What is to happen when an event loop is closed: loops themselves have no hook."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 
 class _Close:
@@ -47,3 +49,9 @@ def forget_at_close(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -
             close.calls.remove(call)
         if not close.calls:
             del loop.close
+
+
+def expect_no_end(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from complaining if the loop ends first: somebody else tells."""
+    with suppress(AttributeError):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001

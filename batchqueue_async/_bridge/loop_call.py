@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Generic, TypeVar
 
+from batchqueue_async._loop_close import expect_no_end
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
@@ -111,7 +112,7 @@ class _Call(Generic[R]):
         if task.done():
             _look_at_error(task)
             return
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        expect_no_end(task)
         if inspect.getcoroutinestate(body) == inspect.CORO_CREATED:
             body.close()
 

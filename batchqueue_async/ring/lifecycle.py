@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, TypeAlias
 
-from batchqueue_async._loop_close import call_at_close, forget_at_close
+from batchqueue_async._loop_close import (
+    call_at_close,
+    expect_no_end,
+    forget_at_close,
+)
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded
 
@@ -67,12 +70,13 @@ class ConsumerTasks:
         self.has_started = True
         if self._canary is None:
             self._canary = loop.create_task(_wait_for_ever(), name="ring canary")
-            _expect_no_end(self._canary)
+            expect_no_end(self._canary)
         for consumer in consumers:
             consumer.is_to_end = self._are_to_end
             name = f"ring consumer {consumer.handler.name}"
             task = loop.create_task(self._run(consumer), name=name)
-            _expect_no_end(task)
+            # This class logs what is lost then.
+            expect_no_end(task)
             self._consumers[task] = consumer
             task.add_done_callback(self._ended)
         if self not in _running:
@@ -274,12 +278,6 @@ class ConsumerTasks:
 
 async def _wait_for_ever() -> None:
     await asyncio.get_running_loop().create_future()
-
-
-def _expect_no_end(task: asyncio.Task[None]) -> None:
-    # If the loop ends first, `ConsumerTasks` logs what was lost.
-    with contextlib.suppress(AttributeError):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | object]:

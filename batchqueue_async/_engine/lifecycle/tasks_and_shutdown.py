@@ -18,10 +18,10 @@ from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     LoopRegistry,
     cancel_for_good,
-    expect_no_end,
     is_ending,
 )
 from batchqueue_async._engine.runtime.loop_time import LoopTurn
+from batchqueue_async._loop_close import expect_no_end
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration

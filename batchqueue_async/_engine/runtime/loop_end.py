@@ -29,7 +29,7 @@ from contextvars import Context
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._loop_close import call_at_close
+from batchqueue_async._loop_close import call_at_close, expect_no_end
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.lifecycle.lifecycle import Lifecycle
@@ -302,12 +302,6 @@ class LoopRegistry:
         if self._restart is not None:
             self._restart.cancel()
             self._restart = None
-
-
-def expect_no_end(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from complaining if the loop ends first: the registry reports it."""
-    with contextlib.suppress(AttributeError):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 async def _wait_for_ever() -> None:

@@ -23,6 +23,7 @@ from batchqueue_async.spark._calls.declared import declare
 from batchqueue_async.spark._calls.task import CallTask
 from batchqueue_async.spark.executor_queue import close_executor_queues
 from tests.spark.calls.served import RESULT, in_batches, options
+from tests.spark.worker_main import rows_flushed_one_by_one
 
 pytestmark = pytest.mark.real_time
 
@@ -163,22 +164,7 @@ def test_rows_that_nobody_wants_any_more_end_their_calls(tmp_path: Path) -> None
 
 
 def test_rows_leave_the_worker_s_buffer_before_others_are_waited_for() -> None:
-    class Output:
-        flushed = 0
-
-        def flush(self) -> None:
-            self.flushed += 1
-
-    def main(infile: Iterator[pa.RecordBatch], outfile: Output) -> int:
-        """Take rows, as PySpark's `main` does, whose output has a buffer."""
-        taken = 0
-        for taken, _ in enumerate(task(call=echo_alone)(infile)):
-            assert outfile.flushed == taken
-        return taken + 1
-
-    output = Output()
-
-    assert main(in_batches(20_000, 1000), output) == output.flushed > 1
+    assert rows_flushed_one_by_one(task(call=echo_alone), in_batches(20_000, 1000)) > 1
 
 
 _WHO_IMPORTS_PANDAS = """

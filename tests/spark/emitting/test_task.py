@@ -23,6 +23,7 @@ from batchqueue_async import (
 from batchqueue_async.spark._calls.declared import DeclaredColumns, declare
 from batchqueue_async.spark._emitting import Emit, OpenEmittingQueue, QueueTask
 from batchqueue_async.spark.items import to_tuples
+from tests.spark.worker_main import rows_flushed_one_by_one
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(60)]
 
@@ -79,22 +80,7 @@ def waiting(emit: Emit) -> Handler:
 
 
 def test_rows_leave_the_worker_s_buffer_before_others_are_waited_for() -> None:
-    class Output:
-        flushed = 0
-
-        def flush(self) -> None:
-            self.flushed += 1
-
-    def main(infile: Iterator[pa.RecordBatch], outfile: Output) -> int:
-        """Take rows, as PySpark's `main` does, whose output has a buffer."""
-        taken = 0
-        for taken, _ in enumerate(task(Opening(waiting))(infile)):
-            assert outfile.flushed == taken
-        return taken + 1
-
-    output = Output()
-
-    assert main(in_batches(25_000, 1000), output) == output.flushed > 1
+    assert rows_flushed_one_by_one(task(Opening(waiting)), in_batches(25_000, 1000)) > 1
 
 
 def on_a_thread(emit: Emit) -> Handler:
