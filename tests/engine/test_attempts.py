@@ -104,6 +104,28 @@ class TestHandlerTimeout:
         assert handler.batches == [[1], [1]]
         assert handler.handled == [1]
 
+    async def test_it_has_a_second_to_clean_up_and_is_retried(self) -> None:
+        """As a rollback takes it: such a batch must not have failed for good."""
+        calls: list[str] = []
+
+        async def rolls_back(_: list[int]) -> None:
+            try:
+                calls.append("begin")
+                await asyncio.sleep(60.0 if len(calls) == 1 else 0.0)
+                calls.append("commit")
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.9)
+                calls.append("rollback")
+                raise
+
+        config = BatchQueueConfig[int](
+            consumer=rolls_back, handler_timeout=1.0, retry=Retry(attempts=2)
+        )
+        async with BatchQueue("q", config) as queue:
+            await queue.produce(1)
+        assert calls == ["begin", "rollback", "begin", "commit"]
+        assert check_settled(queue).handled == 1
+
     async def test_one_that_cannot_be_stopped_blocks_its_partition_alone(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -18,7 +18,6 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     innermost,
 )
 from batchqueue_async._engine.runtime.loop_end import (
-    GRACE,
     absorb_cancellation,
     is_being_left,
     is_cancelled_for_good,
@@ -26,6 +25,12 @@ from batchqueue_async._engine.runtime.loop_end import (
 )
 from batchqueue_async._policies.retry import PartialFailure
 from batchqueue_async._wording import shown
+
+_GRACE: Final = 1.0
+"""Seconds that a handler may take to clean up after its timeout.
+
+A rollback takes a server's answer, and a killed process a moment of a busy machine's.
+"""
 
 # An attribute of a loop out of which an error has been raised here.
 _IS_TOLD: Final = "_batchqueue_async_told_to_end"
@@ -172,7 +177,7 @@ async def _outlast(task: asyncio.Future[Any], until: float, message: str) -> boo
         CutOff: The current task, which is to end, was cancelled again.
     """
     loop = asyncio.get_running_loop()
-    until = max(until, loop.time()) + GRACE
+    until = max(until, loop.time()) + _GRACE
     is_told = False
     while not task.done():
         # If the current task is to end, whoever ends it decides how long to wait.
