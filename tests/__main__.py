@@ -26,8 +26,15 @@ PARTS: dict[str, list[str]] = {
         "spark",
         *(f"examples/{name}" for name in IN_THE_SESSION),
     ],
-    # In CI the part above would be by far the longest. Else one session is quicker.
-    **({"executors": ["spark/executor"]} if IS_THOROUGH else {}),
+    # In CI these two would make their parts by far the longest. Else fewer are quicker.
+    **(
+        {
+            "clusters": ["examples/test_flights_on_executors.py"],
+            "executors": ["spark/executor"],
+        }
+        if IS_THOROUGH
+        else {}
+    ),
     "examples": ["examples"],
     "bridge": ["bridge"],
     "sinks": ["sinks"],

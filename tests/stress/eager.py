@@ -13,12 +13,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.parts import Part, run_all
 from tests.support.pythons import find, prepare
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv-eager"
 # What is slow has run without eager tasks.
 QUICK_CORE = ("tests/engine", "tests/policies", "-m", "not slow")
+PLUGIN = ("-p", "tests.stress.eager_tasks")
 WANTED = [("--editable", "."), ("--group", "test")]
 
 
@@ -29,9 +31,10 @@ def main(arguments: list[str]) -> int:
         print("skipped: no Python 3.12 or 3.13 with venv here, so no eager tasks")
         return 0
     inside = prepare(python, VENV, WANTED)
-    plugin = ["-p", "tests.stress.eager_tasks", "-p", "no:cacheprovider"]
-    command = [inside, "-m", "pytest", "-q", *plugin, *(arguments or QUICK_CORE)]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    pytest = (str(inside), "-m", "pytest", *PLUGIN)
+    if arguments:
+        return subprocess.run([*pytest, *arguments], cwd=ROOT, check=False).returncode
+    return run_all(ROOT, [Part("eager tasks", QUICK_CORE, pytest)], 1)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from tests.support.real_clocks import FAILURES
 
-PYTEST = [sys.executable, "-m", "pytest"]
+PYTEST: Final = (sys.executable, "-m", "pytest")
 MOST_AGAIN = 2
 """More failures than that are not a busy machine's doing."""
 
@@ -33,6 +34,7 @@ class Part:
 
     name: str
     which: Sequence[str]
+    pytest: Sequence[str] = PYTEST
 
     @property
     def cache(self) -> Path:
@@ -46,7 +48,7 @@ class Part:
         # Notes of an earlier run must not count: this one may end without a note.
         noted.unlink(missing_ok=True)
         done = subprocess.run(
-            [*PYTEST, "-o", f"cache_dir={self.cache}", *options, *self.which],
+            [*self.pytest, "-o", f"cache_dir={self.cache}", *options, *self.which],
             cwd=root,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
