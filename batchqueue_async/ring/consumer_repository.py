@@ -23,6 +23,7 @@ from .errors import (
     RingError,
     RingHalted,
     log_and_continue,
+    require_count,
 )
 from .event_handler import HandlerLike, identity_of, name_of
 from .event_processor import EventProcessor
@@ -90,8 +91,8 @@ class ConsumerRepository(Generic[E]):
         rewind: Rewind | None,
     ) -> tuple[Node, ...]:
         """Add handlers side by side, each after all of `after`."""
-        if max_batch is not None and max_batch < 1:
-            refuse("max_batch", ">= 1 or None", max_batch, InvalidArgument)
+        if max_batch is not None:
+            require_count("max_batch", max_batch, 1, ">= 1 or None")
         self._check_new(handlers, after)
         nodes = []
         for handler in handlers:

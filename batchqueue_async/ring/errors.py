@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
@@ -56,10 +56,9 @@ class Rewind:
     pause: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.attempts is not None and self.attempts < 0:
-            refuse("attempts", ">= 0 or None", self.attempts, InvalidArgument)
-        if not (self.pause >= 0 and math.isfinite(self.pause)):
-            refuse("pause", ">= 0", self.pause, InvalidArgument)
+        if self.attempts is not None:
+            require_count("attempts", self.attempts, 0, ">= 0 or None")
+        require_seconds("pause", self.pause, may_be_zero=True)
 
     def allows(self, rewound: int) -> bool:
         """Whether a batch that was rewound so often may be rewound again."""
@@ -107,6 +106,23 @@ def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
 def require_timeout(field: str, value: object) -> None:
     """Refuse anything but None, for no limit, or a finite number of seconds >= 0."""
     _validation.require_timeout(field, value, InvalidArgument)
+
+
+def require_count(field: str, value: object, at_least: int, rule: str) -> None:
+    """Refuse anything but an int of `at_least` or more; a bool is no int."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        refuse(field, "an int", value, TypeError)
+    if value < at_least:
+        refuse(field, rule, value, InvalidArgument)
+
+
+def require_seconds(field: str, value: object, *, may_be_zero: bool) -> None:
+    """Refuse anything but a number of seconds that a timer can be set to."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        refuse(field, "a number of seconds", value, TypeError)
+    # By ranges: nan is in none, and a huge int fits into no float.
+    if not 0 <= value <= sys.float_info.max or (value == 0 and not may_be_zero):
+        refuse(field, ">= 0" if may_be_zero else "> 0", value, InvalidArgument)
 
 
 def require_power_of_two(capacity: object) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from batchqueue_async._validation import refuse
 
-from .errors import RingError, RingHalted
+from .errors import RingError, RingHalted, require_count, require_seconds
 from .sequence import Notifier, Sequence
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class TimeoutBlockingWait:
     timeout: float
 
     def __post_init__(self) -> None:
-        _require_positive("timeout", self.timeout)
+        require_seconds("timeout", self.timeout, may_be_zero=False)
 
     async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
         """Sleep until `sequence` is available, for `timeout` seconds at most."""
@@ -254,9 +254,8 @@ class SleepingWait:
     sleep: float = 100e-9
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            refuse("retries", ">= 0", self.retries)
-        _require_positive("sleep", self.sleep)
+        require_count("retries", self.retries, 0, ">= 0")
+        require_seconds("sleep", self.sleep, may_be_zero=False)
 
     async def wait_for(self, sequence: int, barrier: SequenceBarrier) -> int:
         """Look now and then; see `WaitStrategy.wait_for`."""
@@ -284,8 +283,3 @@ async def _poll(
         looked += 1
         await asyncio.sleep(0)
     return available
-
-
-def _require_positive(field: str, value: float) -> None:
-    if not value > 0:
-        refuse(field, "> 0", value)

@@ -162,10 +162,12 @@ async def test_of_batches_around_a_gap_each_is_rewound_for_itself() -> None:
 
 
 def test_rewind_is_checked() -> None:
-    for pause in (-1.0, math.nan, math.inf):
+    for pause in (-1.0, math.nan, math.inf, 10**400):
         with pytest.raises(InvalidArgument, match=r"^pause must be >= 0, got"):
             Rewind(pause=pause)
     with pytest.raises(
         InvalidArgument, match=r"^attempts must be >= 0 or None, got -1"
     ):
         Rewind(attempts=-1)
+    with pytest.raises(TypeError, match=r"^attempts must be an int, got nan"):
+        Rewind(attempts=math.nan)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -145,13 +146,19 @@ async def test_own_strategies_may_be_used() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    for bad in (0.0, -1.0, math.nan):
+    for bad in (0.0, -1.0, math.nan, math.inf, 10**400):
         with pytest.raises(ValueError, match=r"^timeout must be > 0, got"):
             TimeoutBlockingWait(bad)
         with pytest.raises(ValueError, match=r"^sleep must be > 0, got"):
             SleepingWait(sleep=bad)
     with pytest.raises(ValueError, match=r"^retries must be >= 0, got -1$"):
         SleepingWait(retries=-1)
+    odd: Any
+    for odd in (math.nan, 1.5, True, "200"):
+        with pytest.raises(TypeError, match=r"^retries must be an int, got"):
+            SleepingWait(retries=odd)
+    with pytest.raises(TypeError, match=r"^timeout must be a number of seconds, got"):
+        TimeoutBlockingWait("1")  # type: ignore[arg-type]
     assert SleepingWait() == SleepingWait(retries=200, sleep=100e-9)
 
 
