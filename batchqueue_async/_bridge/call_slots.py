@@ -15,16 +15,16 @@ from collections.abc import Collection, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from batchqueue_async._engine.handlers.deadlock import Node, Wait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerCall,
     HandlerLock,
     current_call,
 )
+from batchqueue_async._engine.handlers.wait_for_graph import Node, Wait
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 
 
 class CallSlots:

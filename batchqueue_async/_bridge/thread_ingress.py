@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from batchqueue_async._chunks import LENGTH
-from batchqueue_async._engine.handlers.handler_waits import RoomWait
+from batchqueue_async._engine.handlers.deadlock_detector import RoomWait
 from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.chunk_by_partition import runs_of
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker

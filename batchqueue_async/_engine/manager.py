@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Self
 
 from batchqueue_async._engine.draining.shared_drain_tasks import SharedPermits
-from batchqueue_async._engine.handlers.deadlock import Node, end_of
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
-from batchqueue_async._engine.handlers.handler_waits import EndWait
+from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of

@@ -14,7 +14,7 @@ from batchqueue_async._engine.draining.drops_and_unhandled import (
     DropReport,
     UnhandledTypes,
 )
-from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
+from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 from batchqueue_async._engine.handlers.hooks import Hooks
 from batchqueue_async._engine.handlers.registration import HandlerSettings
 from batchqueue_async._engine.handlers.registry import HandlerRegistry

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchqueue_async._engine.handlers.deadlock import find, is_stuck
+from batchqueue_async._engine.handlers.wait_for_graph import find, is_stuck
 
 
 @dataclass(eq=False)

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.handlers.deadlock import (
+from batchqueue_async._engine.handlers.deadlock_detector import CallWait
+from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
     OnFlushNode,
     on,
 )
-from batchqueue_async._engine.handlers.handler_waits import CallWait
 
 if TYPE_CHECKING:
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
     from batchqueue_async._engine.handlers.handler_lock_and_call import HandlerCall
-    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
     from batchqueue_async._engine.partitions.accounts import Watcher
     from batchqueue_async._engine.partitions.partition import Partition
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.shared_drain_tasks import Permit
-    from batchqueue_async._engine.handlers.deadlock import Wait
-    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.handlers.unstoppable_call import Stuck
+    from batchqueue_async._engine.handlers.wait_for_graph import Wait
 
 R = TypeVar("R")
 

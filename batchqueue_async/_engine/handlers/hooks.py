@@ -14,7 +14,6 @@ from batchqueue_async._engine.handlers.call_with_timeout import (
     attempt,
     finish,
 )
-from batchqueue_async._engine.handlers.deadlock import OnFlushNode
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     BackgroundCall,
     Exclusive,
@@ -23,6 +22,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     outside,
 )
 from batchqueue_async._engine.handlers.unstoppable_call import outlive
+from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
 from batchqueue_async._engine.runtime.log import logger
 

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any
 
 from batchqueue_async._engine.handlers.call_with_timeout import finish
-from batchqueue_async._engine.handlers.deadlock import (
+from batchqueue_async._engine.handlers.handler_lock_and_call import (
+    HandlerCall,
+    current_call,
+)
+from batchqueue_async._engine.handlers.wait_for_graph import (
     DrainTaskNode,
     Node,
     Wait,
     refuse_cycles,
-)
-from batchqueue_async._engine.handlers.handler_lock_and_call import (
-    HandlerCall,
-    current_call,
 )
 
 Call = Callable[..., Awaitable[object] | object]

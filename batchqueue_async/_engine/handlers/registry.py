@@ -20,7 +20,7 @@ from batchqueue_async._engine.handlers.registration import (
 from batchqueue_async._engine.partitions.weak_type_dict import WeakTypeDict
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
 
 
 class HandlerRegistry:

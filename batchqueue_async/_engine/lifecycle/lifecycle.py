@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
-from batchqueue_async._engine.handlers.deadlock import Node, end_of
+from batchqueue_async._engine.handlers.deadlock_detector import EndWait
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     current_call,
     handler_call,
     outside,
 )
-from batchqueue_async._engine.handlers.handler_waits import EndWait
+from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.state import (
     ENDED,
     State,

@@ -23,7 +23,7 @@ from batchqueue_async._policies.config import BatchQueueConfig
 from batchqueue_async._policies.sizing import Exact, exact, measured_by
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_waits import BudgetWait
+    from batchqueue_async._engine.handlers.deadlock_detector import BudgetWait
     from batchqueue_async._engine.partitions.sized_partition import SizedPartition
 
 T = TypeVar("T")

@@ -42,7 +42,7 @@ from batchqueue_async._policies.errors import WouldDeadlock
 from batchqueue_async._policies.value import Value
 
 if TYPE_CHECKING:
-    from batchqueue_async._engine.handlers.handler_waits import DeadlockDetector
+    from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
     from batchqueue_async._engine.partitions.partition import Partition
 
 

@@ -9,14 +9,6 @@ import asyncio
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from batchqueue_async._engine.handlers.deadlock import (
-    DrainTaskNode,
-    Node,
-    Wait,
-    find,
-    is_stuck,
-    refuse_cycles,
-)
 from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
@@ -25,6 +17,14 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     excludes,
 )
 from batchqueue_async._engine.handlers.slow_calls import RunningCalls
+from batchqueue_async._engine.handlers.wait_for_graph import (
+    DrainTaskNode,
+    Node,
+    Wait,
+    find,
+    is_stuck,
+    refuse_cycles,
+)
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.shared_drain_tasks import Permit
