@@ -143,13 +143,15 @@ def _end(pipe: Connection, process: SpawnProcess, owner: int) -> None:
 
 
 def _exit_code(process: SpawnProcess) -> int | None:
-    """Wait until it has ended; None if it does not."""
-    # Not `join`, which waits for the sentinel alone: a program that the process has
+    """Wait until it has ended; None if it does not, or another has asked before."""
+    # Not `join` alone, which waits for the sentinel: a program that the process has
     # started may hold that open.
     until = time.monotonic() + _PATIENCE
-    while (code := process.exitcode) is None and time.monotonic() < until:
-        wait([process.sentinel], _LOOK_AGAIN)
-    return code
+    while process.exitcode is None and time.monotonic() < until:
+        if wait([process.sentinel], _LOOK_AGAIN):
+            process.join(_PATIENCE)
+            break
+    return process.exitcode
 
 
 class _Process(SpawnProcess):
