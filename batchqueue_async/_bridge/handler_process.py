@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _PATIENCE: Final = 5.0
 """Seconds that a process has to end after it was told to."""
+_LOOK_AGAIN: Final = 0.02
+"""Seconds until it is asked again whether it has ended, if nothing else tells."""
 _PARENTS: Final = {
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
@@ -61,6 +64,7 @@ class HandlerProcess:
             self._process.start()
         finally:
             theirs.close()
+        # Whether it may be called: it has not died, nor was it killed or ended.
         self.is_alive = True
         end = weakref.finalize(self, _end, self._pipe, self._process, os.getpid())
         end.atexit = False
@@ -100,10 +104,13 @@ class HandlerProcess:
 
     def has_died(self) -> bool:
         """Whether it has ended by itself, between two calls."""
-        return bool(wait([self._process.sentinel], timeout=0))
+        # Without a call nothing comes by the pipe but its end.
+        return bool(wait([self._pipe, self._process.sentinel], timeout=0))
 
     def kill(self) -> None:
         """Stop what it does now; any thread may ask for it."""
+        # First: its answer may be here already, and it must not get another call.
+        self.is_alive = False
         with contextlib.suppress(ValueError):
             # Raised if the process was ended and closed meanwhile.
             self._process.kill()
@@ -114,8 +121,7 @@ class HandlerProcess:
 
     def _died(self) -> ProcessDied:
         self.is_alive = False
-        self._process.join(_PATIENCE)
-        code = self._process.exitcode
+        code = _exit_code(self._process)
         self._end()
         how = f"exit code {code}"
         if code is not None and code < 0:
@@ -128,13 +134,24 @@ def _end(pipe: Connection, process: SpawnProcess, owner: int) -> None:
     if owner != os.getpid():
         # This is a forked child; the process belongs to its parent.
         return
-    process.join(_PATIENCE)
-    if process.exitcode is None:
+    if _exit_code(process) is None:
         process.kill()
-        process.join(_PATIENCE)
+        _exit_code(process)
     # Raised if another thread, at the interpreter's exit, has learnt of its end first.
     with contextlib.suppress(ValueError):
         process.close()
+
+
+def _exit_code(process: SpawnProcess) -> int | None:
+    """Wait until it has ended; None if it does not, or another has asked before."""
+    # Not `join` alone, which waits for the sentinel: a program that the process has
+    # started may hold that open.
+    until = time.monotonic() + _PATIENCE
+    while process.exitcode is None and time.monotonic() < until:
+        if wait([process.sentinel], _LOOK_AGAIN):
+            process.join(_PATIENCE)
+            break
+    return process.exitcode
 
 
 class _Process(SpawnProcess):
@@ -170,6 +187,7 @@ def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
 
 def _serve(pipe: Connection, pickled: bytes) -> None:
     _leave_signals_to_parent()
+    _keep_to_itself(pipe)
     handler = _Handler(pickled)
     while True:
         try:
@@ -179,12 +197,25 @@ def _serve(pipe: Connection, pickled: bytes) -> None:
         try:
             handler.call(message)
             answer = pickle.dumps(None)
-        except BaseException as error:  # noqa: BLE001 - the parent's to judge
+        except BaseException as error:
+            if pipe.closed:
+                # The handler has forked; this is the child, which ends by its error.
+                raise
             answer = _told(error)
         try:
             pipe.send_bytes(answer)
         except OSError:
             return
+
+
+def _keep_to_itself(pipe: Connection) -> None:
+    """Let nothing that the handler starts or forks have the pipe.
+
+    It would hold it open after this process has died, or answer in its place.
+    """
+    if hasattr(os, "register_at_fork"):  # Windows inherits nothing by itself.
+        os.set_inheritable(pipe.fileno(), False)  # noqa: FBT003 - the system's call
+        os.register_at_fork(after_in_child=pipe.close)
 
 
 def _leave_signals_to_parent() -> None:
@@ -247,12 +278,16 @@ def _told(error: BaseException) -> bytes:
     try:
         error.add_note(f"in the process:\n{trace}")
         told = pickle.dumps(error)
-        # Tried here: what can't be unpickled would raise in the parent.
-        pickle.loads(told)
+        # Tried here: what can't be unpickled would raise in the parent; None, which an
+        # odd class may come back as, would mean success.
+        is_error = isinstance(pickle.loads(told), BaseException)
     except Exception:  # noqa: BLE001 - a user's class may do anything
+        is_error = False
+    if not is_error:
         other = BatchQueueError(f"the handler raised {reason(error)}")
         other.add_note(f"in the process:\n{trace}")
         told = pickle.dumps(other)
-    finally:
+    # Where it is closed or None, the error is told all the same.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stdout.flush()
     return told

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,9 +135,9 @@ class _Processes:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[HandlerProcess] = []
-        # By the thread that waits for the process; None while that is being started.
+        # By the thread that works with the process; None while it has none.
         self._busy: dict[int, HandlerProcess | None] = {}
-        # Threads that were to be stopped while their process was being started.
+        # Those of these threads that were to be stopped.
         self._stopped: set[int] = set()
 
     def _forget_parent(self) -> None:
@@ -144,8 +146,8 @@ class _Processes:
             self._forget()
 
     def consume(self, batch: list[Any]) -> None:
-        self._forget_parent()
-        self._call(None, "consume", batch)
+        with self._at_work():
+            self._call(self._take_living(), "consume", batch)
 
     def on_close(self) -> None:
         """Let the handler close in each process, and end that."""
@@ -162,21 +164,41 @@ class _Processes:
 
     def stop(self, thread: int) -> None:
         self._forget_parent()
+        # Under the lock: afterwards its process may have another thread's call.
         with self._lock:
-            process = self._busy.get(thread)
-            if process is None and thread in self._busy:
+            if thread in self._busy:
                 self._stopped.add(thread)
-        if process is not None:
-            process.kill()
+            if (process := self._busy.get(thread)) is not None:
+                process.kill()
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self._forget_parent()
+        thread = threading.get_ident()
+        self._busy[thread] = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._busy[thread]
+                self._stopped.discard(thread)
 
     def _all(self, hook: str) -> None:
-        """Call a hook in each process; raises the first error when all were called."""
+        """Call a hook in each process; raises the first error when all were called.
+
+        Once it is stopped the others are not called.
+        """
         errors: list[BaseException] = []
-        for each in [*iter(self._take, None)]:
-            try:
-                self._call(each, hook)
-            except BaseException as error:  # noqa: BLE001 - the others come first
-                errors.append(error)
+        thread = threading.get_ident()
+        with self._at_work():
+            processes = [*iter(self._take, None)]
+            while processes and thread not in self._stopped:
+                try:
+                    self._call(processes.pop(), hook)
+                except BaseException as error:  # noqa: BLE001 - the others come first
+                    errors.append(error)
+            with self._lock:
+                self._idle += processes
         if errors:
             raise errors[0]
 
@@ -199,23 +221,19 @@ class _Processes:
             sys.modules["__main__"].__file__ = self._main_file
         return HandlerProcess(self._label, self._pickled)
 
-    def _call(
-        self, process: HandlerProcess | None, name: str, *arguments: object
-    ) -> None:
-        """Call a method in this process, or in one that lives."""
+    def _call(self, process: HandlerProcess, name: str, *arguments: object) -> None:
+        """Call a method in this process, which is free afterwards."""
         thread = threading.get_ident()
-        self._busy[thread] = None
-        try:
-            process = process or self._take_living()
-            with self._lock:
-                self._busy[thread] = process
-                is_stopped = thread in self._stopped
-            if is_stopped:
+        with self._lock:
+            self._busy[thread] = process
+            if thread in self._stopped:
                 process.kill()
+        try:
             process.call(name, *arguments)
         finally:
             with self._lock:
-                del self._busy[thread]
-                self._stopped.discard(thread)
-                if process is not None and process.is_alive:
+                self._busy[thread] = None
+                if process.is_alive:
                     self._idle.append(process)
+            if not process.is_alive:
+                process.end()

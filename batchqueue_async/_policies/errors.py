@@ -116,7 +116,8 @@ class Failure(Value):
 
     def __str__(self) -> str:
         item = self.item
-        told = repr(item) if isinstance(item, OmittedItem) else kind_of(item)
+        # Not `isinstance`: it asks an item, such as a proxy, for its `__class__`.
+        told = repr(item) if type(item) is OmittedItem else kind_of(item)
         subject = "" if self.outcome == "on_flush" else f" {told}"
         cause = "" if self.error is None else f" ({reason(self.error)})"
         return f"{self.outcome}{subject}{cause}"

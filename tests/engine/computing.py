@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Final
 
 
 def store_pid(batch: list[Path]) -> None:
@@ -19,6 +22,21 @@ class NeedsTwo(Exception):
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} {two}")
+
+
+class BecomesNone(Exception):
+    """Can be pickled, and comes back as something else."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(None), ()
+
+
+ERRORS: Final = {
+    "raise": KeyError("raise"),
+    "raise odd": NeedsTwo(1, 2),
+    "raise none": BecomesNone(),
+    "raise without stdout": KeyError("raise without stdout"),
+}
 
 
 class Handler:
@@ -45,13 +63,33 @@ class Handler:
         self.note("consume")
         self.batches += 1
         for item in batch:
-            if item == "raise":
-                raise KeyError(item)
-            if item == "raise odd":
-                raise NeedsTwo(1, 2)
+            if item == "raise without stdout":
+                sys.stdout = None
+            if item in ERRORS:
+                raise ERRORS[item]
             if item == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             if item == "exit":
                 os._exit(3)
             if item == "hang":
                 time.sleep(3600.0)
+            if item == "fork" and (child := os.fork()):
+                os.waitpid(child, 0)
+            if item in {"fork and die", "start and die"}:
+                self.note_another(item)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def note_another(self, how: str) -> None:
+        """Have another process outlive this one, with all that it may inherit."""
+        if how == "start and die":
+            another = subprocess.Popen(["sleep", "600"], close_fds=False).pid
+        elif (another := os.fork()) == 0:
+            time.sleep(600.0)
+            os._exit(0)
+        (self.notes.parent / "another").write_text(str(another))
+
+
+class HangsInFlush(Handler):
+    def on_flush(self) -> None:
+        self.note("on_flush")
+        time.sleep(3600.0)

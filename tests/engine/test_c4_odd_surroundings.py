@@ -155,3 +155,20 @@ async def test_all_tasks_are_cancelled_and_the_loop_lives_on() -> None:
         await queue.flush(timeout=5.0)
     assert received == [1, 2]
     check_settled(queue)
+
+
+class Proxy:
+    """Stands for something that cannot be had, as lazy proxies may."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise LookupError
+
+
+async def test_a_failed_item_is_told_of_without_being_asked_for_its_class() -> None:
+    async with BatchQueue[Proxy]("q") as queue:
+        await queue.produce(Proxy())
+        with pytest.raises(DeliveryError) as caught:
+            await queue.flush()
+    assert str(caught.value) == "1 failure in queue 'q'; first: unhandled a Proxy"
+    assert check_settled(queue).unhandled == 1

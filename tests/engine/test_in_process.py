@@ -3,10 +3,12 @@
 import asyncio
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from batchqueue_async import (
     Retry,
     in_process,
 )
-from tests.engine.computing import Handler, NeedsTwo, store_pid
+from batchqueue_async._bridge.handler_process import HandlerProcess
+from tests.engine.computing import Handler, HangsInFlush, NeedsTwo, store_pid
 from tests.engine.until import until
 from tests.support.oracle import check_settled
 
@@ -110,19 +113,21 @@ async def test_what_it_raises_is_raised_here(notes: Path) -> None:
         on_error=lambda _, error: errors.append(error),
     )
     async with BatchQueue("q", config) as queue:
-        for item in ("raise", "raise odd"):
+        for item in ("raise", "raise odd", "raise none", "raise without stdout"):
             await queue.produce(item)
             with pytest.raises(DeliveryError):
                 await queue.flush()
         await queue.produce("fine")
-    key_error, odd = errors
+    key_error, odd, none, without_stdout = errors
     assert isinstance(key_error, KeyError)
     assert key_error.args == ("raise",)
     assert "in consume" in key_error.__notes__[0]
-    assert "raise KeyError(item)" in key_error.__notes__[0]
+    assert "raise ERRORS[item]" in key_error.__notes__[0]
     assert not isinstance(odd, NeedsTwo)
     assert str(odd) == "the handler raised NeedsTwo('1 2')"
-    assert check_settled(queue).failed == 2
+    assert str(none) == "the handler raised BecomesNone()"
+    assert isinstance(without_stdout, KeyError)
+    assert check_settled(queue).failed == 4
     assert len(processes(notes)) == 1
 
 
@@ -204,6 +209,83 @@ async def test_at_the_shutdown_deadline_it_is_killed(notes: Path) -> None:
     assert await queue.shutdown(timeout=0.01) == ["hang"]
     await until(lambda: not multiprocessing.active_children())
     assert check_settled(queue).returned == 1
+
+
+@one_loop
+async def test_a_child_that_it_forks_does_not_answer_for_it(notes: Path) -> None:
+    """The child leaves the handler, too: it must end, and take no batch."""
+    async with BatchQueue[str]("q", BatchQueueConfig(max_batch=1)) as queue:
+        queue.add_handler(str, in_process(Handler(notes)))
+        await queue.produce_many(["fork", "two", "three"])
+    assert check_settled(queue).handled == 3
+    assert calls(notes) == ["on_open", *["consume"] * 3, "on_close after 3"]
+    assert len(processes(notes)) == 1
+
+
+@pytest.mark.parametrize("item", ["fork and die", "start and die"])
+@one_loop
+async def test_its_death_is_noticed_though_what_it_started_lives(
+    item: str, notes: Path
+) -> None:
+    errors: list[BaseException] = []
+    config = BatchQueueConfig[str](
+        consumer=in_process(Handler(notes)),
+        max_batch=1,
+        on_error=lambda _, error: errors.append(error),
+    )
+    async with BatchQueue("q", config) as queue:
+        await queue.produce_many([item, "fine"])
+    os.kill(int((notes.parent / "another").read_text()), signal.SIGKILL)
+    assert [type(each) for each in errors] == [ProcessDied]
+    assert check_settled(queue).handled == 1
+
+
+@one_loop
+async def test_one_that_was_killed_gets_no_other_batch(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may have been on its way; and it takes a moment to die."""
+    answered, killed = threading.Event(), threading.Event()
+    real_call, real_kill = HandlerProcess.call, HandlerProcess.kill
+
+    def call(process: HandlerProcess, name: str, *arguments: object) -> None:
+        real_call(process, name, *arguments)
+        if arguments == (["late"],):
+            answered.set()
+            killed.wait(60.0)
+
+    def kill(process: HandlerProcess) -> None:
+        real_kill(process)
+        killed.set()
+
+    monkeypatch.setattr(HandlerProcess, "call", call)
+    monkeypatch.setattr(HandlerProcess, "kill", kill)
+    monkeypatch.setattr(SpawnProcess, "kill", lambda _: None)
+    handler: Any = in_process(Handler(notes))
+    late = asyncio.create_task(handler.consume(["late"]))
+    await until(answered.is_set)
+    late.cancel()
+    await asyncio.wait({late})
+    await handler.consume(["next"])
+    assert len(processes(notes)) == 2
+    await handler.on_close()
+
+
+@one_loop
+async def test_a_hook_that_hangs_in_each_process_is_stopped_as_a_whole(
+    notes: Path,
+) -> None:
+    handler: Any = in_process(HangsInFlush(notes), concurrency=2)
+    await asyncio.gather(handler.consume(["one"]), handler.consume(["two"]))
+    assert len(processes(notes)) == 2
+    flush = asyncio.create_task(handler.on_flush())
+    await until(lambda: "on_flush" in calls(notes))
+    flush.cancel()
+    assert await asyncio.wait({flush}, timeout=60.0) == ({flush}, set())
+    await handler.consume(["three"])
+    assert len(processes(notes)) == 2, "the other one is there"
+    await handler.on_close()
+    assert len(multiprocessing.active_children()) == 0
 
 
 def test_what_cannot_be_pickled_is_refused_at_once() -> None:

@@ -12,8 +12,8 @@ end as an asynchronous generator does, while the loop can still run; else when t
 is closed or collected, or at the program's end.
 
 A loop's canary task is cancelled only by code that cancels all tasks of the loop, which
-is how most loops end. If the loop does not run then, this is its end. If it runs, it
-may go on: then all queues start again after a moment.
+is how most loops end. If a runner does that as it is left, this is the loop's end. Else
+it may go on: if it does, all queues start again after a moment.
 """
 
 from __future__ import annotations
@@ -289,7 +289,8 @@ class LoopRegistry:
     def _canary_ended(self, canary: asyncio.Task[None]) -> None:
         loop = canary.get_loop()
         known = canary_of(loop)
-        if canary is known and known.is_stray and self._queues:
+        may_go_on = known is not None and (known.is_stray or not is_being_left())
+        if canary is known and may_go_on and self._queues:
             self._restart = loop.call_later(RESTART_AFTER, self._resume)
 
     def _resume(self) -> None:
