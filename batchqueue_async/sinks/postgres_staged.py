@@ -162,6 +162,7 @@ class PostgresStagedSink(FromOptions):
             return Token(attempt, 0)
         epoch, connection = attempt.epoch, current.connection
         with self._connections.errors():
+            await self._connections.keep_moving(connection)
             await lock_epoch(connection, self._target, epoch, is_shared=True)
             is_over = await self._fences.has(connection, epoch)
             if is_over or not await self._staged.has(connection, attempt):

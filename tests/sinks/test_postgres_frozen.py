@@ -240,7 +240,8 @@ async def test_a_server_that_is_frozen_as_a_whole_is_given_up(
         with frozen(family_of(own_server)):
             with pytest.raises(TimeoutError):
                 await sinks[0].is_committed(FIRST)
-            with pytest.raises(TimeoutError):
+            said = r"took no connection within 1 s \(timeout\)"
+            with pytest.raises(TimeoutError, match=said):
                 await sinks[1].is_published(FIRST)
             for sink in sinks:
                 await sink.close()

@@ -31,6 +31,13 @@ PARTING = 5.0
 _IDLE = 1.0
 # Milliseconds that the server can count, three weeks.
 _MOST = 2**31 - 1
+# Seconds after which a client that can't be reached is gone, or half of the statement's
+# time where that is less.
+_GONE = 150.0
+# For answers that nobody acknowledges. It is Linux's, and known since version 12.
+_GIVE_UP = """SELECT set_config('tcp_user_timeout', '{}', true)
+    WHERE version() LIKE '%linux%'
+        AND current_setting('server_version_num')::INT >= 120000"""
 # SQLSTATE classes: data exceptions, broken constraints and check options, and what a
 # trigger raises. Their details are rows.
 _OF_ROWS = ("22", "23", "44", "P0")
@@ -72,6 +79,13 @@ class Connections:
         self._answer = statement_timeout + PARTING / 2
         # The server's form: whole milliseconds, at least 1, since 0 means no timeout.
         self.milliseconds = str(min(max(1, round(statement_timeout * 1000)), _MOST))
+        limit = f"statement_timeout = {self.milliseconds}"
+        self._watched = limit, *_asking(statement_timeout)
+        # Without it a client that stands still would hold its locks.
+        self._idle_limit = f"idle_in_transaction_session_timeout = {self.milliseconds}"
+        self._give_up = _GIVE_UP.format(
+            max(1000, round(_gone(statement_timeout) * 1000))
+        )
         self._prepare = prepare
         self._is_prepared = False
         self._each = each
@@ -125,8 +139,7 @@ class Connections:
         transaction = await self._begun(
             connection,
             f"synchronous_commit = {'on' if waits_for_disk else 'off'}",
-            # Without it a client that stands still would hold its locks.
-            f"idle_in_transaction_session_timeout = {self.milliseconds}",
+            self._idle_limit,
         )
         try:
             yield
@@ -143,6 +156,10 @@ class Connections:
         """Begin one that may stand still, and does not wait for the disk."""
         return await self._begun(connection, "synchronous_commit = off")
 
+    async def keep_moving(self, connection: Connection) -> None:
+        """Let a transaction stand still no more: it will lock what others need."""
+        await connection.execute(f"SET LOCAL {self._idle_limit}")
+
     async def _begun(self, connection: Connection, *settings: str) -> Transaction:
         """Begin a transaction, with the settings that its statements need.
 
@@ -153,9 +170,8 @@ class Connections:
         # What others commit while this one waits for a lock must be seen.
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
-        limit = f"statement_timeout = {self.milliseconds}"
-        local = [f"SET LOCAL {setting}" for setting in (limit, *settings)]
-        await connection.execute("; ".join(local))
+        local = [f"SET LOCAL {setting}" for setting in (*self._watched, *settings)]
+        await connection.execute("; ".join([*local, self._give_up]))
         return transaction
 
     @contextmanager
@@ -265,6 +281,11 @@ class Connections:
                 # pooler takes next, or another client's.
                 statement_cache_size=0,
             )
+        except TimeoutError as error:
+            if not error.args:
+                limit = f"{self._timeout:g} s (timeout)"
+                error.args = (f"the server took no connection within {limit}",)
+            raise
         except ValueError as error:
             why = type(error).__name__
         # Not in the `except`: the error quotes the URL.
@@ -287,6 +308,24 @@ class Connections:
             if not works:
                 self.end(connection)
         return works
+
+
+def _gone(statement_timeout: float) -> float:
+    return max(1.0, min(statement_timeout / 2, _GONE))
+
+
+def _asking(statement_timeout: float) -> tuple[str, str]:
+    """Return what makes the server ask whether its client is still there.
+
+    None of its timeouts runs while it waits for more of a COPY, or for the values of a
+    statement, which are sent apart. A client that is out of reach then, or whose
+    machine is gone, would hold its locks for two hours, and its epoch would wait.
+    """
+    seconds = _gone(statement_timeout)
+    return (
+        f"tcp_keepalives_idle = {max(1, round(seconds / 2))}",
+        f"tcp_keepalives_interval = {max(1, round(seconds / 6))}",
+    )
 
 
 def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer
