@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import asyncpg
 from anyio import to_thread
 
-from ._postgres.connections import PARTING, Connections
+from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch
 from ._postgres.staged_rows import StagedRows, mark_of
@@ -183,7 +182,7 @@ class PostgresStagedSink(FromOptions):
         leave = self._connections.end  # rolls back, too
         try:
             # If this fails, `publish` or `discard` will strike the attempt off.
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*BROKEN):
                 async with asyncio.timeout(PARTING):
                     await current.transaction.rollback()
                     async with self._connections.within(current.connection):

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -175,6 +177,26 @@ async def test_a_connection_that_lay_idle_is_asked_first(
         with frozen(await backends(table)):
             await deliver(sink, FIRST, 1)
     assert await ids(table, "t") == [1]
+
+
+async def test_a_connection_that_was_just_ended_is_left_for_another(
+    table: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+    asyncio_errors: list[logging.LogRecord],
+) -> None:
+    """Also where asyncpg learns of its end as it is asked, and takes it for a fault."""
+    monkeypatch.setattr(connections, "_IDLE", 0.0)
+    sink = epoch_sink(table)
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
+    async with connected(table.server) as server_itself:
+        for _ in range(20):
+            assert not await sink.is_committed(FIRST)
+            await server_itself.execute(end, table.name)
+            await asyncio.sleep(0)
+    await sink.close()
+    # asyncpg gives the error to a future, too, that nobody asks.
+    gc.collect()
+    asyncio_errors.clear()
 
 
 async def test_a_staged_epoch_survives_a_frozen_server(table: Postgres) -> None:

@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
 # Seconds for what a server that works does at once: to undo, to say that it is there.
 PARTING = 5.0
+# What a connection raises that the server has ended; asyncpg calls it an internal error
+# of its own if it learns of that as a call begins.
+BROKEN = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 # Seconds without use after which a server may be gone, and nobody was told.
 _IDLE = 1.0
 # Milliseconds that the server can count, three weeks.
@@ -146,7 +154,7 @@ class Connections:
         except BaseException:
             # To end the connection would undo it, too, but not stop a statement that
             # the server is still executing.
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*BROKEN):
                 async with asyncio.timeout(PARTING):
                     await transaction.rollback()
             raise
@@ -154,7 +162,9 @@ class Connections:
 
     async def begin(self, connection: Connection) -> Transaction:
         """Begin one that may stand still, and does not wait for the disk."""
-        return await self._begun(connection, "synchronous_commit = off")
+        # Whatever the server allows others: an attempt waits for its task's next rows.
+        may_pause = "idle_in_transaction_session_timeout = 0"
+        return await self._begun(connection, "synchronous_commit = off", may_pause)
 
     async def keep_moving(self, connection: Connection) -> None:
         """Let a transaction stand still no more: it will lock what others need."""
@@ -184,6 +194,9 @@ class Connections:
                 # Somebody has dropped the tables: the next call makes them again.
                 self._is_prepared = False
             _take_values_out(error)
+            raise
+        except asyncpg.InternalClientError as error:
+            error.args = (f"the connection can't be used any more ({error})",)
             raise
         except TimeoutError as error:
             if not error.args:
@@ -301,7 +314,7 @@ class Connections:
         works = is_fresh and not connection.is_closed()
         try:
             if not (works or connection.is_closed()):
-                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                with suppress(*BROKEN):
                     await connection.execute("SELECT 1", timeout=PARTING)
                     works = True
         finally:
