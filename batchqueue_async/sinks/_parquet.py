@@ -104,10 +104,13 @@ class ParquetDirectory:
         """Whether the epoch's folder is there, which is data and fence in one.
 
         An empty one was emptied: the fence has gone with the data, and a folder can be
-        renamed to its name.
+        renamed to its name. What is there is on the disk: who renamed it may have died
+        before he had waited for that.
         """
         with suppress(FileNotFoundError), os.scandir(self.folder(epoch)) as found:
-            return any(found)
+            if any(found):
+                force_to_disk(self.path)
+                return True
         return False
 
     def begin_run(self, epoch: Epoch, run: str) -> None:

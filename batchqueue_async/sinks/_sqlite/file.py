@@ -82,7 +82,9 @@ class SqliteFile:
             check_same_thread=False,
         )
         try:
-            connection.execute("PRAGMA synchronous = FULL")
+            # With FULL the journal's end is not waited for: a power cut right after a
+            # commit would bring the journal back, which undoes it.
+            connection.execute("PRAGMA synchronous = EXTRA")
             self.fences.prepare(connection)
         except BaseException:
             connection.close()
