@@ -146,7 +146,7 @@ class PostgresStagedSink(FromOptions):
             mark = mark_of(attempt.name)
             copies = await to_thread.run_sync(current.copier.copies, batches, mark)
             for copied in copies:
-                async with self._connections.copying():
+                async with self._connections.copying(current.connection):
                     await copied.copy(current.connection, self._staged.staging)
                 current.rows += len(copied)
 

@@ -150,6 +150,27 @@ async def test_a_large_write_to_a_frozen_server_ends(table: Postgres) -> None:
     await sink.close()
 
 
+async def test_a_large_write_ends_with_its_connection(
+    table: Postgres, asyncio_errors: list[logging.LogRecord]
+) -> None:
+    """asyncpg goes on waiting until the socket takes more, which it never will."""
+    sink = epoch_sink(table, statement_timeout=10 * FOR_EVER)
+    await sink.begin(FIRST)
+    rows = [(number, "x" * 5_000) for number in range(4_000)]
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
+    async with connected(table.server) as server_itself, asyncio.timeout(FOR_EVER):
+        writing = asyncio.ensure_future(sink.write(FIRST, rows))
+        await asyncio.sleep(0)
+        with frozen(await backends(table)):
+            await asyncio.sleep(0.2)  # until the sockets are full
+            await server_itself.execute(end, table.name)
+        with pytest.raises(connections.BROKEN):
+            await writing
+    await sink.close()
+    gc.collect()
+    asyncio_errors.clear()
+
+
 @pytest.mark.parametrize("verb", ["begin", "write", "abort", "is_committed", "close"])
 async def test_no_verb_waits_for_a_frozen_server(table: Postgres, verb: str) -> None:
     sink = epoch_sink(table)

@@ -19,6 +19,7 @@ import asyncpg
 from batchqueue_async._validation import require_int, require_positive
 
 from ..checks import require_url
+from .copying import copying
 
 if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
@@ -207,9 +208,9 @@ class Connections:
                 error.args = (told,)
             raise
 
-    def copying(self) -> asyncio.Timeout:
-        """Bound a COPY, of which asyncpg watches the answer, not the way there."""
-        return asyncio.timeout(self._answer)
+    def copying(self, connection: Connection) -> AbstractAsyncContextManager[None]:
+        """Bound a COPY as other statements are."""
+        return copying(connection, self._answer)
 
     async def take(self) -> Connection:
         """Return a connection that works; the caller gives it back, or ends it."""
