@@ -74,6 +74,10 @@ class ParquetDirectory:
     ) -> None:
         if _URI.match(str(directory)):
             refuse("directory", "a path of a mounted file system, no URI", directory)
+        try:
+            str(directory).encode()
+        except UnicodeEncodeError:  # from bytes of another encoding
+            refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
         _require_compression(compression)
         self.path = Path(directory)
         self._staging = self.path / staging

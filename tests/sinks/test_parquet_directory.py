@@ -1,6 +1,7 @@
 """The names of a directory's folders, and of the columns in its files."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +228,8 @@ async def test_what_counts_as_published_is_on_the_disk(
     monkeypatch.setattr(directory, "force_to_disk", forced.append)
     assert await ParquetStagedSink(tmp_path).is_published(EPOCH)
     assert forced == [tmp_path]
+
+
+async def test_a_path_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="directory must be a path in UTF-8, which"):
+        ParquetStagedSink(tmp_path / os.fsdecode(b"\xff"))

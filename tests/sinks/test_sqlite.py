@@ -262,6 +262,24 @@ async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, file: str) 
         await sink.is_committed(FIRST)
 
 
+async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """Its disk may not be mounted, or somebody is putting a backup in its place."""
+    path = created(tmp_path / "a?b#%20.db", "id")
+    sink = SqliteEpochSink[Any](path, "items", ("id",))
+    assert not await sink.is_committed(FIRST)
+    move(path, tmp_path / "elsewhere")
+    with pytest.raises(sqlite3.OperationalError, match="unable to open .*: .*a.b#"):
+        await sink.is_committed(FIRST)
+    move(tmp_path / "elsewhere", path)
+    assert not await sink.is_committed(FIRST)
+    await sink.close()
+
+
+def move(path: Path, to: Path) -> None:
+    assert not to.exists()
+    path.rename(to)
+
+
 async def test_a_commit_waits_for_the_end_of_the_journal(tmp_path: Path) -> None:
     """A journal that a power cut brings back undoes what was committed.
 
