@@ -268,7 +268,7 @@ async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     sink = SqliteEpochSink[Any](path, "items", ("id",))
     assert not await sink.is_committed(FIRST)
     move(path, tmp_path / "elsewhere")
-    with pytest.raises(sqlite3.OperationalError, match="unable to open .*: .*a.b#"):
+    with pytest.raises(sqlite3.OperationalError, match=r"unable to open .*: .*a.b#"):
         await sink.is_committed(FIRST)
     move(tmp_path / "elsewhere", path)
     assert not await sink.is_committed(FIRST)
