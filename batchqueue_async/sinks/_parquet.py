@@ -45,6 +45,8 @@ _MOST_DISTINCT = 0.9
 _LONGEST = 255
 # pyarrow takes such a text for a URI, even if there is a folder of this name.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+# What Python makes of bytes of another encoding.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
@@ -74,9 +76,7 @@ class ParquetDirectory:
     ) -> None:
         if _URI.match(str(directory)):
             refuse("directory", "a path of a mounted file system, no URI", directory)
-        try:
-            str(directory).encode()
-        except UnicodeEncodeError:  # from bytes of another encoding
+        if _SURROGATE.search(str(directory)):
             refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
         _require_compression(compression)
         self.path = Path(directory)
