@@ -108,8 +108,7 @@ class ParquetDirectory:
         """Whether the epoch's folder is there, which is data and fence in one.
 
         An empty one was emptied: the fence has gone with the data, and a folder can be
-        renamed to its name. What is there is on the disk: who renamed it may have died
-        before he had waited for that.
+        renamed to its name. It is on the disk: who renamed it may have died before.
         """
         with suppress(FileNotFoundError), os.scandir(self.folder(epoch)) as found:
             if any(found):
