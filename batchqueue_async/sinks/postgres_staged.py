@@ -72,8 +72,9 @@ class PostgresStagedSink(FromOptions):
 
     If the server crashes in between, the staged rows are gone; `publish` counts them,
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
-    holds one connection; a pooler such as PgBouncer may share it with others, in
-    transaction mode, too. One small row per published epoch stays. Attempts whose
+    holds one connection, in a transaction for as long as its task brings rows, whatever
+    the database's `idle_in_transaction_session_timeout`; a pooler such as PgBouncer may
+    share it with others, in transaction mode, too. One small row per published epoch stays. Attempts whose
     driver died for good go after 7 days, with the next `publish` into the table.
 
     Record batches' columns are matched by name, in whatever case of letters where that
