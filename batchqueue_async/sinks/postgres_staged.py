@@ -74,8 +74,9 @@ class PostgresStagedSink(FromOptions):
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
     holds one connection, in a transaction for as long as its task brings rows, whatever
     the database's `idle_in_transaction_session_timeout`; a pooler such as PgBouncer may
-    share it with others, in transaction mode, too. One small row per published epoch stays. Attempts whose
-    driver died for good go after 7 days, with the next `publish` into the table.
+    share it with others, in transaction mode, too. One small row per published epoch
+    stays. Attempts whose driver died for good go after 7 days, with the next `publish`
+    into the table.
 
     Record batches' columns are matched by name, in whatever case of letters where that
     has one meaning. The table must exist; `<table>_staged`, `batchqueue_attempts` and
