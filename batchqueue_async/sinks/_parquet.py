@@ -45,6 +45,8 @@ _MOST_DISTINCT = 0.9
 _LONGEST = 255
 # pyarrow takes such a text for a URI, even if there is a folder of this name.
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+# What Python makes of bytes of another encoding.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Names that are one file's on every file system.
 _PLAIN = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 
@@ -74,6 +76,8 @@ class ParquetDirectory:
     ) -> None:
         if _URI.match(str(directory)):
             refuse("directory", "a path of a mounted file system, no URI", directory)
+        if _SURROGATE.search(str(directory)):
+            refuse("directory", "a path in UTF-8, which pyarrow takes", str(directory))
         _require_compression(compression)
         self.path = Path(directory)
         self._staging = self.path / staging
@@ -104,10 +108,12 @@ class ParquetDirectory:
         """Whether the epoch's folder is there, which is data and fence in one.
 
         An empty one was emptied: the fence has gone with the data, and a folder can be
-        renamed to its name.
+        renamed to its name. It is on the disk: who renamed it may have died before.
         """
         with suppress(FileNotFoundError), os.scandir(self.folder(epoch)) as found:
-            return any(found)
+            if any(found):
+                force_to_disk(self.path)
+                return True
         return False
 
     def begin_run(self, epoch: Epoch, run: str) -> None:

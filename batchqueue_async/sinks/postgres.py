@@ -211,7 +211,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
                         rows = part[start : start + _COPIED_AT_ONCE]
                         await self._copy_rows(connection, attempt, number, rows)
                 else:
-                    async with self._connections.copying():
+                    async with self._connections.copying(connection):
                         await part.copy(connection, staging)
         return sum(map(len, parts))
 
@@ -288,7 +288,7 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
                 yield (number, *row)
 
         try:
-            async with self._connections.copying():
+            async with self._connections.copying(connection):
                 await connection.copy_records_to_table(
                     attempt.table,
                     schema_name=self._target.schema,

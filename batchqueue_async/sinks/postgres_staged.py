@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import asyncpg
 from anyio import to_thread
 
-from ._postgres.connections import PARTING, Connections
+from ._postgres.connections import BROKEN, PARTING, Connections
 from ._postgres.copied_batches import BatchCopier, require_plain
 from ._postgres.fences import PUBLISHED, Fences, lock_epoch
 from ._postgres.staged_rows import StagedRows, mark_of
@@ -73,9 +72,11 @@ class PostgresStagedSink(FromOptions):
 
     If the server crashes in between, the staged rows are gone; `publish` counts them,
     raises `StagedRowsMissing`, and the epoch has to run again. A process that stages
-    holds one connection; a pooler such as PgBouncer may share it with others, in
-    transaction mode, too. One small row per published epoch stays. Attempts whose
-    driver died for good go after 7 days, with the next `publish` into the table.
+    holds one connection, in a transaction for as long as its task brings rows, whatever
+    the database's `idle_in_transaction_session_timeout`; a pooler such as PgBouncer may
+    share it with others, in transaction mode, too. One small row per published epoch
+    stays. Attempts whose driver died for good go after 7 days, with the next `publish`
+    into the table.
 
     Record batches' columns are matched by name, in whatever case of letters where that
     has one meaning. The table must exist; `<table>_staged`, `batchqueue_attempts` and
@@ -147,7 +148,7 @@ class PostgresStagedSink(FromOptions):
             mark = mark_of(attempt.name)
             copies = await to_thread.run_sync(current.copier.copies, batches, mark)
             for copied in copies:
-                async with self._connections.copying():
+                async with self._connections.copying(current.connection):
                     await copied.copy(current.connection, self._staged.staging)
                 current.rows += len(copied)
 
@@ -162,6 +163,7 @@ class PostgresStagedSink(FromOptions):
             return Token(attempt, 0)
         epoch, connection = attempt.epoch, current.connection
         with self._connections.errors():
+            await self._connections.keep_moving(connection)
             await lock_epoch(connection, self._target, epoch, is_shared=True)
             is_over = await self._fences.has(connection, epoch)
             if is_over or not await self._staged.has(connection, attempt):
@@ -182,7 +184,7 @@ class PostgresStagedSink(FromOptions):
         leave = self._connections.end  # rolls back, too
         try:
             # If this fails, `publish` or `discard` will strike the attempt off.
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*BROKEN):
                 async with asyncio.timeout(PARTING):
                     await current.transaction.rollback()
                     async with self._connections.within(current.connection):

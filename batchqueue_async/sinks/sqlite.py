@@ -34,8 +34,8 @@ class SqliteEpochSink(StagingEpochSink[T, Writes]):
 
     What it costs: every row is written twice, first into a temporary file. The file is
     locked for other writers during `commit` alone. A commit waits for the disk
-    (`synchronous = FULL`, whatever the file is set to), because Spark forgets the epoch
-    afterwards. One small row per epoch stays.
+    (`synchronous = EXTRA`, whatever the file is set to), because Spark forgets the
+    epoch afterwards. One small row per epoch stays.
 
     Fences that earlier versions wrote know no table, and count for every table that
     shares them. A table that is filled anew from epochs of before needs its own.

@@ -1,6 +1,7 @@
 """The names of a directory's folders, and of the columns in its files."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,19 @@ async def test_a_name_of_two_columns_is_refused(tmp_path: Path) -> None:
 async def test_an_epoch_of_no_columns_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one column or more, got one with 0"):
         await write(tmp_path, FIRST, pa.RecordBatch.from_arrays([], names=[]))
+
+
+async def test_what_counts_as_published_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who renamed it may have died before he waited, and Spark forgets it now."""
+    await publish(tmp_path, EPOCH, batch(1))
+    forced: list[Path] = []
+    monkeypatch.setattr(directory, "force_to_disk", forced.append)
+    assert await ParquetStagedSink(tmp_path).is_published(EPOCH)
+    assert forced == [tmp_path]
+
+
+async def test_a_path_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="directory must be a path in UTF-8, which"):
+        ParquetStagedSink(tmp_path / os.fsdecode(b"\xff"))

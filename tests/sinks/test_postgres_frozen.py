@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -148,6 +150,27 @@ async def test_a_large_write_to_a_frozen_server_ends(table: Postgres) -> None:
     await sink.close()
 
 
+async def test_a_large_write_ends_with_its_connection(
+    table: Postgres, asyncio_errors: list[logging.LogRecord]
+) -> None:
+    """asyncpg goes on waiting until the socket takes more, which it never will."""
+    sink = epoch_sink(table, statement_timeout=10 * FOR_EVER)
+    await sink.begin(FIRST)
+    rows = [(number, "x" * 5_000) for number in range(4_000)]
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
+    async with connected(table.server) as server_itself, asyncio.timeout(FOR_EVER):
+        writing = asyncio.ensure_future(sink.write(FIRST, rows))
+        await asyncio.sleep(0)
+        with frozen(await backends(table)):
+            await asyncio.sleep(0.2)  # until the sockets are full
+            await server_itself.execute(end, table.name)
+        with pytest.raises(connections.BROKEN):
+            await writing
+    await sink.close()
+    gc.collect()
+    asyncio_errors.clear()
+
+
 @pytest.mark.parametrize("verb", ["begin", "write", "abort", "is_committed", "close"])
 async def test_no_verb_waits_for_a_frozen_server(table: Postgres, verb: str) -> None:
     sink = epoch_sink(table)
@@ -175,6 +198,26 @@ async def test_a_connection_that_lay_idle_is_asked_first(
         with frozen(await backends(table)):
             await deliver(sink, FIRST, 1)
     assert await ids(table, "t") == [1]
+
+
+async def test_a_connection_that_was_just_ended_is_left_for_another(
+    table: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+    asyncio_errors: list[logging.LogRecord],
+) -> None:
+    """Also where asyncpg learns of its end as it is asked, and takes it for a fault."""
+    monkeypatch.setattr(connections, "_IDLE", 0.0)
+    sink = epoch_sink(table)
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1"
+    async with connected(table.server) as server_itself:
+        for _ in range(20):
+            assert not await sink.is_committed(FIRST)
+            await server_itself.execute(end, table.name)
+            await asyncio.sleep(0)
+    await sink.close()
+    # asyncpg gives the error to a future, too, that nobody asks.
+    gc.collect()
+    asyncio_errors.clear()
 
 
 async def test_a_staged_epoch_survives_a_frozen_server(table: Postgres) -> None:
@@ -240,7 +283,8 @@ async def test_a_server_that_is_frozen_as_a_whole_is_given_up(
         with frozen(family_of(own_server)):
             with pytest.raises(TimeoutError):
                 await sinks[0].is_committed(FIRST)
-            with pytest.raises(TimeoutError):
+            said = r"took no connection within 1 s \(timeout\)"
+            with pytest.raises(TimeoutError, match=said):
                 await sinks[1].is_published(FIRST)
             for sink in sinks:
                 await sink.close()

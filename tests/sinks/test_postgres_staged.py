@@ -235,3 +235,17 @@ async def test_the_index_of_earlier_versions_goes(schema: Schema) -> None:
         found = await connection.fetch(query, schema.name, "items_staged")
     assert [name for (name,) in found] == ["theirs"]
     await sink.close()
+
+
+async def test_an_attempt_may_wait_longer_than_the_server_lets_others(
+    schema: Schema,
+) -> None:
+    """A task may take its time for the next rows, whatever the database's default."""
+    url = f"{schema.dsn}?idle_in_transaction_session_timeout=20"
+    sink = PostgresStagedSink(url, f"{schema.name}.items")
+    slow = attempt()
+    await sink.stage(slow, [batch(1)])
+    await asyncio.sleep(0.2)
+    await sink.stage(slow, [batch(2)])
+    assert await sink.publish(EPOCH, [await sink.seal(slow)])
+    await sink.close()

@@ -260,3 +260,37 @@ async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, file: str) 
 
     with pytest.raises(sqlite3.DatabaseError, match=f"database.*: .*{file}$"):
         await sink.is_committed(FIRST)
+
+
+async def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """Its disk may not be mounted, or somebody is putting a backup in its place."""
+    path = created(tmp_path / "a?b#%20.db", "id")
+    sink = SqliteEpochSink[Any](path, "items", ("id",))
+    assert not await sink.is_committed(FIRST)
+    move(path, tmp_path / "elsewhere")
+    with pytest.raises(sqlite3.OperationalError, match=r"unable to open .*: .*a.b#"):
+        await sink.is_committed(FIRST)
+    move(tmp_path / "elsewhere", path)
+    assert not await sink.is_committed(FIRST)
+    await sink.close()
+
+
+def move(path: Path, to: Path) -> None:
+    assert not to.exists()
+    path.rename(to)
+
+
+async def test_a_commit_waits_for_the_end_of_the_journal(tmp_path: Path) -> None:
+    """A journal that a power cut brings back undoes what was committed.
+
+    Only EXTRA, which is 3, waits for that.
+    """
+    sink = SqliteEpochSink[Any](created(tmp_path / "r.db", "id"), "items", ("id",))
+    assert not await sink.is_committed(FIRST)
+    assert await sink._file.run(synchronous) == 3
+    await sink.close()
+
+
+def synchronous(database: sqlite3.Connection) -> int:
+    found: int = database.execute("PRAGMA synchronous").fetchone()[0]
+    return found

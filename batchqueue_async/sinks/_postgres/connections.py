@@ -19,6 +19,7 @@ import asyncpg
 from batchqueue_async._validation import require_int, require_positive
 
 from ..checks import require_url
+from .copying import copying
 
 if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
@@ -27,10 +28,25 @@ if TYPE_CHECKING:
 
 # Seconds for what a server that works does at once: to undo, to say that it is there.
 PARTING = 5.0
+# What a connection raises that the server has ended; asyncpg calls it an internal error
+# of its own if it learns of that as a call begins.
+BROKEN = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 # Seconds without use after which a server may be gone, and nobody was told.
 _IDLE = 1.0
 # Milliseconds that the server can count, three weeks.
 _MOST = 2**31 - 1
+# Seconds after which a client that can't be reached is gone, or half of the statement's
+# time where that is less.
+_GONE = 150.0
+# For answers that nobody acknowledges. It is Linux's, and known since version 12.
+_GIVE_UP = """SELECT set_config('tcp_user_timeout', '{}', true)
+    WHERE version() LIKE '%linux%'
+        AND current_setting('server_version_num')::INT >= 120000"""
 # SQLSTATE classes: data exceptions, broken constraints and check options, and what a
 # trigger raises. Their details are rows.
 _OF_ROWS = ("22", "23", "44", "P0")
@@ -72,6 +88,13 @@ class Connections:
         self._answer = statement_timeout + PARTING / 2
         # The server's form: whole milliseconds, at least 1, since 0 means no timeout.
         self.milliseconds = str(min(max(1, round(statement_timeout * 1000)), _MOST))
+        limit = f"statement_timeout = {self.milliseconds}"
+        self._watched = limit, *_asking(statement_timeout)
+        # Without it a client that stands still would hold its locks.
+        self._idle_limit = f"idle_in_transaction_session_timeout = {self.milliseconds}"
+        self._give_up = _GIVE_UP.format(
+            max(1000, round(_gone(statement_timeout) * 1000))
+        )
         self._prepare = prepare
         self._is_prepared = False
         self._each = each
@@ -125,15 +148,14 @@ class Connections:
         transaction = await self._begun(
             connection,
             f"synchronous_commit = {'on' if waits_for_disk else 'off'}",
-            # Without it a client that stands still would hold its locks.
-            f"idle_in_transaction_session_timeout = {self.milliseconds}",
+            self._idle_limit,
         )
         try:
             yield
         except BaseException:
             # To end the connection would undo it, too, but not stop a statement that
             # the server is still executing.
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*BROKEN):
                 async with asyncio.timeout(PARTING):
                     await transaction.rollback()
             raise
@@ -141,7 +163,13 @@ class Connections:
 
     async def begin(self, connection: Connection) -> Transaction:
         """Begin one that may stand still, and does not wait for the disk."""
-        return await self._begun(connection, "synchronous_commit = off")
+        # Whatever the server allows others: an attempt waits for its task's next rows.
+        may_pause = "idle_in_transaction_session_timeout = 0"
+        return await self._begun(connection, "synchronous_commit = off", may_pause)
+
+    async def keep_moving(self, connection: Connection) -> None:
+        """Let a transaction stand still no more: it will lock what others need."""
+        await connection.execute(f"SET LOCAL {self._idle_limit}")
 
     async def _begun(self, connection: Connection, *settings: str) -> Transaction:
         """Begin a transaction, with the settings that its statements need.
@@ -153,9 +181,8 @@ class Connections:
         # What others commit while this one waits for a lock must be seen.
         transaction = connection.transaction(isolation="read_committed")
         await transaction.start()
-        limit = f"statement_timeout = {self.milliseconds}"
-        local = [f"SET LOCAL {setting}" for setting in (limit, *settings)]
-        await connection.execute("; ".join(local))
+        local = [f"SET LOCAL {setting}" for setting in (*self._watched, *settings)]
+        await connection.execute("; ".join([*local, self._give_up]))
         return transaction
 
     @contextmanager
@@ -169,6 +196,9 @@ class Connections:
                 self._is_prepared = False
             _take_values_out(error)
             raise
+        except asyncpg.InternalClientError as error:
+            error.args = (f"the connection can't be used any more ({error})",)
+            raise
         except TimeoutError as error:
             if not error.args:
                 told = (
@@ -178,9 +208,9 @@ class Connections:
                 error.args = (told,)
             raise
 
-    def copying(self) -> asyncio.Timeout:
-        """Bound a COPY, of which asyncpg watches the answer, not the way there."""
-        return asyncio.timeout(self._answer)
+    def copying(self, connection: Connection) -> AbstractAsyncContextManager[None]:
+        """Bound a COPY as other statements are."""
+        return copying(connection, self._answer)
 
     async def take(self) -> Connection:
         """Return a connection that works; the caller gives it back, or ends it."""
@@ -265,6 +295,11 @@ class Connections:
                 # pooler takes next, or another client's.
                 statement_cache_size=0,
             )
+        except TimeoutError as error:
+            if not error.args:
+                limit = f"{self._timeout:g} s (timeout)"
+                error.args = (f"the server took no connection within {limit}",)
+            raise
         except ValueError as error:
             why = type(error).__name__
         # Not in the `except`: the error quotes the URL.
@@ -280,13 +315,31 @@ class Connections:
         works = is_fresh and not connection.is_closed()
         try:
             if not (works or connection.is_closed()):
-                with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                with suppress(*BROKEN):
                     await connection.execute("SELECT 1", timeout=PARTING)
                     works = True
         finally:
             if not works:
                 self.end(connection)
         return works
+
+
+def _gone(statement_timeout: float) -> float:
+    return max(1.0, min(statement_timeout / 2, _GONE))
+
+
+def _asking(statement_timeout: float) -> tuple[str, str]:
+    """Return what makes the server ask whether its client is still there.
+
+    None of its timeouts runs while it waits for more of a COPY, or for the values of a
+    statement, which are sent apart. A client that is out of reach then, or whose
+    machine is gone, would hold its locks for two hours, and its epoch would wait.
+    """
+    seconds = _gone(statement_timeout)
+    return (
+        f"tcp_keepalives_idle = {max(1, round(seconds / 2))}",
+        f"tcp_keepalives_interval = {max(1, round(seconds / 6))}",
+    )
 
 
 def _take_values_out(error: Any) -> None:  # noqa: ANN401 - its fields come with the server's answer

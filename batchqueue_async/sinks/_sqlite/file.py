@@ -75,14 +75,19 @@ class SqliteFile:
             raise
 
     def _opened_anew(self) -> sqlite3.Connection:
+        # Never made: where a disk isn't mounted, or a backup is on its way, it would be
+        # an empty one that somebody finds later.
         connection = sqlite3.connect(
-            self._path,
+            f"{self._path.absolute().as_uri()}?mode=rw",
+            uri=True,
             timeout=self._timeout,
             isolation_level=None,
             check_same_thread=False,
         )
         try:
-            connection.execute("PRAGMA synchronous = FULL")
+            # With FULL the journal's end is not waited for: a power cut right after a
+            # commit would bring the journal back, which undoes it.
+            connection.execute("PRAGMA synchronous = EXTRA")
             self.fences.prepare(connection)
         except BaseException:
             connection.close()
@@ -90,7 +95,7 @@ class SqliteFile:
         return connection
 
     def _which(self) -> tuple[int, int] | None:
-        """Return what the path stands for; None for a database in memory."""
+        """Return what the path stands for, if it is there."""
         try:
             found = self._path.stat()
         except OSError:
@@ -119,6 +124,6 @@ def find_table(database: sqlite3.Connection, table: str) -> str:
     file = first_value(
         database, "SELECT file FROM pragma_database_list WHERE name = 'main'"
     )
-    # The path is told, since a wrong one is an empty file that was made by opening it.
+    # The path is told, since it may be another file than was meant.
     msg = f"no such table: {table} in {file}"
     raise sqlite3.OperationalError(msg)
