@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig
+from batchqueue_async import BatchQueue, BatchQueueConfig, PartitionPolicy, by_key
 from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.partitions.ages import Ages
 from tests.engine.until import turns
@@ -70,3 +70,22 @@ async def test_items_with_sizes_wake_nobody_while_they_linger(verb: str) -> None
         assert produce(b"x")
         await asyncio.sleep(6.0)
         assert batches[1:] == [(5.0, 2)]
+
+
+async def test_items_that_a_selector_places_wake_nobody_while_they_linger() -> None:
+    batches: list[list[int]] = []
+    config = BatchQueueConfig[int](
+        consumer=batches.append,
+        linger=5.0,
+        selector=by_key(lambda number: number % 10),
+        partitions=PartitionPolicy.fixed(4),
+    )
+    async with BatchQueue("q", config) as queue:
+        await turns(3)
+        with patch.object(Nap, "notify", autospec=True, side_effect=Nap.notify) as told:
+            for number in range(100):
+                assert await queue.produce(number)
+                await turns(2)
+        assert told.call_count <= 4, "once for each partition"
+        assert batches == []
+    assert [len(batch) for batch in batches] == [100]
