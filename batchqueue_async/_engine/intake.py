@@ -28,6 +28,7 @@ from batchqueue_async._engine.partitions.item_types import (
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
+from batchqueue_async._engine.partitions.undoing import undo_append
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
 from batchqueue_async._engine.partitions.wait_for_room import (
     Tally,
@@ -81,6 +82,14 @@ class Intake:
     def try_put(self, item: object) -> Run | None:
         """Accept the item if there is room at once; else return where it is to wait."""
         partition = self._sole or self._placement.partition_of(item)
+        if len(partition.items) < partition.limit:
+            # No edge is met. This is the hot path of items that a selector places.
+            try:
+                partition.items.append(item)
+            except BaseException as error:
+                undo_append(partition.items, item, error)
+                raise
+            return None
         if partition.line.head is None:
             if partition.is_open_to_threads and partition.append(item):
                 return None
@@ -144,10 +153,8 @@ class Intake:
     def waiting(
         self, partition: Partition[Any], chunk: Sequence[Any], placed: Tally
     ) -> Awaitable[None] | None:
-        """Return an awaitable that accepts a chunk in turn, if it may wait for room.
-
-        Not a coroutine itself: each wait would have to go through one more.
-        """
+        """Return an awaitable that accepts a chunk in turn, if it may wait for room."""
+        # Not a coroutine itself: each wait would have to go through one more.
         if not self._waits or partition.is_closed:
             return None
         loop = self._parts.loop

@@ -29,7 +29,7 @@ from batchqueue_async._engine.partitions.wait_for_room import (
     put_one_in_turn,
     withdraw_all,
 )
-from batchqueue_async._engine.partitions.waiting_line import WaitingLine
+from batchqueue_async._engine.partitions.waiting_line import Waiter, WaitingLine
 from tests.engine.every_loop import every_loop
 from tests.engine.stalled import stalled_queue
 from tests.engine.until import turns
@@ -73,6 +73,29 @@ async def test_who_has_waited_once_does_not_wait_with_each_item(producers: int) 
     for producer in range(producers):
         own = [number for each, number in handler.items if each == producer]
         assert own == sorted(own)
+
+
+async def test_nor_do_hundreds_of_producers_for_all_of_whom_there_is_room() -> None:
+    """As the requests of a web service: each waits once per batch, not per item."""
+    producers, items, room = 500, 20, 1000
+    joined = 0
+
+    def join(line: WaitingLine, waiter: Waiter) -> None:
+        nonlocal joined
+        joined += 1
+        as_ever(line, waiter)
+
+    async def produce() -> None:
+        for number in range(items):
+            assert await queue.produce(number)
+
+    config = BatchQueueConfig[int](buffer_size=room, consumer=lambda batch: None)
+    as_ever = WaitingLine.join
+    with patch.object(WaitingLine, "join", join):
+        async with BatchQueue("q", config) as queue:
+            await asyncio.gather(*(produce() for _ in range(producers)))
+    batches = producers * items // room
+    assert 0 < joined <= producers * batches
 
 
 async def test_a_long_line_is_served_in_its_order() -> None:

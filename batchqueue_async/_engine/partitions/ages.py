@@ -42,10 +42,13 @@ _NONE: deque[Mark] = deque()
 class Ages:
     """Marks (position, time) of one partition; none without a clock."""
 
-    __slots__ = ("_marks", "_samples", "clock", "linger")
+    __slots__ = ("_marks", "_samples", "_unseen", "clock", "linger")
 
     def __init__(self) -> None:
         self._marks = _NONE
+        # Those without a time, which they get when the loop sees them. A copy of their
+        # own: to look for them among all marks at each arrival would be quadratic.
+        self._unseen: list[Mark] | None = None
         # For takes that left items: the next arrival's position, and the take's time.
         self._samples: list[tuple[int, float]] | None = None
         # Returns None on other threads, where the loop's time may be stale.
@@ -53,25 +56,34 @@ class Ages:
         # Seconds that the oldest item may wait for its batch to fill.
         self.linger = 0.0
 
-    def note(self, position: int) -> None:
-        """Mark that items from `position` on come now."""
+    def note(self, position: int, *, is_told: bool = True) -> None:
+        """Mark that items from `position` on come now.
+
+        Unless they come from a thread and the loop is not told: then it can't say when.
+        """
         if self.clock is None:
             return
         if self._marks is _NONE:
             self._marks = deque()
         now = self.clock()
+        if now is None and not is_told:
+            return
         if not self._marks or self._marks[-1].time != now:
-            self._marks.append(Mark(position, now))
+            mark = Mark(position, now)
+            if now is None:
+                self._unseen = self._unseen or []
+                self._unseen.append(mark)
+            self._marks.append(mark)
 
     def oldest(self, position: int, now: float) -> float:
         """Return when the item at `position`, the oldest, came at the earliest."""
         while len(self._marks) > 1 and self._marks[1].position <= position:
             self._marks.popleft()
-        # A copy: a signal handler may put an item in meanwhile, which adds a mark.
-        for mark in tuple(self._marks):
-            if mark.time is None:
-                # It came from a thread; the loop sees it now for the first time.
-                mark.time = now
+        while self._unseen:
+            # It came from a thread; the loop sees it now for the first time. From the
+            # front: a signal handler may put an item in meanwhile, which adds a mark.
+            self._unseen[0].time = now
+            del self._unseen[0]
         time = self._marks[0].time if self._marks else None
         return now if time is None else time
 

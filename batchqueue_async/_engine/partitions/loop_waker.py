@@ -56,7 +56,7 @@ class LoopWaker(Generic[T]):
             placed = partition.offer(run)
             if tally is not None:
                 tally.count += placed
-            if placed:
+            if placed and partition.must_tell():
                 self.post(partition)
         except BaseException as error:
             # Ctrl-C: items that were accepted before it must still be handled. If this

@@ -316,7 +316,7 @@ class Partition(ProducersQueue[T]):
 
     def _append(self, chunk: Sequence[T]) -> None:
         if self.ages.clock is not None:
-            self.ages.note(self.accepted)
+            self.ages.note(self.accepted, is_told=self.must_tell())
         if not self.items:
             self.filled_at = self.clock()
         more, uniform = len(chunk), self.uniform_prefix

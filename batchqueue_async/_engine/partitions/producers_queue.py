@@ -65,6 +65,10 @@ class ProducersQueue(asyncio.Queue[T]):
             if closed or self.is_closed:
                 self.accounts.rejected_closed += count
 
+    def must_tell(self, coming: int = 0) -> bool:
+        """Whether the loop has to be told of items that come, or came from a thread."""
+        return True
+
     @abstractmethod
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         """Tell the owner that items come, or are there; with `may_run` it runs now."""

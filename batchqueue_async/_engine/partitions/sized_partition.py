@@ -43,6 +43,7 @@ class SizedPartition(Partition[T]):
         "_in_hands",
         "budget",
         "due_bytes",
+        "is_known",
         "sizes",
         "waiting_size",
     )
@@ -63,6 +64,8 @@ class SizedPartition(Partition[T]):
         self.due_bytes: Exact | float = math.inf
         self._coming_size: Exact = 0
         self._in_hands: Exact = 0
+        # Whether its owner was told since the last take that something waits.
+        self.is_known = False
 
     @property
     def lacks_room(self) -> int | None:
@@ -76,17 +79,24 @@ class SizedPartition(Partition[T]):
         size = self.waiting_size + self.line.reserved_size + self._coming_size
         return size >= self.due_bytes
 
+    def must_tell(self, coming: int = 0) -> bool:
+        # To tell of each item would wake the loop for it, and set a timer anew.
+        return not (self.is_known and self.items) or self.is_due(coming)
+
     def announce(self, chunk: Measured[T]) -> None:
-        """Tell the owner that these items come: as `notify`, but with their size."""
+        """Tell the owner of items that come, if need be: `notify` with their size."""
         self._coming_size = sum(chunk.sizes)
         try:
-            self.notify(len(chunk))
+            if self.must_tell(len(chunk)):
+                self.notify(len(chunk))
         finally:
             self._coming_size = 0
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         super().notify(coming, may_run=may_run)
         self.budget.end_linger()
+        # Last: if anything above raises, the next one that comes is told of.
+        self.is_known = bool(self.items)
 
     def tell_owner(self) -> None:
         """Have its drain task look whether a batch is due."""
@@ -225,6 +235,7 @@ class SizedPartition(Partition[T]):
             waits, in_hands = self.waiting_size - size, self._in_hands + size
             waits_in_all, all_in_hands = budget.waiting - size, budget.in_hands + size
             budget.took()
+            self.is_known = False
             super()._remove(most)
             # No call from here on; see `cut_off`.
             _ = NEVER in removals

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_UNAWARE: Final = 64
+MOST_UNAWARE: Final = 1024
 """Unaware producers per partition at most; later ones place their items themselves. To
-take an item back means to look at all others: without a bound that is quadratic."""
+take an item back means to look at all others: without a bound that is quadratic. While
+later ones do so the line is not empty, so whoever has run must join it again: with more
+producers than this each item waits, whatever room there is."""
 
 
 class Tally:
