@@ -81,15 +81,17 @@ class Intake:
 
     def try_put(self, item: object) -> Run | None:
         """Accept the item if there is room at once; else return where it is to wait."""
-        partition = self._sole or self._placement.partition_of(item)
-        if len(partition.items) < partition.limit:
-            # No edge is met. This is the hot path of items that a selector places.
-            try:
-                partition.items.append(item)
-            except BaseException as error:
-                undo_append(partition.items, item, error)
-                raise
-            return None
+        partition = self._sole
+        if partition is None:
+            partition = self._placement.partition_of(item)
+            if len(partition.items) < partition.limit:
+                # No edge is met: the hot path of items that a selector places.
+                try:
+                    partition.items.append(item)
+                except BaseException as error:
+                    undo_append(partition.items, item, error)
+                    raise
+                return None
         if partition.line.head is None:
             if partition.is_open_to_threads and partition.append(item):
                 return None
@@ -393,8 +395,6 @@ def intake_of(parts: Parts) -> Intake:
     """Return the way into a queue, which measures items where sizes count."""
     if parts.byte_budget is None:
         return Intake(parts)
-    from batchqueue_async._engine.sized_intake import (  # noqa: PLC0415 - for few
-        SizedIntake,
-    )
+    from batchqueue_async._engine import sized_intake  # noqa: PLC0415 - for few
 
-    return SizedIntake(parts, parts.byte_budget)
+    return sized_intake.SizedIntake(parts, parts.byte_budget)
