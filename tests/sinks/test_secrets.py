@@ -4,6 +4,7 @@ import logging
 import sqlite3
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -234,11 +235,10 @@ async def test_a_value_that_parquet_refuses_is_told_by_its_column(
 
 async def test_a_value_that_sqlite_refuses_is_not_told(tmp_path: Path) -> None:
     sink = SqliteEpochSink[Any](tmp_path / "db", "t", ("id", "name"))
-    await sink._file.run(
-        lambda database: database.execute(
+    with closing(sqlite3.connect(tmp_path / "db")) as database:
+        database.execute(
             "CREATE TABLE t (id INTEGER UNIQUE CHECK (id > 0), name TEXT NOT NULL)"
         )
-    )
     bad = [(int(CARD) * 10**9, "a"), (1, [CARD]), (-int(CARD), "a"), (1, None)]
     for number, row in enumerate([*bad, (int(CARD), "a")]):
         epoch = Epoch("query", number)

@@ -23,7 +23,7 @@ async def copying(connection: Connection, seconds: float) -> AsyncIterator[None]
     is_over = False
 
     def end(_connection: object) -> None:
-        if not is_over:
+        if not (is_over or limit.expired()):
             limit.reschedule(0)
 
     try:
