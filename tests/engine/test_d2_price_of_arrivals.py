@@ -2,11 +2,18 @@
 
 import asyncio
 from itertools import count
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from batchqueue_async import BatchQueue, BatchQueueConfig, PartitionPolicy, by_key
+from batchqueue_async import (
+    BatchQueue,
+    BatchQueueConfig,
+    PartitionPolicy,
+    by_key,
+    fair_by,
+)
 from batchqueue_async._engine.draining.linger_and_nap import Nap
 from batchqueue_async._engine.partitions.ages import Ages
 from tests.engine.until import turns
@@ -72,20 +79,33 @@ async def test_items_with_sizes_wake_nobody_while_they_linger(verb: str) -> None
         assert batches[1:] == [(5.0, 2)]
 
 
-async def test_items_that_a_selector_places_wake_nobody_while_they_linger() -> None:
+@pytest.mark.parametrize("verb", ["produce_nowait", "offer"])
+@pytest.mark.parametrize(
+    "selector, most_told", [(by_key, 4), (fair_by, 2 * 10)], ids=["by_key", "fair"]
+)
+async def test_items_that_a_selector_places_wake_nobody_while_they_linger(
+    selector: Any,  # noqa: ANN401 - one of two
+    most_told: int,
+    verb: str,
+) -> None:
+    """Once for each partition, or each key and once more, not for each item."""
     batches: list[list[int]] = []
     config = BatchQueueConfig[int](
         consumer=batches.append,
         linger=5.0,
-        selector=by_key(lambda number: number % 10),
+        max_batch=500,
+        selector=selector(lambda number: number % 10),
         partitions=PartitionPolicy.fixed(4),
     )
     async with BatchQueue("q", config) as queue:
         await turns(3)
+        produce = getattr(queue, verb)
         with patch.object(Nap, "notify", autospec=True, side_effect=Nap.notify) as told:
-            for number in range(100):
-                assert await queue.produce(number)
+            for number in range(400):
+                assert produce(number)
                 await turns(2)
-        assert told.call_count <= 4, "once for each partition"
+        assert told.call_count <= most_told
+        await asyncio.sleep(4.9)
         assert batches == []
-    assert [len(batch) for batch in batches] == [100]
+        await asyncio.sleep(0.2)
+        assert [len(batch) for batch in batches] == [400]

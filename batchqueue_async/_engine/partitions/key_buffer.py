@@ -134,7 +134,15 @@ class KeyBuffer(Partition[T]):
     # producers place their own.
     serves_on_loop = False
 
-    __slots__ = ("_pausing", "allotted", "home", "ready", "spent", "weight")
+    __slots__ = (
+        "_pausing",
+        "allotted",
+        "home",
+        "is_known",
+        "ready",
+        "spent",
+        "weight",
+    )
 
     def __init__(self, home: FairPartition[T], weight: int, *on_drop: Drop) -> None:
         self.home = home
@@ -144,6 +152,8 @@ class KeyBuffer(Partition[T]):
         self.allotted = 0
         # How many of its items its home counts as ready to be taken.
         self.ready = 0
+        # Whether the owner was told since the last take that something waits here.
+        self.is_known = False
         self._pausing: Pause | None = None
         super().__init__(home.index, home.buffer_size, home.due_size, *on_drop)
         self.accounts = KeyAccounts(home.accounts)
@@ -168,13 +178,22 @@ class KeyBuffer(Partition[T]):
     def is_due(self, coming: int = 0) -> bool:
         return self.home.is_due(coming)
 
+    def must_tell(self, coming: int = 0) -> bool:
+        # As in a `SizedPartition`, whose items are looked at one by one, too.
+        return not (self.is_known and self.items) or self.is_due(coming)
+
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
+        if coming and not self.must_tell(coming):
+            return
         if self.ages.clock is not None and (now := self.ages.clock()) is not None:
             self.oldest(now)
         self.home.notify(coming, may_run=may_run)
+        # Last: if anything above raises, the next one that comes is told of.
+        self.is_known = bool(self.items)
 
     def take(self, most: int | None) -> list[T]:
         """Remove what was allotted."""
+        self.is_known = False
         allotted, self.allotted = self.allotted, 0
         return super().take(allotted if most is None else min(allotted, most))
 
