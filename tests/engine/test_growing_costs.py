@@ -342,3 +342,24 @@ async def test_drain_tasks_that_end_one_by_one_ask_no_others() -> None:
         return sum(counts.by_line().values())
 
     assert await growth(steps, 50) < LINEAR
+
+
+async def test_an_arrival_that_lingers_asks_no_other_partitions() -> None:
+    async def steps(count: int) -> int:
+        counts = Instructions()
+        config = BatchQueueConfig[int](
+            consumer=RecordingHandler[int](),
+            partitions=PartitionPolicy.fixed(count),
+            selector=lambda item, partitions: item % partitions,
+            linger=5.0,
+        )
+        async with BatchQueue("q", config) as queue:
+            await turns()
+            with counts.counted():
+                for number in range(count):
+                    assert await queue.produce(number)
+                    # The drain task naps again, and is told of the next one.
+                    await turns(2)
+        return sum(counts.by_line().values())
+
+    assert await growth(steps, 50) < LINEAR

@@ -122,9 +122,10 @@ class Schedule(Generic[T]):
         self, partition: Partition[T], since: float, now: float
     ) -> float:
         """Return when a nap must end for what just came; items gather since `since`."""
-        if partition.ages.linger:
-            return self._due_at(partition, now)
-        return self._gathered_at(since, now)
+        if not (linger := partition.ages.linger):
+            return self._gathered_at(since, now)
+        # Of its partition alone: to look at all for each arrival would be quadratic.
+        return self._due_at(partition, now) if partition.items else now + linger
 
     def arrivals_end_nap(self, since: float, now: float) -> float:
         """Return the same for what comes now to partitions that are empty."""
@@ -254,10 +255,9 @@ class Nap:
         may_gather = self._gathering.pays or self._schedule.terms.lingers
         if not may_gather or partition.is_due(coming):
             return -math.inf
-        now, since = self._clock(), self._gathering_since()
-        if partition.items:
-            return self._schedule.arrival_ends_nap(partition, since, now)
-        return self._schedule.arrivals_end_nap(since, now)
+        return self._schedule.arrival_ends_nap(
+            partition, self._gathering_since(), self._clock()
+        )
 
     def expect(self, *, is_due: bool) -> None:
         """Items come now to some of its partitions, which were empty or are due."""
