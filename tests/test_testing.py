@@ -81,6 +81,21 @@ def test_the_plugin_runs_marked_tests_in_virtual_time(tmp_path: Path) -> None:
     assert "is for `async def` tests" in said
 
 
+def test_the_plugin_runs_them_beside_pytest_asyncio_in_its_auto_mode(
+    tmp_path: Path,
+) -> None:
+    plugins = [
+        "-p",
+        "pytest_asyncio.plugin",
+        "-p",
+        "batchqueue_async.testing.pytest_plugin",
+    ]
+    said = pytest_run(tmp_path, *plugins, "-o", "asyncio_mode=auto")
+
+    assert "2 failed, 5 passed" in said
+    assert "Deadlock: nothing is ready" in said
+
+
 def test_the_plugin_is_there_for_who_asks_only(tmp_path: Path) -> None:
     assert "'virtual_time' not found in `markers`" in pytest_run(tmp_path)
 

@@ -39,6 +39,17 @@ _PARENTS: Final = {
 }
 """Signals that a terminal or a service manager sends to all processes of a program."""
 _hooked: set[int] = set()
+_pipes: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_pipes() -> None:
+    # In a forked child they would keep the parent's processes from learning of its end.
+    for pipe in list(_pipes):
+        pipe.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_pipes)
 
 
 class HandlerProcess:
@@ -51,6 +62,7 @@ class HandlerProcess:
     def __init__(self, label: str, pickled: bytes) -> None:
         self._label = label
         self._pipe, theirs = _SPAWN.Pipe()
+        _pipes.add(self._pipe)
         # A daemon: if all else fails the interpreter's exit ends it.
         self._process = _Process(
             target=_serve, args=(theirs, pickled), name=label, daemon=True
@@ -89,7 +101,7 @@ class HandlerProcess:
         try:
             self._pipe.send_bytes(message)
             # Waits for the process, too: if it dies, a process that was forked from
-            # this one may still hold the pipe open.
+            # this one, as it was started, may still hold the pipe open.
             wait([self._pipe, self._process.sentinel])
             if not self._pipe.poll():
                 raise EOFError  # noqa: TRY301

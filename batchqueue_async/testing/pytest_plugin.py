@@ -9,6 +9,7 @@ fixtures, too, use the loop as their loop factory instead.
 """
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a marked test; leave the others to whoever runs them."""
     if pyfuncitem.get_closest_marker("virtual_time") is None:
         return None
-    test = pyfuncitem.obj
+    test = _test_of(pyfuncitem)
     if not inspect.iscoroutinefunction(test):
         pytest.fail("@pytest.mark.virtual_time is for `async def` tests", pytrace=False)
     # The names that pytest itself passes: a signature also has what `mock.patch`
@@ -37,3 +38,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - pytest has no other way
     run_virtual(test(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+def _test_of(item: pytest.Function) -> Any:  # noqa: ANN401 - whatever is marked
+    test = item.obj
+    if type(item).__module__.partition(".")[0] == "pytest_asyncio":
+        # In auto mode it takes all async tests, and puts a function of its own around.
+        test = getattr(test, "__wrapped__", test)
+    return test

@@ -210,6 +210,31 @@ if __name__ == "__main__":
     assert batches(ended.output) == ["consume", "on_flush", "on_close"]
 
 
+@each_python
+def test_they_end_with_their_queue_though_a_forked_child_lives_on(
+    python: Path, tmp_path: Path
+) -> None:
+    """Such a child has a copy of all open files. What was killed would not say so."""
+    text = """
+import atexit
+
+def end_aloud(batch):
+    if batch == [2]:
+        atexit.register(say, "ended")
+
+if __name__ == "__main__":
+    queue = run(end_aloud)
+    queue.flush()
+    if child := os.fork():
+        queue.shutdown()
+        os.kill(child, signal.SIGKILL)
+    else:
+        time.sleep(3600)
+"""
+    ended = Program(program(tmp_path, text), python=python).end()
+    assert (ended.status, batches(ended.output)) == (0, ["ended"])
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_pools_worker_is_told_that_it_may_have_none(
     method: str, tmp_path: Path
