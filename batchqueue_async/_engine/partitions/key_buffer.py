@@ -185,11 +185,15 @@ class KeyBuffer(Partition[T]):
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
         if coming and not self.must_tell(coming):
             return
-        if self.ages.clock is not None and (now := self.ages.clock()) is not None:
-            self.oldest(now)
-        self.home.notify(coming, may_run=may_run)
-        # Last: if anything above raises, the next one that comes is told of.
+        # First, as in a `SizedPartition`.
         self.is_known = bool(self.items)
+        try:
+            if self.ages.clock is not None and (now := self.ages.clock()) is not None:
+                self.oldest(now)
+            self.home.notify(coming, may_run=may_run)
+        except BaseException:
+            self.is_known = False
+            raise
 
     def take(self, most: int | None) -> list[T]:
         """Remove what was allotted."""

@@ -93,10 +93,15 @@ class SizedPartition(Partition[T]):
             self._coming_size = 0
 
     def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        super().notify(coming, may_run=may_run)
-        self.budget.end_linger()
-        # Last: if anything above raises, the next one that comes is told of.
+        # First: the owner looks after this. If it was set later, a thread's item that
+        # came after that look would seem to be known, and nobody would tell of it.
         self.is_known = bool(self.items)
+        try:
+            super().notify(coming, may_run=may_run)
+            self.budget.end_linger()
+        except BaseException:
+            self.is_known = False
+            raise
 
     def tell_owner(self) -> None:
         """Have its drain task look whether a batch is due."""
