@@ -109,3 +109,24 @@ async def test_items_that_a_selector_places_wake_nobody_while_they_linger(
         assert batches == []
         await asyncio.sleep(0.2)
         assert [len(batch) for batch in batches] == [400]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"buffer_bytes": 1000}, {"selector": fair_by(lambda _: "all")}]
+)
+async def test_a_telling_that_was_struck_is_left_to_the_next_arrival(
+    settings: dict[str, Any],
+) -> None:
+    handled: list[bytes] = []
+    config = BatchQueueConfig[bytes](consumer=handled.extend, linger=5.0, **settings)
+    async with BatchQueue("q", config) as queue:
+        await turns(3)
+        assert queue.produce_nowait(b"a")
+        with patch.object(Nap, "notify", side_effect=MemoryError) as told:
+            for _ in range(2):
+                with pytest.raises(MemoryError):
+                    queue.produce_nowait(b"b")
+            assert told.call_count == 2
+        assert queue.produce_nowait(b"c")
+        await asyncio.sleep(5.1)
+        assert handled == [b"a", b"c"]

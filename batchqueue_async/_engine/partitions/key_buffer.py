@@ -22,6 +22,7 @@ from batchqueue_async._engine.partitions.drop_oldest_partition import (
 )
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.pausing import Pause
+from batchqueue_async._engine.partitions.told_once import ToldOncePartition
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.fair_partition import FairPartition
@@ -127,22 +128,14 @@ Drop: TypeAlias = Callable[[list[Any]], None]
 _LONGEST_LIST = 64
 
 
-class KeyBuffer(Partition[T]):
+class KeyBuffer(ToldOncePartition[T]):
     """One key's buffer, and its place among those that share a fair partition."""
 
     # Placed items cannot be taken back, since they are counted elsewhere, too. So
     # producers place their own.
     serves_on_loop = False
 
-    __slots__ = (
-        "_pausing",
-        "allotted",
-        "home",
-        "is_known",
-        "ready",
-        "spent",
-        "weight",
-    )
+    __slots__ = ("_pausing", "allotted", "home", "ready", "spent", "weight")
 
     def __init__(self, home: FairPartition[T], weight: int, *on_drop: Drop) -> None:
         self.home = home
@@ -152,8 +145,6 @@ class KeyBuffer(Partition[T]):
         self.allotted = 0
         # How many of its items its home counts as ready to be taken.
         self.ready = 0
-        # Whether the owner was told since the last take that something waits here.
-        self.is_known = False
         self._pausing: Pause | None = None
         super().__init__(home.index, home.buffer_size, home.due_size, *on_drop)
         self.accounts = KeyAccounts(home.accounts)
@@ -178,26 +169,13 @@ class KeyBuffer(Partition[T]):
     def is_due(self, coming: int = 0) -> bool:
         return self.home.is_due(coming)
 
-    def must_tell(self, coming: int = 0) -> bool:
-        # As in a `SizedPartition`, whose items are looked at one by one, too.
-        return not (self.is_known and self.items) or self.is_due(coming)
-
-    def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        if coming and not self.must_tell(coming):
-            return
-        # First, as in a `SizedPartition`.
-        self.is_known = bool(self.items)
-        try:
-            if self.ages.clock is not None and (now := self.ages.clock()) is not None:
-                self.oldest(now)
-            self.home.notify(coming, may_run=may_run)
-        except BaseException:
-            self.is_known = False
-            raise
+    def _tell(self, coming: int, *, may_run: bool) -> None:
+        if self.ages.clock is not None and (now := self.ages.clock()) is not None:
+            self.oldest(now)
+        self.home.notify(coming, may_run=may_run)
 
     def take(self, most: int | None) -> list[T]:
         """Remove what was allotted."""
-        self.is_known = False
         allotted, self.allotted = self.allotted, 0
         return super().take(allotted if most is None else min(allotted, most))
 

@@ -27,7 +27,7 @@ from batchqueue_async._engine.partitions.drop_oldest_partition import (
     NEVER,
     RollingPartition,
 )
-from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.told_once import ToldOncePartition
 from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._policies.sizing import Exact
@@ -35,7 +35,7 @@ from batchqueue_async._policies.sizing import Exact
 T = TypeVar("T")
 
 
-class SizedPartition(Partition[T]):
+class SizedPartition(ToldOncePartition[T]):
     """A partition that counts in sizes, too, and shares its room with the others."""
 
     __slots__ = (
@@ -43,7 +43,6 @@ class SizedPartition(Partition[T]):
         "_in_hands",
         "budget",
         "due_bytes",
-        "is_known",
         "sizes",
         "waiting_size",
     )
@@ -64,8 +63,6 @@ class SizedPartition(Partition[T]):
         self.due_bytes: Exact | float = math.inf
         self._coming_size: Exact = 0
         self._in_hands: Exact = 0
-        # Whether its owner was told since the last take that something waits.
-        self.is_known = False
 
     @property
     def lacks_room(self) -> int | None:
@@ -79,33 +76,21 @@ class SizedPartition(Partition[T]):
         size = self.waiting_size + self.line.reserved_size + self._coming_size
         return size >= self.due_bytes
 
-    def must_tell(self, coming: int = 0) -> bool:
-        # To tell of each item would wake the loop for it, and set a timer anew.
-        return not (self.is_known and self.items) or self.is_due(coming)
-
     def announce(self, chunk: Measured[T]) -> None:
-        """Tell the owner of items that come, if need be: `notify` with their size."""
+        """Tell the owner of items that come: as `notify`, but with their size."""
         self._coming_size = sum(chunk.sizes)
         try:
-            if self.must_tell(len(chunk)):
-                self.notify(len(chunk))
+            self.notify(len(chunk))
         finally:
             self._coming_size = 0
 
-    def notify(self, coming: int = 0, *, may_run: bool = False) -> None:
-        # First: the owner looks after this. If it was set later, a thread's item that
-        # came after that look would seem to be known, and nobody would tell of it.
-        self.is_known = bool(self.items)
-        try:
-            super().notify(coming, may_run=may_run)
-            self.budget.end_linger()
-        except BaseException:
-            self.is_known = False
-            raise
+    def _tell(self, coming: int, *, may_run: bool) -> None:
+        super()._tell(coming, may_run=may_run)
+        self.budget.end_linger()
 
     def tell_owner(self) -> None:
         """Have its drain task look whether a batch is due."""
-        super().notify()
+        super()._tell(0, may_run=False)
 
     def offer(self, chunk: Sequence[T], tally: Tally | None = None) -> int:
         if not isinstance(chunk, Measured):
@@ -240,7 +225,6 @@ class SizedPartition(Partition[T]):
             waits, in_hands = self.waiting_size - size, self._in_hands + size
             waits_in_all, all_in_hands = budget.waiting - size, budget.in_hands + size
             budget.took()
-            self.is_known = False
             super()._remove(most)
             # No call from here on; see `cut_off`.
             _ = NEVER in removals
