@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The first of these that is new enough and can make virtual environments.
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
 	2>/dev/null && echo $$python && break; done)
 
@@ -22,7 +22,7 @@ demo: .venv/.demo-installed ## Run a year of real flights through Spark and the 
 test: .venv/.java-archived ## Run the tests; THOROUGH=1 for all that CI runs.
 	@$(BIN)/python -m tests $(ARGS)
 
-test-all: .venv/.dev-installed ## Run them on each Python from 3.11 to 3.13 that is here; SPARK=1 with Spark.
+test-all: .venv/.dev-installed ## Run them on each Python from 3.11 to 3.14 that is here; SPARK=1 with Spark.
 	@$(BIN)/python -m tests.every_python $(ARGS)
 
 lint: .venv/.dev-installed ## Check style, types and the layers between packages.

@@ -14,10 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.pythons import find, prepare
+from tests.support.pythons import VERSIONS, find, prepare
 
 ROOT = Path(__file__).parents[1]
-VERSIONS = ("3.11", "3.12", "3.13")
 WITHOUT_SPARK = (
     "--ignore=tests/spark",
     "--ignore=tests/test_java_runtime.py",

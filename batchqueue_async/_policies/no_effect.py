@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .config import BatchQueueConfig
 
 _ONE_DRAIN_TASK: Final = DrainTaskPolicy.fixed(1)
+# What puts None there before a return: on Python 3.11, on 3.12, and from 3.15 on.
+_CONSTANTS: Final = ("LOAD_CONST", "RETURN_CONST", "LOAD_COMMON_CONSTANT")
 
 
 def warn_of_config(config: BatchQueueConfig[Any]) -> None:
@@ -107,10 +109,9 @@ def _returns_nothing(function: FunctionType) -> bool:
 
     before = None
     for step in dis.get_instructions(function):
-        returned = before if step.opname == "RETURN_VALUE" else step
-        if step.opname.startswith("RETURN_") and returned is not None:
-            is_constant = returned.opname in ("LOAD_CONST", "RETURN_CONST")
-            if not is_constant or returned.argval is not None:
+        if step.opname.startswith("RETURN_"):
+            value = before if step.opname == "RETURN_VALUE" else step
+            if value and (value.opname not in _CONSTANTS or value.argval is not None):
                 return False
         before = step
     return not function.__code__.co_flags & inspect.CO_GENERATOR

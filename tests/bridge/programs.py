@@ -16,6 +16,7 @@ from typing import Self
 
 import pytest
 
+from tests.support.pythons import VERSIONS
 from tests.support.running import told
 
 ROOT = Path(__file__).parents[2]
@@ -34,10 +35,9 @@ from batchqueue_async import *
 
 def _others() -> list[Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    versions = ("3.11", "3.12", "3.13")
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     found: list[Path] = []
-    for version in versions:
+    for version in VERSIONS:
         if version != own:
             # A shim in PATH only works for the versions that are switched on.
             here = sorted(pyenv.glob(f"versions/{version}.*/bin/python"))

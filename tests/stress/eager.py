@@ -26,9 +26,10 @@ WANTED = [("--editable", "."), ("--group", "test")]
 
 def main(arguments: list[str]) -> int:
     chosen = os.environ.get("EAGER_PYTHON")
-    python = find("3.13", chosen=chosen) or find("3.12", chosen=chosen)
+    found = (find(version, chosen=chosen) for version in ("3.14", "3.13", "3.12"))
+    python = next(filter(None, found), None)
     if python is None:
-        print("skipped: no Python 3.12 or 3.13 with venv here, so no eager tasks")
+        print("skipped: no Python 3.12 or newer with venv here, so no eager tasks")
         return 0
     inside = prepare(python, VENV, WANTED)
     pytest = (str(inside), "-m", "pytest", *PLUGIN)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 CHECK = "import ensurepip, sys, venv; sys.exit('{}' != '%d.%d' % sys.version_info[:2])"
 
 
