@@ -15,6 +15,12 @@ import signal, sys, threading, time
 from batchqueue_async import *
 
 stored, passed_on = [], []
+
+def sleep():
+    # Since Python 3.14 a long sleep may begin with a signal at hand, and go on.
+    while True:
+        time.sleep(0.01)
+
 end = LoopThread("end").start()
 storage = end.open("storage", BatchQueueConfig(consumer=stored.extend))
 
@@ -38,7 +44,7 @@ for each in threads:
     each.start()
 try:
     print("ready", flush=True)
-    time.sleep(3600)
+    sleep()
 finally:
     for each in threads:
         each.join()
@@ -48,7 +54,7 @@ CHAIN = """
 first.produce_many(range(30))
 try:
     print("ready", flush=True)
-    time.sleep(3600)
+    sleep()
 finally:
     front.stop()
     end.stop()
@@ -60,7 +66,7 @@ drain_on_signals(front, timeout=0.0)
 first.produce_many(range(30))
 try:
     print("ready", flush=True)
-    time.sleep(3600)
+    sleep()
 finally:
     print(len(front.stop()))
 """
@@ -70,7 +76,7 @@ slow.produce(1)
 first.produce_many(range(1000))
 try:
     print("ready", flush=True)
-    time.sleep(3600)
+    sleep()
 finally:
     time.sleep(3)
 """

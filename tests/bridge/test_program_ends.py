@@ -329,7 +329,9 @@ def wait(queue):
         thread = threading.Thread(target=time.sleep, args=(3600,), daemon=True)
         thread.start()
         thread.join()
-    time.sleep(3600)
+    # Since Python 3.14 a long sleep may begin with a signal at hand, and go on.
+    while True:
+        time.sleep(0.01)
 
 def use(loop_thread):
     drain_on_signals(loop_thread)
