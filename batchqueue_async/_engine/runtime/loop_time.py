@@ -41,7 +41,7 @@ SLICE = 50e-6
 
 SHARE: Final = 0.25
 """Of the seconds that others keep the loop: what the line may take in return."""
-LONGEST_SLICE: Final = 1e-3
+LONGEST_SLICE: Final = 250e-6
 """Seconds for the line at most. What its handlers wake counts among the others' next,
 so without an end to it turns could become longer and longer."""
 
