@@ -15,7 +15,8 @@ from batchqueue_async import (
     fair_by,
 )
 from batchqueue_async._engine.draining.linger_and_nap import Nap
-from batchqueue_async._engine.partitions.ages import Ages
+from batchqueue_async._engine.partitions.ages import MOST_SAMPLES, Ages
+from batchqueue_async._engine.queue import parts_of
 from tests.engine.until import turns
 from tests.support.meddling import before_each_line_of
 
@@ -37,6 +38,22 @@ def test_the_oldest_ones_age_is_known_without_a_look_at_all_that_came_later() ->
         few = lines_run(100, on_threads=on_threads)
         many = lines_run(1000, on_threads=on_threads)
         assert many < 11 * few
+
+
+@pytest.mark.parametrize("settings", [{"buffer_bytes": 10_000}, {"audit": True}])
+async def test_a_queue_at_rest_keeps_no_mark_of_each_item(
+    settings: dict[str, Any],
+) -> None:
+    """A flush, or a full batch, takes them without a look at the oldest one's age."""
+    config = BatchQueueConfig[bytes](consumer=lambda _: None, linger=5.0, **settings)
+    async with BatchQueue("q", config) as queue:
+        for _ in range(2 * MOST_SAMPLES):
+            assert queue.produce_nowait(b"x")
+            await asyncio.sleep(0.001)
+        (partition,) = parts_of(queue).partitions
+        assert len(partition.ages._marks) > MOST_SAMPLES
+        await queue.flush()
+        assert len(partition.ages._marks) <= MOST_SAMPLES
 
 
 @pytest.mark.parametrize("verb", ["produce_nowait", "offer"])

@@ -87,6 +87,11 @@ class Ages:
         time = self._marks[0].time if self._marks else None
         return now if time is None else time
 
+    def forget(self) -> None:
+        """Nothing waits any more; after a burst there may be as many marks as items."""
+        if len(self._marks) > MOST_SAMPLES:
+            self._marks, self._unseen = _NONE, None
+
     def sample(self, partition: Partition[Any]) -> None:
         """Sample the time as some items leave and some stay: others come later."""
         samples, position = self._samples or [], partition.accepted

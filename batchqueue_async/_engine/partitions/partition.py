@@ -247,10 +247,11 @@ class Partition(ProducersQueue[T]):
         with self.guard:
             if most is not None and len(self.items) > most:
                 self.ages.sample(self)
-            known = self.uniform_prefix
-            taken = self._remove(most)
+            known, taken = self.uniform_prefix, self._remove(most)
             self.took_one_type = known >= len(taken)
             self.taken_from = self.accounts.take(len(taken))
+            if self.ages.clock is not None and not self.items:
+                self.ages.forget()
             if self.has_fast_path and not self.items:
                 self.limit = self.guarded_limit = 0
             else:
