@@ -27,8 +27,8 @@ from batchqueue_async import (
     round_robin,
 )
 from batchqueue_async._engine.runtime.loop_time import (
+    FRACTION_OF_OTHERS,
     LONGEST_SLICE,
-    SHARE,
     SLICE,
     LoopTurn,
 )
@@ -141,7 +141,8 @@ async def test_many_busy_queues_take_no_longer_than_one(queues: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "others, slices", [(2.0, 1.0), (12.0, 12.0 * SHARE), (1e6, LONGEST_SLICE / SLICE)]
+    "others, slices",
+    [(2.0, 1.0), (12.0, 12.0 * FRACTION_OF_OTHERS), (1e6, LONGEST_SLICE / SLICE)],
 )
 async def test_on_a_loop_that_others_keep_busy_they_get_a_share(
     others: float, slices: float

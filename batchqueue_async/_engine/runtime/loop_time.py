@@ -7,7 +7,7 @@ small batch does.
 asyncio runs all that is ready in one turn. So drain tasks that come when the slice is
 used up stand in line: a callback at the start of each turn resumes them, one after the
 other, and only as many as a slice has time for. On a loop whose turns others make long
-that would be next to nothing for many queues, so there the line gets a `SHARE` of what
+that would be next to nothing for many queues, so there the line gets a quarter of what
 the others take, up to `LONGEST_SLICE`.
 
 How long a handler itself has kept the loop's thread is not what its step took: the step
@@ -39,8 +39,8 @@ K = TypeVar("K")
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
 
-SHARE: Final = 0.25
-"""Of the seconds that others keep the loop: what the line may take in return."""
+FRACTION_OF_OTHERS: Final = 0.25
+"""What the line may take in return for each second that others keep the loop."""
 LONGEST_SLICE: Final = 250e-6
 """Seconds for the line at most. What its handlers wake counts among the others' next,
 so without an end to it turns could become longer and longer."""
@@ -245,7 +245,7 @@ class LoopTurn:
         self._began = began = self._clock()
         # The loop does not sleep while somebody waits: all of that time others worked.
         others = began - self._left
-        over = began + max(SLICE, min(SHARE * others, LONGEST_SLICE))
+        over = began + max(SLICE, min(FRACTION_OF_OTHERS * others, LONGEST_SLICE))
         while line:
             first = line[0]
             first.run_now()
