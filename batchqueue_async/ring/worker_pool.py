@@ -40,7 +40,8 @@ class WorkProcessor(EventProcessor[E]):
         first = self.assigned.value + 1
         self.assigned.value = max(self.assigned.value, last)
         mine = self.sequence.value + 1
-        return [*range(mine, min(mine + 1, first, last + 1)), *range(first, last + 1)]
+        is_left = self._passed < mine < min(first, last + 1)
+        return [*((mine,) if is_left else ()), *range(first, last + 1)]
 
     async def _consume(self) -> None:
         while not self.barrier.is_alerted:
