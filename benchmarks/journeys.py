@@ -153,10 +153,10 @@ async def sqlite_epoch(journey: Journey) -> None:
 
 
 JOURNEYS: dict[str, tuple[Callable[[Journey], Awaitable[Any]], int]] = {
-    "an item into an empty partition": (into_an_empty_partition, 6),
+    "an item into an empty partition": (into_an_empty_partition, 7),
     "a full partition, until the producer waits": (full_until_waiting, 7),
     "a batch taken, handled and settled": (handled, 10),
-    "a batch that is retried": (retried, 13),
+    "a batch that is retried": (retried, 14),
     "a shutdown with a deadline": (shut_down, 13),
     "a SQLite epoch": (sqlite_epoch, 16),
 }

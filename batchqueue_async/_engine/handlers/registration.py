@@ -259,7 +259,8 @@ class Registration:
 
 def _label(handler: object, item_type: type | None) -> str:
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
-    return f"{name} of {item_type.__qualname__}" if item_type else name
+    # Of a class with `__len__` in its metaclass, such as a registry, `not` may be true.
+    return name if item_type is None else f"{name} of {item_type.__qualname__}"
 
 
 def _hook(handler: object, name: str) -> Hook | None:
