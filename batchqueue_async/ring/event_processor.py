@@ -89,7 +89,7 @@ class EventProcessor(Generic[E]):
         """Call the exception handler with lost events; yields what it returns."""
         if self.on_error in (log_and_continue, halt):
             return  # They would do nothing but log.
-        filled = [each for each in left if each <= self._sequencer.published]
+        filled = [each for each in left if self._sequencer.is_published(each)]
         if self.handler.on_event is not None:
             for sequence in filled:
                 yield self.on_error(error, sequence, self._ring[sequence])

@@ -50,6 +50,10 @@ class Publications(Notifier):
             and sequence + self.capacity not in self._early
         )
 
+    def is_published(self, sequence: int) -> bool:
+        """Whether it was published, if only beyond a gap."""
+        return sequence <= self.published or sequence in self._early
+
     def publish(self, low: int, high: int | None = None) -> None:
         """Make `low` to `high` visible to consumers; `high` is `low` by default.
 
@@ -96,5 +100,5 @@ class Publications(Notifier):
     def give_up(self, low: int, high: int) -> None:
         """Abandon what of these claimed sequences was not published yet."""
         for sequence in range(low, high + 1):
-            if sequence > self.published and sequence not in self._early:
+            if not self.is_published(sequence):
                 self.abandon(sequence, sequence)
