@@ -22,6 +22,7 @@ from batchqueue_async.ring import (
     RingError,
     RingHalted,
     Sequence,
+    SyncRing,
 )
 from batchqueue_async.testing import settle
 from tests.ring.events import Event, Recorder, fill, small
@@ -147,6 +148,27 @@ async def test_who_was_granted_room_leaves_nothing_behind(
         line.make_room()
         was_struck = struck(step, publishing)
         await line.check()
+        if not was_struck:
+            break
+    else:
+        pytest.fail("more points than expected")
+
+
+@pytest.mark.parametrize("is_abandoned", [False, True])
+async def test_what_threads_have_filled_is_published(
+    is_abandoned: bool, producer: ProducerType
+) -> None:
+    # Not at the callback's first instruction: what runs it is the loop.
+    for step in range(2, MOST):
+        line = Line(producer)
+        ingress = SyncRing(line.ring)._ingress
+        line.make_room()
+        high = line.ring.try_claim(3)
+        ingress._filled += [(4, 5, False), (6, high, is_abandoned)]
+        await line.wait(2)
+        was_struck = interrupted(step, ingress._on_loop)
+        await line.check()
+        assert not ingress._filled
         if not was_struck:
             break
     else:
