@@ -15,6 +15,20 @@ from batchqueue_async._validation import refuse
 
 _GENERATORS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
+_NOBODY_HAS: Final = "an_attribute_that_nobody_has"
+
+
+def attribute_of(owner: object, name: str, otherwise: object = None) -> Any:  # noqa: ANN401
+    """Return an attribute that is optional, such as a hook of a handler.
+
+    A stand-in that makes up whatever it is asked for, as a `Mock` does, has what was
+    set, and what its `spec` has: nobody meant it to have all hooks at once.
+    """
+    # Asked first, since a `Mock` keeps what it has made up once.
+    if hasattr(owner, _NOBODY_HAS) and name not in dir(owner):
+        return otherwise
+    return getattr(owner, name, otherwise)
+
 
 def is_async(call: object) -> bool:
     """Whether it is a coroutine function, or an object that is called like one."""

@@ -29,7 +29,7 @@ from batchqueue_async import (
 from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import run_of
-from batchqueue_async._functions import is_async
+from batchqueue_async._functions import attribute_of, is_async
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
@@ -293,12 +293,12 @@ class _Target:
     consume: Callable[..., Any]
 
     def __init__(self, target: HandlerLike[logging.LogRecord]) -> None:
-        consume: Any = getattr(target, "consume", target)
+        consume: Any = attribute_of(target, "consume", target)
         self.consume = _marking(consume)
         if hasattr(target, "tick_every"):
             self.tick_every = target.tick_every
         for name in HOOKS:
-            hook = getattr(target, name, None)
+            hook = attribute_of(target, name)
             if hook is not None:
                 setattr(self, name, _marking(hook))
 

@@ -16,7 +16,7 @@ from batchqueue_async import (
     SyncBatchQueue,
 )
 from batchqueue_async._engine.queue import parts_of
-from batchqueue_async._engine.runtime.loop_time import ThreadUse
+from batchqueue_async._loop_time import ThreadUse
 from benchmarks import plan
 from benchmarks.contender import Items
 from benchmarks.opcodes import Instructions

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from batchqueue_async.testing import (
     RecordingHandler,
     VirtualTimeLoop,
     run_virtual,
+    settle,
 )
 
 SUITE = """
@@ -181,3 +184,43 @@ def test_it_is_a_loop_factory() -> None:
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         assert runner.run(main()) == 5.0
+
+
+async def test_it_says_that_a_loop_runs_already() -> None:
+    async def main() -> None: ...
+
+    with pytest.raises(RuntimeError, match="one runs here already: call it in a plain"):
+        run_virtual(main())
+
+
+def test_it_wants_the_coroutine_not_its_function() -> None:
+    async def main() -> None: ...
+
+    with pytest.raises(TypeError, match=r"run_virtual\(main\(\)\), got "):
+        run_virtual(main)  # type: ignore[arg-type]
+
+
+def test_settle_says_which_loop_it_is_for() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    with (
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        pytest.raises(RuntimeError, match="settle is for a VirtualTimeLoop"),
+    ):
+        runner.run(settle())
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"gate": 5}, "gate must be an asyncio.Event or None, got 5"),
+        ({"delay": "x"}, "delay must be a number, got 'x'"),
+        ({"delay": -1}, "delay must be >= 0, got -1"),
+        ({"delay": float("nan")}, "delay must be finite, got nan"),
+        ({"fail_when": 5}, "fail_when must be callable with one argument, the batch"),
+    ],
+)
+def test_a_handler_that_could_not_record_is_refused(
+    settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(told)):
+        RecordingHandler[int](**settings)

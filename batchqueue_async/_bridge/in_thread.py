@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED, HandlerLock
 from batchqueue_async._engine.handlers.registration import Attached
-from batchqueue_async._functions import is_async
+from batchqueue_async._functions import attribute_of, is_async
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._validation import require_int
@@ -61,7 +61,7 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
 
 def require_blocking(handler: object, place: str) -> None:
     """Refuse a handler that a thread or process cannot run: none, or an async one."""
-    hooks = (getattr(handler, name, None) for name in HOOKS)
+    hooks = (attribute_of(handler, name) for name in HOOKS)
     for each in (consume_of(handler), *hooks):
         if is_async(each):
             msg = (
@@ -92,12 +92,12 @@ class InThread(Attached):
         self.concurrency = concurrency
         self.is_exclusive = concurrency == 1
         self._forget()
-        self._consume: Any = getattr(handler, "consume", handler)
+        self._consume: Any = attribute_of(handler, "consume", handler)
         self.__qualname__ = name
         if hasattr(handler, "tick_every"):
             self.tick_every = handler.tick_every
         for each in HOOKS:
-            hook = getattr(handler, each, None)
+            hook = attribute_of(handler, each)
             if callable(hook):
                 setattr(self, each, partial(self._run, hook))
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, cast
 
-from batchqueue_async._functions import require_function
+from batchqueue_async._functions import attribute_of, require_function
 from batchqueue_async._validation import refuse, require_positive
 
 HOOKS: Final = ("on_open", "on_idle", "on_tick", "on_flush", "on_close")
@@ -22,7 +22,7 @@ def require_handler(field: str, value: object) -> None:
 
     Warns of a method whose name is nearly that of a hook: nobody would call it.
     """
-    consume = getattr(value, "consume", None)
+    consume = attribute_of(value, "consume")
     if isinstance(value, type) and callable(consume):
         _refuse_class(field, value)
     if not callable(consume):
@@ -33,11 +33,12 @@ def require_handler(field: str, value: object) -> None:
         return
     require_function(f"consume of {field}", consume, 1, "one argument, the batch")
     for name in HOOKS:
-        hook = getattr(value, name, None)
+        hook = attribute_of(value, name)
         if callable(hook):
             require_function(f"{name} of {field}", hook, 0, "no argument")
-    if callable(getattr(value, "on_tick", None)):
-        require_positive(f"tick_every of {field}", getattr(value, "tick_every", None))
+    if callable(attribute_of(value, "on_tick")):
+        every = attribute_of(value, "tick_every")
+        require_positive(f"tick_every of {field}", every)
     _warn_of_misspelt(type(value))
 
 
@@ -56,7 +57,7 @@ def _refuse_class(field: str, value: object) -> NoReturn:
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
     require_handler("handler", handler)
-    consume = getattr(handler, "consume", handler)
+    consume = attribute_of(handler, "consume", handler)
     return cast("Callable[[list[Any]], Any]", consume)
 
 

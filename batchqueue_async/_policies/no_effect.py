@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+from batchqueue_async._functions import attribute_of
+
 from .config import AUTO
 from .drain_tasks import DrainTaskPolicy, FixedDrainTasks, SharedDrainTasks
 from .handler_checks import HOOKS, warn
@@ -61,8 +63,8 @@ def warn_of_timeout(handler: object, *others: object) -> None:
         handler: What it is declared for.
         others: `on_error` and the like, or None; they have it, too.
     """
-    calls = [getattr(handler, "consume", handler)]
-    calls += [getattr(handler, name, None) for name in HOOKS]
+    calls = [attribute_of(handler, "consume", handler)]
+    calls += [attribute_of(handler, name) for name in HOOKS]
     if all(call is None or _is_sync(call) for call in (*calls, *others)):
         warn(
             "handler_timeout has no effect on a sync handler: nothing else runs while "

@@ -63,9 +63,9 @@ class ClaimQueue:
         self.wanted: int = 0
 
     @property
-    def wanted_next(self) -> int:
-        """How many sequences the first waiting claim wants."""
-        return next(iter(self.waiting)).n
+    def first(self) -> WaitingClaim:
+        """The first waiting claim."""
+        return next(iter(self.waiting))
 
     def wanted_up_to(self, claims: Collection[WaitingClaim]) -> int:
         """Return how many sequences all want up to the last of `claims`, or else 0."""
@@ -84,23 +84,36 @@ class ClaimQueue:
 
     def settled(self, claimed: int) -> int:
         """Return the highest claimed sequence that cannot be given back any more."""
+        self.forget()
         if not self._granted:
             return claimed
         first = self._granted[0]
         return min(claimed, first.place - self._left_before - first.n)
 
-    def grant(self, high: int) -> None:
-        """Give the first waiting claim its sequences, up to `high`."""
-        claim, _ = self.waiting.popitem(last=False)
-        self.wanted -= claim.n
-        if self._granted and self._end != high - claim.n:
+    def grant(self, claimed: int) -> int:
+        """Give the first waiting claim its sequences; returns the highest of them.
+
+        The caller notes that, and wakes it.
+        """
+        claim = self.first
+        if self._granted and self._end != claimed:
             # Somebody claimed in between without waiting: giving earlier grants back
             # would leave a hole before that claim.
             self._final = max(self._final, self._granted[-1].place)
+        if not self._granted or self._granted[-1] is not claim:
+            self._granted.append(claim)
+        # From here on there is no call, after which a signal handler could raise.
+        del self.waiting[claim]
+        self.wanted -= claim.n
+        claim.high = high = claimed + claim.n
         claim.place = high + self._left_before + self._left
-        claim.high = high
-        self._granted.append(claim)
-        claim.wake()
+        return high
+
+    def wake_granted(self) -> None:
+        """Wake those that were granted and have not run: a `wake` was cut off."""
+        for claim in self._granted:
+            if claim.place != _NOWHERE and not claim.has_left:
+                claim.wake()
 
     def remove(self, claim: WaitingClaim) -> None:
         """Take out a claim whose producer runs: what it was granted is final."""
@@ -111,23 +124,35 @@ class ClaimQueue:
             claim.high = self._high(claim)
             self._final = max(self._final, claim.place)
             claim.place = _NOWHERE
-            self._forget()
+            self.forget()
 
     def give_back(self, claim: WaitingClaim, claimed: int) -> bool:
-        """Take a grant back; returns False if it is final, or would leave a hole."""
+        """Take a grant back; returns False if it is final, or would leave a hole.
+
+        The caller notes that, and calls `forget`.
+        """
         if claim.has_left or claim.place <= self._final:
             return False
         if self._end != claimed:
             return False
-        claim.has_left = True
+        # As in `grant`: no call from here on.
+        claim.has_left, claim.high = True, None
         self._left += claim.n
-        self._forget()
         return True
 
     def dismiss(self) -> None:
         """Wake all that wait, without granting anything: the ring is closed."""
-        waiting, self.waiting, self.wanted = self.waiting, OrderedDict(), 0
-        for claim in waiting:
+        try:
+            self._wake_waiting()
+        except BaseException:
+            # As from a signal handler: some would wait for ever.
+            self._wake_waiting()
+            raise
+        finally:
+            self.waiting, self.wanted = OrderedDict(), 0
+
+    def _wake_waiting(self) -> None:
+        for claim in list(self.waiting):
             claim.wake()
 
     @property
@@ -144,13 +169,14 @@ class ClaimQueue:
                 left += each.n
         return claim.place - left
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Forget granted claims at the head that have run or left."""
         granted = self._granted
         while granted and (granted[0].has_left or granted[0].place == _NOWHERE):
-            claim = granted.popleft()
+            claim = granted[0]
             if claim.has_left:
                 self._left -= claim.n
                 self._left_before += claim.n
+            del granted[0]
         if not granted:
             self._left_before, self._final = 0, _NOWHERE

@@ -13,7 +13,7 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from types import MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from batchqueue_async._functions import takes
+from batchqueue_async._functions import attribute_of, takes
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import shown
 
@@ -135,5 +135,5 @@ def _require_arguments(
 
 
 def _method(handler: object, name: str) -> Hook | None:
-    method = getattr(handler, name, None)
+    method = attribute_of(handler, name)
     return method if callable(method) else None

@@ -21,6 +21,7 @@ from .errors import (
 from .event_handler import HandlerLike, HandlerMethods, Hook
 from .handler_call import ConsumerSequence, HandlerCall
 from .ring_buffer import RingBuffer
+from .sequence import INITIAL
 from .sequence_barrier import SequenceBarrier
 
 E = TypeVar("E")
@@ -56,6 +57,8 @@ class EventProcessor(Generic[E]):
         self._ring = ring
         self._sequencer = ring.sequencer
         self._rewound = 0
+        # The last event of the current batch that was passed, when it was looked last.
+        self._passed = INITIAL
         self._is_lost = False
 
     async def run(self) -> None:
@@ -86,7 +89,7 @@ class EventProcessor(Generic[E]):
         """Call the exception handler with lost events; yields what it returns."""
         if self.on_error in (log_and_continue, halt):
             return  # They would do nothing but log.
-        filled = [each for each in left if each <= self._sequencer.published]
+        filled = [each for each in left if self._sequencer.is_published(each)]
         if self.handler.on_event is not None:
             for sequence in filled:
                 yield self.on_error(error, sequence, self._ring[sequence])
@@ -95,7 +98,7 @@ class EventProcessor(Generic[E]):
 
     def _left_up_to(self, last: int) -> Iterable[int]:
         """Return the sequences it would handle next, up to `last`."""
-        return range(self.sequence.value + 1, last + 1)
+        return range(max(self.sequence.value, self._passed) + 1, last + 1)
 
     async def _consume(self) -> None:
         """Wait for events and deliver them, again and again."""
@@ -184,9 +187,14 @@ class EventProcessor(Generic[E]):
             for sequence, event in pairs:
                 result = on_event(event, sequence, sequence == end)
                 if result is not None and isawaitable(result):
+                    self._passed = sequence - 1
                     await result
+            self._passed = last
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
             return await self._passed_after(error, first, sequence, sequence, event)
+        except BaseException:
+            self._passed = sequence - 1
+            raise
         self._rewound = 0
         return last
 
@@ -202,7 +210,7 @@ class EventProcessor(Generic[E]):
             except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001
                 # A rewind goes back to `low`: another call had the events before it.
                 return await self._passed_after(error, low, low, high, events)
-            self._rewound = 0
+            self._passed, self._rewound = high, 0
         return last
 
     async def _call(self, hook: Hook | None, *args: object) -> None:
@@ -222,6 +230,7 @@ class EventProcessor(Generic[E]):
         self, error: BaseException, first: int, low: int, high: int, event: object
     ) -> int:
         """Return what is passed now that `low` to `high` of a batch failed."""
+        self._passed = low - 1
         try:
             failure = _own_error(error)
         except asyncio.CancelledError:
@@ -230,6 +239,7 @@ class EventProcessor(Generic[E]):
             raise
         if isinstance(failure, RewindBatch) and self.rewind.allows(self._rewound):
             self._rewound += 1
+            self._passed = first - 1
             await asyncio.sleep(self.rewind.pause)
             return first - 1
         self._rewound = 0

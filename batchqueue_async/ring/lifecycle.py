@@ -53,7 +53,7 @@ class ConsumerTasks:
         self._stop = stop
         self._release = release
         self._consumers: dict[asyncio.Task[None], Consumer] = {}
-        self._is_stopping = False
+        self._is_stopping = self._is_cut_short = False
         # Cancelled with all tasks of its loop, as that ends, and by nobody else.
         self._canary: asyncio.Task[None] | None = None
         self._shutdown: asyncio.Task[int] | None = None
@@ -119,17 +119,25 @@ class ConsumerTasks:
             sequencer.refuse_if_closed()
 
     def _begin(self, sequences: tuple[Sequence, ...]) -> asyncio.Task[int]:
-        """Return the task of the shutdown, which begins here if there is none."""
+        """Return the task of the shutdown, which begins here if there is none.
+
+        One that was cancelled, or that a signal handler has cut off, is begun again.
+        """
         loop = asyncio.get_running_loop()
         if self._shutdown is None:
             self._deadline = loop.create_future()
-        if self._shutdown is None or self._shutdown.cancelled():
+        known = self._shutdown
+        if known is not None and known.done():
+            is_cut_off = known.cancelled() or known.exception() is not None
+            known = None if is_cut_off else known
+        if known is None:
             ending = self._end(sequences)
-            self._shutdown = loop.create_task(ending, name="ring shutdown")
-        return self._shutdown
+            self._shutdown = known = loop.create_task(ending, name="ring shutdown")
+        return known
 
     async def _end(self, sequences: tuple[Sequence, ...]) -> int:
         sequencer = self._sequencer
+        sequencer.call_back_again()
         # While the ring is open, grants whose producers have not run may be given back.
         target = sequencer.settled
         if sequences and not sequencer.is_halted:
@@ -267,12 +275,13 @@ class ConsumerTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.critical("%s ended", task.get_name(), exc_info=error)
+            self._is_cut_short = True
             self._sequencer.halt(error)
         elif task.cancelled() and not self._is_stopping:
+            self._is_cut_short = True
             self._sequencer.halt(RingError(f"{task.get_name()} was cancelled"))
-        else:
-            return
-        if consumer is not None:
+        # Those that this has halted leave events behind, too.
+        if consumer is not None and self._is_cut_short:
             self._lose(consumer, f"{task.get_name()} was cut short")
 
 

@@ -83,16 +83,23 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         if self._n != 1:
             msg = f"a block fills one event, not {self._n}: await the claim instead"
             raise InvalidArgument(msg)
+        mask = len(self._events) - 1
+        # No call after it, at which a signal handler might raise: nobody would publish.
         self.sequence = await self
-        return self._events[self.sequence & (len(self._events) - 1)]
+        return self._events[self.sequence & mask]
 
     async def __aexit__(
         self, kind: object, error: BaseException | None, trace: object
     ) -> None:
+        sequencer, sequence = self._sequencer, self.sequence
         if error is None:
-            self._sequencer.publish(self.sequence)
+            try:
+                sequencer.publish(sequence)
+            except BaseException:
+                sequencer.give_up(sequence, sequence)
+                raise
         else:
-            self._sequencer.abandon(self.sequence, self.sequence)
+            sequencer.give_up(sequence, sequence)
 
 
 class RingBuffer(Generic[E]):
@@ -253,10 +260,10 @@ class RingBuffer(Generic[E]):
                 result = fill(event, sequence, *args)
             if result is not None:
                 refuse_unrun(fill, result)
+            sequencer.publish(sequence)
         except BaseException:
-            sequencer.abandon(sequence, sequence)
+            sequencer.give_up(sequence, sequence)
             raise
-        sequencer.publish(sequence)
 
     def try_publish_event(
         self, fill: Callable[[E, int, *Ts], object], *args: *Ts
@@ -283,10 +290,10 @@ class RingBuffer(Generic[E]):
                 result = fill(event, sequence, *args)
             if result is not None:
                 refuse_unrun(fill, result)
+            sequencer.publish(sequence)
         except BaseException:
-            sequencer.abandon(sequence, sequence)
+            sequencer.give_up(sequence, sequence)
             raise
-        sequencer.publish(sequence)
         return True
 
     async def publish_events(
@@ -301,9 +308,14 @@ class RingBuffer(Generic[E]):
         """
         published = 0
         for portion in portions(self, items):
-            high = await self.sequencer.claim(len(portion))
-            self._fill(high - len(portion) + 1, high, fill, portion)
-            published += len(portion)
+            n = len(portion)
+            high = await self.sequencer.claim(n)
+            try:
+                self._fill(high - n + 1, high, fill, portion)
+            except BaseException:
+                self.sequencer.give_up(high - n + 1, high)
+                raise
+            published += n
         return published
 
     def _fill(
@@ -319,7 +331,6 @@ class RingBuffer(Generic[E]):
         except BaseException:
             if sequence > low:
                 self.sequencer.publish(low, sequence - 1)
-            self.sequencer.abandon(sequence, high)
             raise
         self.sequencer.publish(low, high)
 

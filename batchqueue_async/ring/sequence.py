@@ -28,8 +28,15 @@ class Notifier:
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, []
-        for recheck in waiters:
-            recheck()
+        try:
+            for recheck in waiters:
+                recheck()
+        except BaseException:
+            # A signal handler has raised: who was told already looks again, in vain.
+            again, self._waiters = [*waiters, *self._waiters], []
+            for recheck in again:
+                recheck()
+            raise
 
 
 class Sequence(Notifier):

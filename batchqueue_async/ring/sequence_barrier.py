@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
+from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
 
 from .errors import RingError, RingHalted, require_count, require_seconds
@@ -74,6 +75,11 @@ class SequenceBarrier:
         """End the alert: consumers may wait again."""
         self.is_alerted = False
 
+    def call_back_again(self) -> None:
+        """Have woken sleepers run on whose call a signal handler has cut off."""
+        for sleeper in list(self._sleepers):
+            sleeper.signal.call_back_again()
+
     def check_alert(self) -> None:
         """Raise `RingHalted` if the barrier is alerted."""
         if self.is_alerted:
@@ -119,7 +125,7 @@ class _Sleeper:
         self._sequence = sequence
         self._loop = asyncio.get_running_loop()
         self._at: Notifier | None = None
-        self.signal: asyncio.Future[None] = self._loop.create_future()
+        self.signal = Sleeper(self._loop)
 
     def recheck(self) -> None:
         self._at = self._barrier.behind(self._sequence)
@@ -131,8 +137,7 @@ class _Sleeper:
     def wake(self) -> None:
         if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
             self._refuse_foreign_thread()
-        if not self.signal.done():
-            self.signal.set_result(None)
+        self.signal.wake()
 
     def wake_after(self, seconds: float) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, self.wake)

@@ -11,31 +11,29 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import weakref
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, Final
 
+from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
 
 from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import (
     InsufficientCapacity,
     InvalidArgument,
-    RingError,
     RingHalted,
-    require_power_of_two,
 )
 from .handler_call import HandlerCall, running_call
+from .publications import Publications
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
 _NONE_FREE: Final = INITIAL - 1
 
 
-class MultiProducerSequencer(Notifier):
+class MultiProducerSequencer(Publications):
     """Gives out sequences, and knows which are published, for any number of producers.
 
     Producers are tasks or threads; each claims and publishes on its own, in any order:
@@ -47,12 +45,7 @@ class MultiProducerSequencer(Notifier):
         wait: How consumers wait; by default `BlockingWait`.
 
     Attributes:
-        claimed: The highest claimed sequence, published or not.
-        published: The highest sequence up to which all are published: consumers go no
-            further, whatever was published beyond. A plain number, because producers
-            touch it for every event.
         limit: The highest sequence that may be claimed without further checks.
-        abandoned: Published without an event; forgotten some time after all passed.
         claims_waited: How many claims have had to wait so far.
         gating: What producers wait for.
         is_halted: Whether consumers are to stop after their current batch.
@@ -65,16 +58,9 @@ class MultiProducerSequencer(Notifier):
     """
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
-        super().__init__()
-        require_power_of_two(capacity)
-        self.capacity: int = capacity
-        self.claimed: int = INITIAL
-        self.published: int = INITIAL
-        # Sequences that are published beyond a gap.
-        self._early: set[int] = set()
+        super().__init__(capacity)
         self._free_up_to = INITIAL + capacity
         self.limit: int = self._free_up_to
-        self.abandoned: set[int] = set()
         self._forgotten = INITIAL
         self.claims_waited: int = 0
         self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
@@ -89,64 +75,7 @@ class MultiProducerSequencer(Notifier):
         self._queue = ClaimQueue()
         # What the first waiting claim waits for.
         self._awaited: Notifier | None = None
-        self._guard: AbstractContextManager[Any] = contextlib.nullcontext()
         self._is_shared = False
-
-    # --- publication
-
-    @property
-    def cursor(self) -> int:
-        """The highest claimed sequence."""
-        return self.claimed
-
-    def is_available(self, sequence: int) -> bool:
-        """Whether the sequence is published and its slot not yet published again."""
-        oldest = max(0, self.published - self.capacity + 1)
-        return sequence in self._early or (
-            oldest <= sequence <= self.published
-            and sequence + self.capacity not in self._early
-        )
-
-    def publish(self, low: int, high: int | None = None) -> None:
-        """Make `low` to `high` visible to consumers; `high` is `low` by default.
-
-        Beyond a gap they become visible when the gap is closed. What was claimed may be
-        published after the ring was closed, too.
-
-        Raises:
-            RingError: They are not claimed, or were published before.
-        """
-        if high is None:
-            high = low
-        early = self._early
-        if early or low != self.published + 1 or not low <= high <= self.claimed:
-            self._check(low, high)
-        is_early = low > self.published + 1
-        if is_early:
-            early.update((low,) if low == high else range(low, high + 1))
-        else:
-            self.published = high
-        # In both cases: a signal handler may have published in between.
-        while early and self.published + 1 in early:
-            self.published += 1
-            early.discard(self.published)
-        if self._waiters and not (is_early and high > self.published):
-            self._notify()
-
-    def _check(self, low: int, high: int) -> None:
-        early = self._early
-        is_known = (
-            low in early if low == high else not early.isdisjoint(range(low, high + 1))
-        )
-        if is_known or not self.published < low <= high <= self.claimed:
-            msg = f"{low} to {high} is not claimed, or published already"
-            raise RingError(msg)
-
-    def abandon(self, low: int, high: int) -> None:
-        """Publish claimed sequences without events: consumers skip them."""
-        self.publish(low, high)
-        with self._guard:
-            self.abandoned.update(range(low, high + 1))
 
     # --- claims
 
@@ -175,12 +104,17 @@ class MultiProducerSequencer(Notifier):
         """Claim if nobody waits and there is room; returns the highest, or None."""
         if not 0 < n <= self.capacity:
             refuse("n", f"1 to {self.capacity}", n, InvalidArgument)
-        with self._guard:
-            if not self._may_claim(n):
-                return None
-            self.claimed = high = self.claimed + n
-            self._set_limit()
-            return high
+        high: int | None = None
+        try:
+            with self._guard:
+                if self._may_claim(n):
+                    self.claimed = high = self.claimed + n
+                    self._set_limit()
+        except BaseException:
+            if high is not None:
+                self.give_up(high - n + 1, high)
+            raise
+        return high
 
     def claim_for(self, claim: WaitingClaim) -> bool:
         """Claim like `claim_now`, for a thread; sets `claim.high` in the same step.
@@ -196,28 +130,38 @@ class MultiProducerSequencer(Notifier):
     async def claim_in_turn(self, n: int) -> int:
         """Claim the next `n` sequences when those who wait already have got theirs."""
         claim = WaitingClaim(n)
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        claim.wake = partial(_wake, woken)
+        woken = Sleeper(asyncio.get_running_loop())
+        claim.wake = woken.wake
         call: HandlerCall | None = None
         try:
             self.enqueue(claim)
             self.recheck()
             call = self.begin_wait(claim)
             await woken
-        except BaseException:
-            # The claim was refused, its task cancelled, or its coroutine closed early.
-            hole = self.withdraw(claim)
-            if hole:
-                self.abandon(hole[0], hole[-1])
-            self.recheck()
-            raise
-        finally:
             if call is not None:
                 call.end_wait(claim)
-        if not self.dequeue(claim):
+            is_granted = self.dequeue(claim)
+        except BaseException:
+            # The claim was refused, its task cancelled, or its coroutine closed early.
+            try:
+                self._leave(claim, call)
+            except BaseException:
+                self._leave(claim, call)
+                raise
+            raise
+        if not is_granted:
             self.refuse_if_closed()
         assert claim.high is not None
         return claim.high
+
+    def _leave(self, claim: WaitingClaim, call: HandlerCall | None) -> None:
+        """Leave nothing behind; may be cut off, and called again."""
+        if call is not None:
+            call.end_wait(claim)
+        hole = self.withdraw(claim)
+        if hole:
+            self.give_up(hole[0], hole[-1])
+        self.recheck()
 
     # --- claims that wait; after `enqueue`, and after a claim leaves without its grant,
     # --- the caller has to see to a `recheck` on the loop
@@ -250,6 +194,7 @@ class MultiProducerSequencer(Notifier):
             # Once closed nothing goes back: shutdown waits for all that was claimed.
             if not self.is_closed and self._queue.give_back(claim, self.claimed):
                 self.claimed -= claim.n
+                self._queue.forget()
                 return range(0)
             self._queue.remove(claim)
             high = claim.high
@@ -258,12 +203,25 @@ class MultiProducerSequencer(Notifier):
     def recheck(self) -> None:
         """Grant those who wait what they want, in order, as far as there is room."""
         with self._guard:
-            queue = self._queue
-            while queue.waiting and self._has_room(queue.wanted_next):
-                self.claimed += queue.wanted_next
-                queue.grant(self.claimed)
-            self._set_limit()
-            self._wait_for_room()
+            try:
+                self._recheck()
+            except BaseException:
+                # A signal handler has raised: this goes on before the loop does.
+                self._queue.wake_granted()
+                self._recheck()
+                raise
+
+    def _recheck(self) -> None:
+        queue = self._queue
+        while queue.waiting:
+            claim = queue.first
+            if not self._has_room(claim.n):
+                break
+            # No call in between: what counts as claimed is always some producer's.
+            self.claimed = queue.grant(self.claimed)
+            claim.wake()
+        self._set_limit()
+        self._wait_for_room()
 
     def begin_wait(self, claim: WaitingClaim) -> HandlerCall | None:
         """Let others see that a handler's call waits, if one does; returns that call.
@@ -331,9 +289,7 @@ class MultiProducerSequencer(Notifier):
         """Take no more claims; those who wait are told so."""
         with self._guard:
             if not self.is_closed:
-                self.is_closed = True
-                self.cause = cause
-            self._set_limit()
+                self.is_closed, self.limit, self.cause = True, _NONE_FREE, cause
             self._queue.dismiss()
 
     def halt(self, cause: BaseException | None = None) -> None:
@@ -344,6 +300,11 @@ class MultiProducerSequencer(Notifier):
             self.cause = cause
         for barrier in list(self._barriers):
             barrier.alert()
+
+    def call_back_again(self) -> None:
+        """Have consumers run on whose wake-up a signal handler has cut off."""
+        for barrier in list(self._barriers):
+            barrier.call_back_again()
 
     def refuse_if_closed(self) -> None:
         """Raise `RingHalted`, with its cause, if no claim is granted any more."""
@@ -387,13 +348,8 @@ class MultiProducerSequencer(Notifier):
             self._awaited = None
         if not self._queue.waiting:
             return
-        wrap_point = self.claimed + self._queue.wanted_next - self.capacity
-        behind = (each for each in self.gating if each.value < wrap_point)
+        wrap_point = self.claimed + self._queue.first.n - self.capacity
+        behind = [each for each in self.gating if each.value < wrap_point]
         # Without consumers it is the publications that make room.
-        self._awaited = next(behind, self)
+        self._awaited = behind[0] if behind else self
         self._awaited.add_waiter(self.recheck)
-
-
-def _wake(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)

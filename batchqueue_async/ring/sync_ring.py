@@ -138,20 +138,25 @@ class ThreadIngress:
     def _on_loop(self) -> None:
         # Before it looks: threads that leave something later wake the loop again.
         self._is_woken = False
-        for _ in range(len(self._filled)):
-            low, high, is_abandoned = self._filled.popleft()
-            if is_abandoned:
-                self._abandon(low, high)
-            else:
-                self._sequencer.publish(low, high)
-        if self._sequencer.claims_waiting:
-            self._sequencer.recheck()
+        try:
+            for _ in range(len(self._filled)):
+                self._publish_next()
+            if self._sequencer.claims_waiting:
+                self._sequencer.recheck()
+        except BaseException:
+            # As from a signal handler: no thread might ever come again.
+            self._loop.call_soon(self._on_loop)
+            raise
 
-    def _abandon(self, low: int, high: int) -> None:
-        for sequence in range(low, high + 1):
+    def _publish_next(self) -> None:
+        # Taken out last: what is published already is passed over.
+        low, high, is_abandoned = self._filled[0]
+        if is_abandoned:
             # A thread that was interrupted does not know what it had published.
-            with contextlib.suppress(RingError):
-                self._sequencer.abandon(sequence, sequence)
+            self._sequencer.give_up(low, high)
+        elif not self._sequencer.is_published(high):
+            self._sequencer.publish(low, high)
+        self._filled.popleft()
 
 
 class SyncRing(Generic[E]):

@@ -17,7 +17,7 @@ from .event_handler import HandlerLike, identity_of, name_of
 from .event_processor import EventProcessor, is_cancelled
 from .lifecycle import ConsumerTasks, leave_block
 from .ring_buffer import RingBuffer
-from .sequence import Sequence
+from .sequence import INITIAL, Sequence
 from .sequence_barrier import SequenceBarrier
 
 E = TypeVar("E")
@@ -33,14 +33,17 @@ class WorkProcessor(EventProcessor[E]):
 
     assigned: Sequence
     """The highest sequence that the pool has given to any worker."""
+    _own: int = INITIAL
+    """The last one that it was given itself; none before it has run."""
 
     def _left_up_to(self, last: int) -> Iterable[int]:
         # Its own event, and all that no worker has: these are taken as assigned, so
         # that the other workers don't count them again.
         first = self.assigned.value + 1
         self.assigned.value = max(self.assigned.value, last)
-        mine = self.sequence.value + 1
-        return [*range(mine, min(mine + 1, first, last + 1)), *range(first, last + 1)]
+        mine = self._own
+        is_left = max(self.sequence.value, self._passed) < mine <= last
+        return [*((mine,) if is_left else ()), *range(first, last + 1)]
 
     async def _consume(self) -> None:
         while not self.barrier.is_alerted:
@@ -48,7 +51,7 @@ class WorkProcessor(EventProcessor[E]):
 
     async def _take_one(self) -> None:
         mine = self.assigned.value + 1
-        self.assigned.value = mine
+        self.assigned.value = self._own = mine
         self.sequence.value = mine - 1
         has_waited = False
         while not self.barrier.is_alerted and self.barrier.available() < mine:

@@ -13,8 +13,15 @@ from statistics import fmean, linear_regression
 from typing import Any
 
 from batchqueue_async import HandlerLike
+from batchqueue_async._functions import attribute_of
 from batchqueue_async._policies.handler_checks import require_handler
-from batchqueue_async._validation import refuse, require_int
+from batchqueue_async._validation import (
+    refuse,
+    require_at_least,
+    require_instance,
+    require_int,
+    require_iterable,
+)
 
 _SEED = 17
 
@@ -29,6 +36,11 @@ class Sample:
     """What it took."""
     at_once: int = 1
     """How many calls ran at the same time, itself included."""
+
+    def __post_init__(self) -> None:
+        require_int("size", self.size, at_least=0)
+        require_at_least("seconds", self.seconds, 0)
+        require_int("at_once", self.at_once, at_least=1)
 
 
 class Cost:
@@ -51,6 +63,8 @@ class Cost:
         self.samples: tuple[Sample, ...] = tuple(samples)
         if not self.samples:
             refuse("samples", "at least one", self.samples)
+        for each in self.samples:
+            require_instance("samples", each, Sample, "of Sample alone")
         levels = sorted({each.at_once for each in self.samples})
         self._levels = levels
         self._measured = [
@@ -136,9 +150,9 @@ async def measure(
 ) -> Cost:
     """Call a handler with batches of several sizes, and time it.
 
-    It is called as in production, so what it writes is written: have it write to a
-    table, or a server, that is for this. Sizes take turns, after one call that is not
-    counted, which may connect.
+    It is called as in production, its `on_open` before and its `on_close` at the end,
+    so what it writes is written: have it write to a table, or a server, that is for
+    this. Sizes take turns, after one call that is not counted, which may connect.
 
     Args:
         handler: As a queue would have it.
@@ -157,6 +171,8 @@ async def measure(
     require_handler("handler", handler)
     require_int("calls", calls, at_least=1)
     require_int("at_once", at_once, at_least=1)
+    require_iterable("sizes", sizes, "an iterable, as in (1, 10, 100)")
+    require_instance("items", items, Sequence, "a sequence, such as a list")
     chosen = sorted({*sizes})
     if not chosen or not items:
         refuse("items" if chosen else "sizes", "at least one", chosen and items)
@@ -164,20 +180,30 @@ async def measure(
         require_int("sizes", size, at_least=1)
     levels = [level for level in (1 << n for n in range(16)) if level < at_once]
     samples: list[Sample] = []
-    await _timed(handler, _batch(items, chosen[0]))
-    for _ in range(calls):
-        for size in chosen:
-            for level in (*levels, at_once):
-                batches = [_batch(items, size) for _ in range(level)]
-                took = await asyncio.gather(
-                    *(_timed(handler, each) for each in batches)
-                )
-                samples += (Sample(size, seconds, level) for seconds in took)
+    await _call_hook(handler, "on_open")
+    try:
+        await _timed(handler, _batch(items, chosen[0]))
+        for _ in range(calls):
+            for size in chosen:
+                for level in (*levels, at_once):
+                    batches = [_batch(items, size) for _ in range(level)]
+                    took = await asyncio.gather(
+                        *(_timed(handler, each) for each in batches)
+                    )
+                    samples += (Sample(size, seconds, level) for seconds in took)
+    finally:
+        await _call_hook(handler, "on_close")
     return Cost(samples)
 
 
+async def _call_hook(handler: HandlerLike[Any], name: str) -> None:
+    answer = attribute_of(handler, name, lambda: None)()
+    if inspect.isawaitable(answer):
+        await answer
+
+
 async def _timed(handler: HandlerLike[Any], batch: list[Any]) -> float:
-    consume: Any = getattr(handler, "consume", handler)
+    consume: Any = attribute_of(handler, "consume", handler)
     began = time.perf_counter()
     answer = consume(batch)
     if inspect.isawaitable(answer):

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from batchqueue_async import BatchQueueConfig, DrainTaskPolicy, PartitionPolicy
-from batchqueue_async._validation import refuse, require_at_least
+from batchqueue_async._functions import require_arguments
+from batchqueue_async._validation import (
+    refuse,
+    require_at_least,
+    require_instance,
+    require_iterable,
+)
 from batchqueue_async.simulation._simulate import (
     Arrivals,
     HandlerCost,
@@ -100,6 +106,12 @@ def plan(
     Raises:
         ValueError: There are no candidates; or see `simulate`.
     """
+    require_instance("level", level, Level, "a Level, as in Level(p99=5.0)")
+    told = "no argument: it makes the load anew for each trial"
+    require_arguments("arrivals", arrivals, 0, told)
+    if candidates is not None:
+        rule = "an iterable of BatchQueueConfig, or None"
+        require_iterable("candidates", candidates, rule)
     chosen = list(candidates_of(config) if candidates is None else candidates)
     if not chosen:
         refuse("candidates", "at least one", chosen)

@@ -14,10 +14,13 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
+    Iterator,
+    Mapping,
     Sequence,
 )
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Retry
@@ -25,7 +28,13 @@ from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
-from batchqueue_async._validation import refuse, require_at_least, require_instance
+from batchqueue_async._policies.sizing import length_of
+from batchqueue_async._validation import (
+    refuse,
+    require_at_least,
+    require_instance,
+    require_iterable,
+)
 from batchqueue_async.testing import VirtualTimeLoop
 
 Arrivals = Iterable[tuple[float, object]]
@@ -154,6 +163,8 @@ def simulate(
     """
     require_instance("config", config, BatchQueueConfig, "a BatchQueueConfig")
     require_sync_function("handler_cost", handler_cost, 1, "one argument, a batch")
+    if weights is not None:
+        require_instance("weights", weights, Mapping, "a dict of types and weights")
     run = _Run(config, handler_cost, weights or {})
     if _get_running_loop() is None:
         return _simulated(run, arrivals)
@@ -210,13 +221,9 @@ class _Run:
 
     async def over(self, arrivals: Arrivals) -> Simulation:
         loop = asyncio.get_running_loop()
-        count, last = 0, 0.0
+        count = 0
         async with self._queue as queue:
-            for at, item in arrivals:
-                if not at >= last:
-                    msg = f"arrivals must not go back in time, got {at} after {last}"
-                    raise ValueError(msg)
-                last = at
+            for at, item in _in_order(arrivals):
                 if at > loop.time():
                     await asyncio.sleep(at - loop.time())
                 self._arrive(at, item)
@@ -304,6 +311,7 @@ class _Run:
             config,
             consumer=self._consume if self._has_consumer else None,
             selector=_selector_of(config.selector),
+            size_of=_size_of(config) if config.counts_sizes else None,
             on_error=self._failed,
             on_retry=None,
             retry=_same_each_time(config.retry),
@@ -311,6 +319,30 @@ class _Run:
 
     def _failed(self, batch: list[_Arrival], _: BaseException) -> None:
         self._inside -= len(batch)
+
+
+def _in_order(arrivals: Arrivals) -> Iterator[tuple[float, object]]:
+    last = 0.0
+    require_iterable("arrivals", arrivals, "an iterable of pairs: a second, an item")
+    for arrival in arrivals:
+        try:
+            at, item = arrival
+            # As two comparisons, which numbers of any library have; nan is in no range.
+            is_next, is_finite = at >= last, -inf < at < inf
+        except (TypeError, ValueError):
+            refuse("an arrival", "a pair: a second, an item", arrival, TypeError)
+        if not is_finite:
+            refuse("the second of an arrival", "finite", at)
+        if not is_next:
+            msg = f"arrivals must not go back in time, got {at} after {last}"
+            raise ValueError(msg)
+        last = at
+        yield at, item
+
+
+def _size_of(config: BatchQueueConfig[Any]) -> Callable[[_Arrival], float]:
+    size_of = config.size_of or length_of
+    return lambda arrival: size_of(arrival.item)
 
 
 def _same_each_time(retry: Retry) -> Retry:

@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._functions import is_async
+from batchqueue_async._functions import attribute_of, is_async
 from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable
@@ -108,7 +108,7 @@ class _LinkedHandler(Generic[T]):
         self.consume = _inside(span, consume)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - hooks, `tick_every`...
-        if name == "_handler":
+        if name == "_handler" or attribute_of(self._handler, name, self) is self:
             raise AttributeError(name)
         return getattr(self._handler, name)
 

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
+from batchqueue_async._functions import require_sync_function
+from batchqueue_async._validation import refuse, require_at_least
+
 T = TypeVar("T")
 
 FailWhen = Callable[[list[T]], BaseException | None]
@@ -36,6 +39,12 @@ class RecordingHandler(Generic[T]):
         delay: float = 0.0,
         fail_when: FailWhen[T] | None = None,
     ) -> None:
+        if gate is not None and not hasattr(gate, "wait"):
+            refuse("gate", "an asyncio.Event or None", gate, TypeError)
+        require_at_least("delay", delay, 0)
+        if fail_when is not None:
+            told = "one argument, the batch"
+            require_sync_function("fail_when", fail_when, 1, told)
         self.gate: asyncio.Event | None = gate
         self.delay: float = delay
         self.fail_when: FailWhen[T] | None = fail_when

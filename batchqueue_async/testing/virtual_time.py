@@ -6,9 +6,12 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from math import inf, ulp
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple
+
+from batchqueue_async._validation import require_instance
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -100,13 +103,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         ready = self._waiting.wait(0)
         if ready or timeout == 0:
             return ready
-        if timeout is None:
+        if timeout is not None and (timers := vars(self)["_scheduled"]):
+            # asyncio goes to a timer that is further away than a day in steps.
+            timeout = max(timeout, timers[0].when() - self.time())
+        if timeout is None or timeout * TICKS == inf:
             return self._wait_for_outside()
         if any(not future.done() for future in self._in_executors):
             ready = self._waiting.wait(timeout)
         if not ready:
             # One tick at least: less than half of one would never be over.
             self._ticks += round(timeout * TICKS) or 1
+            # After centuries floats are further apart than that.
+            self._clock_resolution = max(1 / TICKS, ulp(self.time()))
         return ready
 
     def _wait_for_outside(self) -> Ready:
@@ -134,8 +142,18 @@ def _where(task: asyncio.Task[Any]) -> str:
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` like `asyncio.run`, in virtual time; return what it returns.
 
-    Raises what `main` raises, and `Deadlock` if it can never end.
+    Raises what `main` raises, and `Deadlock` if it can never end; `RuntimeError` where
+    a loop runs already.
     """
+    require_instance("main", main, Coroutine, "a coroutine, as in run_virtual(main())")
+    if asyncio._get_running_loop() is not None:  # noqa: SLF001
+        # Else Python would warn that it was never awaited, long after this.
+        main.close()
+        msg = (
+            "run_virtual starts a loop of its own, and one runs here already: call it "
+            "in a plain `def` test, or have that loop be a VirtualTimeLoop"
+        )
+        raise RuntimeError(msg)
     with asyncio.Runner(debug=True, loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
 
@@ -149,7 +167,10 @@ async def settle(max_cycles: int = 10_000) -> None:
     To wait until items are handled, `await queue.flush()` instead.
     """
     loop = asyncio.get_running_loop()
-    ready = loop._ready  # type: ignore[attr-defined]  # noqa: SLF001  # No other way.
+    ready = getattr(loop, "_ready", None)  # There is no other way to look.
+    if ready is None:
+        msg = f"settle is for a VirtualTimeLoop, and here runs a {type(loop)!r}"
+        raise RuntimeError(msg)
     for _ in range(max_cycles):
         await asyncio.sleep(0)
         if not ready:

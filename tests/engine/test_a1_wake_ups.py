@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async._engine.runtime.loop_time import Sleeper
+from batchqueue_async._loop_time import Sleeper
 
 DEEPEST = 40
 """More frames than one `produce_nowait` and a wake-up take."""

@@ -26,7 +26,7 @@ from batchqueue_async import (
     PartitionPolicy,
     round_robin,
 )
-from batchqueue_async._engine.runtime.loop_time import (
+from batchqueue_async._loop_time import (
     FRACTION_OF_OTHERS,
     LONGEST_SLICE,
     SLICE,

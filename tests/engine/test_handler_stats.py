@@ -182,3 +182,23 @@ async def test_they_are_values() -> None:
     )
     assert hash(one) == hash(one)
     assert "due=1" in repr(one)
+
+
+class Registry(type):
+    """A metaclass whose classes are false while nothing is registered with them."""
+
+    def __len__(cls) -> int:
+        return 0
+
+
+class Registered(metaclass=Registry):
+    """An item of such a class."""
+
+
+async def test_a_class_that_is_false_has_its_name_in_the_label() -> None:
+    async with BatchQueue[Registered]("q") as queue:
+        queue.add_handler(Registered, lambda _: None)
+        await queue.produce(Registered())
+        await queue.flush()
+    (handler,) = queue.stats().handlers
+    assert handler.name.endswith(" of Registered")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig
-from batchqueue_async._engine.runtime.loop_time import SLICE
+from batchqueue_async._loop_time import SLICE
 from tests.support.oracle import check_settled
 
 TURNS = 5_000

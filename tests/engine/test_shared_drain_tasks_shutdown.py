@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from batchqueue_async import BatchQueueManager
-from batchqueue_async._engine.runtime.loop_time import LoopTurn
+from batchqueue_async._loop_time import LoopTurn
 from tests.engine.every_loop import every_loop
 from tests.engine.sharing import Together, config, sharing
 from tests.engine.until import turns, until

@@ -17,10 +17,10 @@ from batchqueue_async import (
     BatchQueueConfig,
     DrainTaskPolicy,
     PartitionPolicy,
+    _loop_time,
     in_thread,
 )
-from batchqueue_async._engine.runtime import loop_time
-from batchqueue_async._engine.runtime.loop_time import ThreadUse, Use
+from batchqueue_async._loop_time import ThreadUse, Use
 from tests.engine.observing import live_timers
 from tests.engine.until import turns, until
 
@@ -462,7 +462,7 @@ def test_what_a_step_took_is_split(
 ) -> None:
     thread = ThreadUse()
     samples = iter([Use(1.0, 2.0, 3.0)])
-    monkeypatch.setattr(loop_time, "sample", lambda: next(samples))
+    monkeypatch.setattr(_loop_time, "sample", lambda: next(samples))
     monkeypatch.setattr(loop_time, "queued", lambda: 4.0)
     thread.look(10.0)
     samples = iter([Use(*map(operator.add, (1.0, 2.0, 3.0), used))])

@@ -61,8 +61,7 @@ class Both:
     def grant(self) -> None:
         if self.queue.waiting:
             claim = next(iter(self.queue.waiting))
-            self.claimed += self.queue.wanted_next
-            self.queue.grant(self.claimed)
+            self.claimed = self.queue.grant(self.claimed)
             self.plain.grant(claim)
 
     def claim_at_once(self) -> None:
@@ -85,7 +84,7 @@ class Both:
             assert is_back == self.plain.give_back(claim)
             if is_back:
                 self.claimed -= claim.n
-                self.queue.remove(claim)
+                self.queue.forget()
             else:
                 self.queue.remove(claim)
                 assert claim.high == self.plain.highs.pop(claim)

@@ -376,3 +376,22 @@ def test_a_handler_that_swallows_its_cancellation_holds_no_loop_up(
     assert handler.values == ["a", "b", "c"]
     assert handler.log == ["start", "shutdown"]
     assert errors(caplog) == ["ring consumer swallows was cancelled: 3 events are left"]
+
+
+def test_what_was_published_beyond_a_gap_is_told_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its producer was told that it is in; only the claim before it is still open."""
+    told = []
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_events_with(lambda *_: None)
+        disruptor.handle_exceptions_with(lambda error, at, event: told.append(at))
+        ring = await disruptor.start()
+        assert await ring.claim() == 0
+        await ring.publish_events(fill, "ab")
+
+    asyncio.run(main())
+    assert told == [1, 2]
+    assert "3 events are left" in caplog.text

@@ -20,7 +20,7 @@ from batchqueue_async.ring import (
     WorkerPool,
     halt,
 )
-from tests.ring.events import Event, Recorder, fill, mark, small, turns
+from tests.ring.events import Event, Recorder, fill, function, mark, small, turns
 
 
 async def test_each_event_goes_to_exactly_one(
@@ -270,3 +270,17 @@ async def test_a_generator_is_no_handler(*, is_async: bool) -> None:
     generator = generate_later if is_async else generate
     with pytest.raises(InvalidArgument, match="must not be a generator"):
         WorkerPool(RingBuffer(Event, 4), generator)
+
+
+async def test_what_no_worker_had_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of a pool that was never started no worker has an event of its own."""
+    disruptor = small(8)
+    told: list[int] = []
+    disruptor.handle_events_with_worker_pool(function("one"), function("two"))
+    disruptor.handle_exceptions_with(lambda error, at, event: told.append(at))
+    await disruptor.ring.publish_events(fill, range(3))
+    await disruptor.shutdown()
+    assert told == [0, 1, 2]
+    assert caplog.text.count("events are left") == 1

@@ -128,3 +128,41 @@ async def test_bad_input_is_told() -> None:
         await measure(print, [1], calls=0)
     with pytest.raises(TypeError, match="handler must be callable"):
         await measure("store", [1])  # type: ignore[arg-type]
+
+
+async def test_a_handler_is_opened_before_and_closed_at_the_end() -> None:
+    calls: list[str] = []
+
+    class Handler:
+        async def on_open(self) -> None:
+            calls.append("open")
+
+        async def consume(self, batch: list[int]) -> None:
+            calls.append("consume")
+
+        def on_close(self) -> None:
+            calls.append("close")
+
+    await measure(Handler(), [1], sizes=[1], calls=1)
+    assert calls == ["open", "consume", "consume", "close"]
+
+
+@pytest.mark.parametrize(
+    "size, seconds, at_once, told",
+    [
+        ("a", 1.0, 1, "size must be an int, got 'a'"),
+        (1, -1.0, 1, "seconds must be >= 0, got -1.0"),
+        (1, float("nan"), 1, "seconds must be finite, got nan"),
+        (1, 1.0, 0, "at_once must be >= 1, got 0"),
+    ],
+)
+def test_a_sample_that_was_not_measured_is_refused(
+    size: int, seconds: float, at_once: int, told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        Sample(size, seconds, at_once)
+
+
+def test_a_cost_is_made_of_samples() -> None:
+    with pytest.raises(TypeError, match="samples must be of Sample alone, got 1"):
+        Cost([1])  # type: ignore[list-item]

@@ -1,7 +1,9 @@
 """`plan`: the first setting, from cheap to dear, that holds."""
 
 import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -264,3 +266,13 @@ def test_the_guide_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> 
             # Retries are at random.
             said, printed = (re.sub(r"[\d.,]+", "N", each) for each in (said, printed))
         assert said.split() == printed.split()
+
+
+def test_a_plan_that_could_not_be_made_is_refused() -> None:
+    made: Any = partial(plan, handler_cost=cost)
+    with pytest.raises(TypeError, match="level must be a Level, as in"):
+        made(CONFIG, load, level=5.0)
+    with pytest.raises(TypeError, match="arrivals must be callable with no argument"):
+        made(CONFIG, load(), level=Level())
+    with pytest.raises(TypeError, match="candidates must be an iterable"):
+        made(CONFIG, load, level=Level(), candidates=CONFIG)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -190,8 +191,6 @@ def test_ages_by_part() -> None:
 def test_bad_input_is_told() -> None:
     with pytest.raises(ValueError, match="must not go back in time, got 1 after 2"):
         simulate(consumer(), [(2, "x"), (1, "x")], lambda _: 0.0)
-    with pytest.raises(ValueError, match="must not go back in time, got nan"):
-        simulate(consumer(), [(float("nan"), "x")], lambda _: 0.0)
     with pytest.raises(TypeError, match="config must be a BatchQueueConfig"):
         simulate("fast", [], lambda _: 0.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="handler_cost must"):
@@ -205,3 +204,41 @@ def test_bad_input_is_told() -> None:
 async def test_it_may_be_called_on_a_loop() -> None:
     seen = simulate(consumer(), every(1.0, 3), lambda _: 0.5)
     assert seen.handled == 3
+
+
+def test_sizes_are_those_of_the_items() -> None:
+    config = consumer(size_of=len, max_batch_bytes=30.0, buffer_bytes=90.0, linger=9.0)
+    seen = simulate(config, [(0.0, "x" * 10)] * 9, lambda _: 0.1)
+    assert account_of(seen) == (9, 0, 0)
+    assert seen.batches == 3
+    # Of texts the length is the size where nothing else is said.
+    config = consumer(max_batch_bytes=30.0, linger=9.0)
+    assert simulate(config, [(0.0, "x" * 10)] * 9, lambda _: 0.1).batches == 3
+
+
+@pytest.mark.parametrize(
+    "arrivals, told",
+    [
+        (None, "arrivals must be an iterable of pairs: a second, an item, got None"),
+        ([1.0], "an arrival must be a pair: a second, an item, got 1.0"),
+        ([("a", 1)], "an arrival must be a pair: a second, an item"),
+        ([(float("inf"), 1)], "the second of an arrival must be finite, got inf"),
+        ([(float("nan"), 1)], "the second of an arrival must be finite, got nan"),
+    ],
+)
+def test_arrivals_that_are_none_are_refused(arrivals: Any, told: str) -> None:  # noqa: ANN401
+    with pytest.raises((TypeError, ValueError), match=told):
+        simulate(consumer(), arrivals, lambda _: 0.1)
+
+
+def test_weights_are_by_type() -> None:
+    with pytest.raises(TypeError, match="weights must be a dict of types and weights"):
+        simulate(consumer(), [], lambda _: 0.1, weights=[int])  # type: ignore[arg-type]
+
+
+def test_days_pass_at_once() -> None:
+    """Also those of a load that was recorded in other units, by mistake."""
+    for began in (10**12, 10**18):
+        arrivals = [(began, "x"), (began * 1.5, "x")]
+        seen = simulate(consumer(shutdown_timeout=None), arrivals, lambda _: 0.1)
+        assert account_of(seen) == (2, 0, 0)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration
     from batchqueue_async._engine.partitions.partition import Partition
     from batchqueue_async._engine.queue_parts import Parts
-    from batchqueue_async._engine.runtime.loop_time import LoopTurn
+    from batchqueue_async._loop_time import LoopTurn
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from batchqueue_async._engine.runtime.loop_time import LoopTurn, Sleeper, clock_of
+from batchqueue_async._loop_time import LoopTurn, Sleeper, clock_of
 from batchqueue_async._policies.selectors import by_type
 
 if TYPE_CHECKING:

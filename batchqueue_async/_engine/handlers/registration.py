@@ -13,6 +13,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.on_open import Opening
+from batchqueue_async._functions import attribute_of
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig, MaxBatch
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.retry import Retry
@@ -189,7 +190,7 @@ class Registration:
         if item_type is not None:
             # A consumer was checked when it was declared.
             require_handler("handler", handler)
-        self.consume = cast("Consume", getattr(handler, "consume", handler))
+        self.consume = cast("Consume", attribute_of(handler, "consume", handler))
         on_open = _hook(handler, "on_open")
         self.opening = None if on_open is None else Opening(on_open)
         self._open_first()
@@ -235,7 +236,7 @@ class Registration:
 
     def _open_first(self) -> None:
         if self.opening is not None:
-            consume = getattr(self.handler, "consume", self.handler)
+            consume = attribute_of(self.handler, "consume", self.handler)
             self.consume = self.opening.before(cast("Consume", consume))
 
     def stats(self, inside_for: float) -> HandlerStats:
@@ -258,9 +259,10 @@ class Registration:
 
 def _label(handler: object, item_type: type | None) -> str:
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
-    return f"{name} of {item_type.__qualname__}" if item_type else name
+    # Of a class with `__len__` in its metaclass, such as a registry, `not` may be true.
+    return name if item_type is None else f"{name} of {item_type.__qualname__}"
 
 
 def _hook(handler: object, name: str) -> Hook | None:
-    hook = getattr(handler, name, None)
+    hook = attribute_of(handler, name)
     return cast("Hook", hook) if callable(hook) else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from batchqueue_async._engine.handlers.registration import Registration
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.runtime.loop_time import clock_of
+from batchqueue_async._loop_time import clock_of
 from batchqueue_async._policies.sizing import Exact
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from batchqueue_async._engine.lifecycle.tell_leftovers import (
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import LoopRegistry, is_ending
-from batchqueue_async._engine.runtime.loop_time import ThreadUse, clock_of
+from batchqueue_async._loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError

@@ -20,8 +20,8 @@ from batchqueue_async._engine.runtime.loop_end import (
     cancel_for_good,
     is_ending,
 )
-from batchqueue_async._engine.runtime.loop_time import LoopTurn
 from batchqueue_async._loop_close import expect_no_end
+from batchqueue_async._loop_time import LoopTurn
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Registration

@@ -15,7 +15,7 @@ from asyncio import _get_running_loop
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.runtime.loop_time import Asleep
+from batchqueue_async._loop_time import Asleep
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition

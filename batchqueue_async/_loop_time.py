@@ -127,12 +127,18 @@ class Asleep:
     def cancel(self, msg: object | None = None) -> bool:
         """Cancel the wait, as the awaiting task's `cancel` does."""
         if self.is_woken:
+            self.call_back_again()
             return False
         outcome: asyncio.Future[None] = asyncio.Future(loop=self._loop)
         outcome.cancel(msg)
         self._loop.call_soon(self._resume, context=self._context)
         self.is_woken, self._outcome = True, outcome
         return True
+
+    def call_back_again(self) -> None:
+        """Where it was woken: a signal handler may have raised in place of its call."""
+        if self.is_woken:
+            self._loop.call_soon(self._resume, context=self._context)
 
     def add_done_callback(
         self, fn: Callable[[object], object], /, *, context: Context | None = None
