@@ -463,10 +463,10 @@ def test_what_a_step_took_is_split(
     thread = ThreadUse()
     samples = iter([Use(1.0, 2.0, 3.0)])
     monkeypatch.setattr(_loop_time, "sample", lambda: next(samples))
-    monkeypatch.setattr(loop_time, "queued", lambda: 4.0)
+    monkeypatch.setattr(_loop_time, "queued", lambda: 4.0)
     thread.look(10.0)
     samples = iter([Use(*map(operator.add, (1.0, 2.0, 3.0), used))])
-    monkeypatch.setattr(loop_time, "queued", lambda: 4.0 + queued)
+    monkeypatch.setattr(_loop_time, "queued", lambda: 4.0 + queued)
     split = thread.split(0.3)
     assert split == pytest.approx((computed, blocked), abs=1e-9)
     assert 10.0 < thread.due < 10.1
@@ -483,7 +483,7 @@ def test_what_is_dear_to_ask_for_is_asked_once_a_second(
         asked.append(now)
         return 0.0
 
-    monkeypatch.setattr(loop_time, "queued", queued)
+    monkeypatch.setattr(_loop_time, "queued", queued)
     thread = ThreadUse()
     for step in range(100):
         now = 0.05 * step
