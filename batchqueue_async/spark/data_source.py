@@ -44,6 +44,14 @@ _RUN = "spark.jobGroup.id"
 
 FORMAT: Final = "batchqueue"
 
+# Why a stream's micro-batch may have been published before. A commit knows nothing of
+# the run's others, so it can't tell a restart from a copied checkpoint.
+_RESTARTED: Final = (
+    "as it should be where the driver died before Spark's own commit; a query that goes"
+    " on with a copy of another's checkpoint loses its rows, and needs a new one"
+)
+_NAMED: Final = "a stream with a new checkpoint, or of its own, takes another `query`"
+
 # Options of ours and of Spark's; all others are the sink's.
 _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 
@@ -243,13 +251,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise BatchQueueError(msg)
             nobody = _nobody(epoch, run, tokens)
             is_new = publish(self.open_queue, nobody, tokens, self.columns)
-            # Under the checkpoint's own id it can only be a restart, which is fine.
-            if not is_new and self.query is not None:
+            if not is_new:
                 logger.warning(
-                    "%s is published already, so this micro-batch changes nothing: a"
-                    " stream with a new checkpoint, or of its own, takes another"
-                    " `query`",
+                    "%s is published already, so this micro-batch changes nothing: %s",
                     epoch,
+                    _RESTARTED if self.query is None else _NAMED,
                     extra=fields_of(epoch),
                 )
 
