@@ -78,10 +78,12 @@ class BatchQueueSource(DataSource):
     All other options are the sink's. In SQL options go to the statement, since Spark
     does not pass on those of a table: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
 
-    The save mode is append, a stream's output mode append or update, and its trigger
-    one that makes micro-batches. With `trigger(continuous=...)` nothing is published
-    and nothing is committed: Spark gives the rows to no Python data source, and only
-    logs what its commit raises. All of it works with Spark Connect, too.
+    The save mode is append, and so is a stream's output mode: Spark refuses update for
+    all data sources of Python. For update or complete there is `ForeachBatchSink`, with
+    a sink that has `on_conflict`. A stream's trigger is one that makes micro-batches.
+    With `trigger(continuous=...)` nothing is published and nothing is committed: Spark
+    gives the rows to no Python data source, and only logs what its commit raises. All
+    of it works with Spark Connect, too.
     """
 
     @classmethod
@@ -127,8 +129,8 @@ class BatchQueueSource(DataSource):
         """Check the options and return a writer; Spark makes one per micro-batch."""
         if overwrite:
             msg = (
-                'outputMode must be "append" or "update": staged rows are added, '
-                'got "complete"'
+                'outputMode must be "append": staged rows are added, got "complete"; a'
+                " ForeachBatchSink takes it, into a sink with on_conflict"
             )
             raise ValueError(msg)
         if "batch" in self.options:
