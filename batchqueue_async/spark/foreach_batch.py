@@ -281,8 +281,10 @@ def _query_id(df: DataFrame) -> str:
     found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
         msg = (
-            "df must be a micro-batch of foreachBatch, got a frame without a query;"
-            ' write it with write.format("batchqueue"), or push'
+            "df must be a micro-batch of foreachBatch, got a frame without a query. In"
+            " threads that the function starts, wrap what they call in PySpark's"
+            " inheritable_thread_target; a frame of another kind is written with"
+            ' write.format("batchqueue"), or push'
         )
         raise BatchQueueError(msg)
     return found
