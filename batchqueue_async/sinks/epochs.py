@@ -186,7 +186,9 @@ class EpochWriter(Generic[T]):
         try:
             await self._sink.begin(epoch)
         except BaseException:
-            self._goes_on = False
+            # If it was cut off, another epoch may have begun since.
+            if self._begun == epoch:
+                self._goes_on = False
             raise
         self._epoch, self._drops, self._written = epoch, False, 0
 
