@@ -120,6 +120,10 @@ class EpochWriter(Generic[T]):
     def __init__(self, sink: EpochSink[T]) -> None:
         require_sink("sink", sink)
         self._sink = sink
+        # The last attempt's, from the first step of its `begin`; whether it goes on.
+        self._begun: Epoch | None = None
+        self._goes_on = False
+        # The one that takes rows.
         self._epoch: Epoch | None = None
         self._drops = False
         self._written = 0
@@ -170,11 +174,22 @@ class EpochWriter(Generic[T]):
         Raises:
             BatchQueueError: Another epoch is open.
         """
-        if self._epoch not in {None, epoch}:
-            msg = f"{self._epoch} is open: {epoch} has to wait for its end"
+        if self._goes_on and self._begun != epoch:
+            msg = (
+                f"{self._begun} is open: {epoch} has to wait for its end; queries that"
+                " run at a time need an EpochWriter and a queue each"
+            )
             raise BatchQueueError(msg)
-        self._epoch = None
-        await self._sink.begin(epoch)
+        # Before the sink begins: until then another query's attempt might begin, too,
+        # and one would take the other's rows.
+        self._begun, self._goes_on, self._epoch = epoch, True, None
+        try:
+            await self._sink.begin(epoch)
+        except BaseException:
+            # If it was cut off, another epoch may have begun since.
+            if self._begun == epoch:
+                self._goes_on = False
+            raise
         self._epoch, self._drops, self._written = epoch, False, 0
 
     async def write(self, epoch: Epoch, items: list[T]) -> None:
@@ -189,7 +204,8 @@ class EpochWriter(Generic[T]):
     async def abort(self, epoch: Epoch) -> None:
         """Give the attempt up: from now on `consume` drops, until the next `begin`."""
         self._close_for_writing(epoch)
-        self._drops = True
+        # One that was refused beside an open one leaves that one as it is.
+        self._drops = self._drops or self._begun in {None, epoch}
         await self._sink.abort(epoch)
 
     async def is_committed(self, epoch: Epoch) -> bool:
@@ -197,5 +213,5 @@ class EpochWriter(Generic[T]):
         return await self._sink.is_committed(epoch)
 
     def _close_for_writing(self, epoch: Epoch) -> None:
-        if self._epoch == epoch:
-            self._epoch = None
+        if self._begun == epoch:
+            self._epoch, self._goes_on = None, False

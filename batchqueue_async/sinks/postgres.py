@@ -76,8 +76,8 @@ class PostgresEpochSink(StagingEpochSink[T, Writes]):
     Record batches are the quickest by far, where their columns have the table's own
     types, or are decimals: then no row becomes a Python object. For a column of
     timestamps an int stands for microseconds since 1970 (UTC). It belongs to one loop,
-    and when that is closed to the next one that uses it. Close it with `close`, as a
-    queue does with its `EpochWriter`.
+    and when that is closed to the next one that uses it; another one is refused. Close
+    it with `close`, as a queue does with its `EpochWriter`.
 
     Args:
         url: The server and the database: `postgresql://...`. No message and no log has

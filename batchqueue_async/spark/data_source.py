@@ -44,6 +44,14 @@ _RUN = "spark.jobGroup.id"
 
 FORMAT: Final = "batchqueue"
 
+# Why a stream's micro-batch may have been published before. A commit knows nothing of
+# the run's others, so it can't tell a restart from a copied checkpoint.
+_RESTARTED: Final = (
+    "as it should be where the driver died before Spark's own commit; a query that goes"
+    " on with a copy of another's checkpoint loses its rows, and needs a new one"
+)
+_NAMED: Final = "a stream with a new checkpoint, or of its own, takes another `query`"
+
 # Options of ours and of Spark's; all others are the sink's.
 _OWN = {"sink", "query", "batch", "checkpointlocation", "path", "queryname"}
 
@@ -70,10 +78,12 @@ class BatchQueueSource(DataSource):
     All other options are the sink's. In SQL options go to the statement, since Spark
     does not pass on those of a table: `INSERT INTO t WITH ('sink' = ...) SELECT ...`.
 
-    The save mode is append, a stream's output mode append or update, and its trigger
-    one that makes micro-batches. With `trigger(continuous=...)` nothing is published
-    and nothing is committed: Spark gives the rows to no Python data source, and only
-    logs what its commit raises. All of it works with Spark Connect, too.
+    The save mode is append, and so is a stream's output mode: Spark refuses update for
+    all data sources of Python. For update or complete there is `ForeachBatchSink`, with
+    a sink that has `on_conflict`. A stream's trigger is one that makes micro-batches.
+    With `trigger(continuous=...)` nothing is published and nothing is committed: Spark
+    gives the rows to no Python data source, and only logs what its commit raises. All
+    of it works with Spark Connect, too.
     """
 
     @classmethod
@@ -119,8 +129,8 @@ class BatchQueueSource(DataSource):
         """Check the options and return a writer; Spark makes one per micro-batch."""
         if overwrite:
             msg = (
-                'outputMode must be "append" or "update": staged rows are added, '
-                'got "complete"'
+                'outputMode must be "append": staged rows are added, got "complete"; a'
+                " ForeachBatchSink takes it, into a sink with on_conflict"
             )
             raise ValueError(msg)
         if "batch" in self.options:
@@ -243,13 +253,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise BatchQueueError(msg)
             nobody = _nobody(epoch, run, tokens)
             is_new = publish(self.open_queue, nobody, tokens, self.columns)
-            # Under the checkpoint's own id it can only be a restart, which is fine.
-            if not is_new and self.query is not None:
+            if not is_new:
                 logger.warning(
-                    "%s is published already, so this micro-batch changes nothing: a"
-                    " stream with a new checkpoint, or of its own, takes another"
-                    " `query`",
+                    "%s is published already, so this micro-batch changes nothing: %s",
                     epoch,
+                    _RESTARTED if self.query is None else _NAMED,
                     extra=fields_of(epoch),
                 )
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
-import threading
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import pyarrow as pa
 
-from batchqueue_async import BatchQueueError, DeliveryError, SyncBatchQueue
+from batchqueue_async import BatchQueueError, SyncBatchQueue
 from batchqueue_async._functions import require_arguments
 from batchqueue_async._validation import require_instance, require_timeout
 from batchqueue_async._wording import shown
@@ -20,6 +19,7 @@ from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
 from batchqueue_async.sinks.epochs import fields_of, require_sink
 from batchqueue_async.sinks.names import matched
 
+from ._way_in import way_into
 from .arrow_batches import whole_frame
 from .frames import arrow_schema, is_connect, with_types
 from .items import to_batches, to_tuples
@@ -72,10 +72,11 @@ class ForeachBatchSink(Generic[T]):
     A micro-batch has one frame for each sink: a second one, such as another part of its
     rows, would be skipped as a repetition, so it raises instead. Union them.
 
-    One query at a time: several need a queue, a writer and a `ForeachBatchSink` each.
-    Calls wait for each other, since a stopped query's last call may still be running.
-    It works in the driver's process only, so with Spark Connect it raises: there the
-    server runs `foreachBatch` elsewhere.
+    Calls that push into one queue wait for each other, through whatever
+    `ForeachBatchSink`: a stopped query's last call may still be running when the next
+    run begins. Give each of several queries a queue, a writer and a `ForeachBatchSink`
+    of its own. It works in the driver's process only, so with Spark Connect it raises:
+    there the server runs `foreachBatch` elsewhere.
 
     Args:
         sync_queue: The queue, as other threads see it.
@@ -110,8 +111,9 @@ class ForeachBatchSink(Generic[T]):
         self._sink = sink
         self._timeout = timeout
         self._fetch = fetch
-        self._lock = threading.Lock()
-        self._is_settled = True
+        self._way_in = way_into(sync_queue.queue)
+        # The last call's epoch, and its query's run.
+        self._called: tuple[Epoch, str | None] | None = None
         # The last epoch that this object has committed, its query's run, and its frame.
         self._committed: tuple[Epoch, str | None, DataFrame] | None = None
 
@@ -126,14 +128,14 @@ class ForeachBatchSink(Generic[T]):
                 Spark Connect.
         """
         epoch = Epoch(_query_id(df), batch_id)
-        with self._lock:
-            self._settle(epoch)
+        with self._way_in.lock:
+            called, self._called = self._called, (epoch, _run_id(df))
+            self._way_in.settle(self._sync_queue, epoch, self._timeout)
             if self._sink is None:
                 self._attempt(df)
             elif self._sync_queue.call(self._sink.is_committed, epoch):
                 self._refuse_second_frame(df, epoch)
-                says = "%s is committed already: skipped"
-                logger.info(says, epoch, extra=fields_of(epoch))
+                _tell_skipped(epoch, is_later=_is_later(self._called, called))
             else:
                 self._attempt_epoch(df, epoch, self._sink)
 
@@ -174,9 +176,9 @@ class ForeachBatchSink(Generic[T]):
     def _attempt(self, df: DataFrame) -> int:
         deadline = Deadline(self._timeout)
         batches = self._in_order(df)
-        self._is_settled = False
+        self._way_in.is_settled = False
         items = push_batches(batches, self._sync_queue, self._to_items, deadline)
-        self._is_settled = True
+        self._way_in.is_settled = True
         return items
 
     def _in_order(self, df: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -219,21 +221,32 @@ class ForeachBatchSink(Generic[T]):
             says = "what was staged for %s cannot be discarded"
             logger.exception(says, epoch, extra=fields_of(epoch))
         with contextlib.suppress(Exception):
-            self._settle(epoch)
+            self._way_in.settle(self._sync_queue, epoch, self._timeout)
 
-    def _settle(self, epoch: Epoch) -> None:
-        """Flush what a failed attempt left in the queue and in caches."""
-        if self._is_settled:
-            return
-        try:
-            self._sync_queue.flush(self._timeout)
-        except DeliveryError as error:
-            # Items that failed are gone; a cache that failed still has what it held.
-            outcomes = {failure.outcome for failure in error.failures}
-            if "on_flush" in outcomes or error.count > len(error.failures):
-                msg = f"{epoch} has to wait: a handler still holds what failed before"
-                raise BatchQueueError(msg) from error
-        self._is_settled = True
+
+def _is_later(
+    now: tuple[Epoch, str | None], before: tuple[Epoch, str | None] | None
+) -> bool:
+    """Whether a call is for another micro-batch of the same run as the one before."""
+    return before is not None and now[1] == before[1] and now[0] != before[0]
+
+
+def _tell_skipped(epoch: Epoch, *, is_later: bool) -> None:
+    """Log it, as a warning where no restart of the query explains it.
+
+    Spark delivers the last micro-batch of the run before again, and no other.
+    """
+    if not is_later:
+        says = "%s is committed already: skipped"
+        logger.info(says, epoch, extra=fields_of(epoch))
+        return
+    logger.warning(
+        "%s is committed already: skipped, though it is not the first of this run. If"
+        " the checkpoint is no older state of itself, its rows are lost: another query"
+        " goes on with a copy of it, or another sink writes into the same table",
+        epoch,
+        extra=fields_of(epoch),
+    )
 
 
 def _warn_if_unwritten(epoch: Epoch, sink: EpochSink[Any], items: int) -> None:
@@ -268,8 +281,10 @@ def _query_id(df: DataFrame) -> str:
     found = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
         msg = (
-            "df must be a micro-batch of foreachBatch, got a frame without a query;"
-            ' write it with write.format("batchqueue"), or push'
+            "df must be a micro-batch of foreachBatch, got a frame without a query. In"
+            " threads that the function starts, wrap what they call in PySpark's"
+            " inheritable_thread_target; a frame of another kind is written with"
+            ' write.format("batchqueue"), or push'
         )
         raise BatchQueueError(msg)
     return found

@@ -1,5 +1,6 @@
 """Epochs as values, and the writer that knows which one is open."""
 
+import asyncio
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch, EpochSink, EpochWriter
+from tests.support.settle import settle
 
 FIRST, SECOND = Epoch("query", 0), Epoch("query", 1)
 
@@ -105,6 +107,52 @@ async def test_one_epoch_is_open_at_a_time() -> None:
     await writer.begin(FIRST)
     with pytest.raises(BatchQueueError, match=r"batch 0 .* is open: batch 1"):
         await writer.begin(SECOND)
+
+
+async def test_who_begins_while_another_begins_is_refused() -> None:
+    """Else one of them would take the other's rows, and nobody would be told."""
+    begins = asyncio.Event()
+
+    class Slow(Memory):
+        async def begin(self, epoch: Epoch) -> None:
+            await begins.wait()
+            await super().begin(epoch)
+
+    writer = EpochWriter(Slow())
+    first = asyncio.create_task(writer.begin(FIRST))
+    await settle()
+    with pytest.raises(BatchQueueError, match=r"batch 0 .* is open: batch 1 .* each"):
+        await writer.begin(SECOND)
+    begins.set()
+    await first
+    assert writer.epoch == FIRST
+
+
+async def test_who_was_refused_leaves_the_open_epoch_as_it_is() -> None:
+    writer = EpochWriter(Memory())
+    await writer.begin(FIRST)
+    with pytest.raises(BatchQueueError, match="is open"):
+        await writer.begin(SECOND)
+    await writer.abort(SECOND)
+    await writer.consume(["a"])
+    await writer.commit(FIRST)
+
+    with pytest.raises(BatchQueueError, match="no epoch is open"):
+        await writer.consume(["late"])
+
+
+async def test_a_begin_that_failed_holds_nobody_up() -> None:
+    class Refusing(Memory):
+        async def begin(self, epoch: Epoch) -> None:
+            if epoch == FIRST:
+                raise OSError
+            await super().begin(epoch)
+
+    writer = EpochWriter(Refusing())
+    with pytest.raises(OSError):  # noqa: PT011  # its class says all
+        await writer.begin(FIRST)
+    await writer.begin(SECOND)
+    assert writer.epoch == SECOND
 
 
 async def test_the_sink_is_closed_with_the_queue() -> None:

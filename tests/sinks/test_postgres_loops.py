@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async.sinks import Epoch
 from batchqueue_async.sinks._postgres.connections import Connections
 from batchqueue_async.sinks.postgres import PostgresEpochSink
@@ -74,3 +75,38 @@ def test_connections_that_were_waited_for_are_bounded_on_the_next_loop(
     for _ in range(2):
         run(lend_to_three())
     assert most == 1
+
+
+def test_a_second_loop_is_refused_while_the_first_uses_the_sink(
+    postgres_dsn: str,
+) -> None:
+    """Who waits there would never be woken: the connection is the first loop's."""
+
+    async def prepare(connection: object) -> None:
+        pass
+
+    async def lend() -> None:
+        async with connections.lent():
+            pass
+
+    async def close() -> None:
+        connections.close()
+        await asyncio.sleep(0)
+
+    async def lend_and_close() -> None:
+        await lend()
+        await close()
+
+    def on_another_loop() -> None:
+        run(lend_and_close())
+
+    async def lend_on_two() -> None:
+        await lend()
+        told = "on another event loop.* for each loop"
+        with pytest.raises(BatchQueueError, match=told):
+            await asyncio.to_thread(on_another_loop)
+        await close()
+        await asyncio.to_thread(on_another_loop)
+
+    connections = Connections(postgres_dsn, 5.0, 5.0, prepare)
+    run(lend_on_two())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
+from batchqueue_async import BatchQueueError
 from batchqueue_async._validation import require_int, require_positive
 
 from ..checks import require_url
@@ -63,7 +64,8 @@ class Connections:
     not, because it stands still or is out of reach, the client stops waiting a moment
     later.
 
-    It belongs to the loop that uses it first, and when that is closed to the next one.
+    It belongs to the loop that uses it first, and when that or this is closed to the
+    next one. Any other is refused: a connection wakes who waits on its own loop alone.
     Before a connection is handed out `each` is awaited with it, and `prepare` with the
     first, or with the next one after a table was missing. `connections` bounds how many
     are lent at a time.
@@ -103,6 +105,8 @@ class Connections:
         self._most = connections
         self._bound: AbstractAsyncContextManager[None] = nullcontext()
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Whether it was closed, and not used since.
+        self._is_free = True
         # Each with the loop's time at which it was given back.
         self._idle: list[tuple[Connection, float]] = []
         self._taken: list[Connection] = []
@@ -114,7 +118,7 @@ class Connections:
         If the block raises, or is cancelled, the connection is ended: nobody knows what
         it was in the middle of.
         """
-        self._leave_closed_loop()
+        self._move_to_loop()
         async with self._bound:
             connection = await self.take()
             try:
@@ -214,7 +218,7 @@ class Connections:
 
     async def take(self) -> Connection:
         """Return a connection that works; the caller gives it back, or ends it."""
-        self._leave_closed_loop()
+        self._move_to_loop()
         connection = await self._kept() or await self._made()
         if not self._is_prepared:
             try:
@@ -250,14 +254,26 @@ class Connections:
         self._idle.clear()
         self._taken.clear()
         self._is_prepared = False
+        self._is_free = True
 
-    def _leave_closed_loop(self) -> None:
-        """Let go of what was made on a loop that ended without `close`."""
-        loop = asyncio.get_running_loop()
-        if self._loop is loop or not (self._loop is None or self._loop.is_closed()):
+    def _move_to_loop(self) -> None:
+        """Let go of what was made on a loop that ended without `close`.
+
+        Raises:
+            BatchQueueError: Another loop uses it.
+        """
+        loop, last = asyncio.get_running_loop(), self._loop
+        if last is loop:
+            self._is_free = False
             return
+        if last is not None and not (self._is_free or last.is_closed()):
+            msg = (
+                "a PostgreSQL sink has connections on another event loop, which is not"
+                " closed: make a sink for each loop, such as for each LoopThread"
+            )
+            raise BatchQueueError(msg)
         self.close()
-        self._loop = loop
+        self._loop, self._is_free = loop, False
         if self._most is not None:
             # A semaphore stays with the loop on which somebody waited for it.
             self._bound = asyncio.Semaphore(self._most)

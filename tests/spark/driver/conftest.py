@@ -54,8 +54,16 @@ class Stream:
 
     def forget_commit(self, batch: int) -> None:
         """Make it look as if the driver had died just before Spark's own commit."""
-        for name in (f"{batch}", f".{batch}.crc"):
-            (self.checkpoint / "commits" / name).unlink(missing_ok=True)
+        self._forget(batch, "commits")
+
+    def forget_plan(self, batch: int) -> None:
+        """Make the checkpoint that of before the batch was planned."""
+        self._forget(batch, "commits", "offsets")
+
+    def _forget(self, batch: int, *logs: str) -> None:
+        for log in logs:
+            for name in (f"{batch}", f".{batch}.crc"):
+                (self.checkpoint / log / name).unlink(missing_ok=True)
 
 
 @pytest.fixture

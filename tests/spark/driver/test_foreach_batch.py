@@ -6,12 +6,14 @@ import pickle
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -236,6 +238,24 @@ def test_the_epoch_is_the_querys_id_and_the_batch(
     metadata = (stream.checkpoint / "metadata").read_text()
     assert [epoch.batch for epoch in epochs if epoch] == [0, 1]
     assert all(epoch.query in metadata for epoch in epochs if epoch)
+
+
+def test_a_thread_of_the_functions_own_needs_sparks_settings(
+    stream: Stream, loop_thread: LoopThread, table: Table
+) -> None:
+    """As where several tables are filled at the same time."""
+    stream.add([1, 2])
+    sink = writing(loop_thread, table)
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(StreamingQueryException, match="inheritable_thread_target"):
+            stream.run(lambda *args: pool.submit(sink, *args).result())
+
+        def in_thread(df: DataFrame, batch_id: int) -> None:
+            inheriting = inheritable_thread_target(df.sparkSession)
+            pool.submit(inheriting(sink), df, batch_id).result()
+
+        stream.run(in_thread)
+    assert table.ids() == [1, 2]
 
 
 def test_a_closed_queue_fails_the_micro_batch(

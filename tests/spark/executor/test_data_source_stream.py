@@ -128,7 +128,9 @@ def test_what_cannot_be_exact_is_refused(source: "DataFrame", tmp_path: Path) ->
     counts = counts.format("batchqueue").option("sink", PARQUET)
     counts = counts.option("checkpointLocation", f"{tmp_path / 'other'}")
 
-    with pytest.raises(Exception, match='outputMode must be "append" or "update"'):
+    with pytest.raises(
+        Exception, match=r'outputMode must be "append": .* ForeachBatch'
+    ):
         counts.option("directory", str(tmp_path)).trigger(
             availableNow=True
         ).start().awaitTermination(60)

@@ -1,0 +1,135 @@
+"""Several `ForeachBatchSink`s for one queue: what one leaves is no other's."""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from batchqueue_async import BatchQueueConfig, LoopThread
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
+from batchqueue_async.spark import EpochWriter, ForeachBatchSink
+from tests.spark.driver.conftest import Stream
+
+pytestmark = [pytest.mark.spark, pytest.mark.real_time]
+
+# Far longer than a second query takes to begin an epoch of its own, if it may.
+A_MOMENT = 0.5
+
+
+class Gated:
+    """A writer into a table of SQLite that keeps its batches until it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE items (id INTEGER)")
+        self.writer = EpochWriter(SqliteEpochSink[Any](path, "items", ("id",)))
+        self.gate = asyncio.Event()
+        self.was_entered = threading.Event()
+
+    async def consume(self, batch: list[Any]) -> None:
+        self.was_entered.set()
+        await self.gate.wait()
+        await self.writer.consume(batch)
+
+    async def on_close(self) -> None:
+        await self.writer.on_close()
+
+    def ids(self) -> list[int]:
+        with closing(sqlite3.connect(self.path)) as database:
+            rows = database.execute("SELECT id FROM items ORDER BY id")
+            return [number for (number,) in rows]
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Gated:
+    return Gated(tmp_path / "items.db")
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def test_a_new_sink_waits_for_what_an_earlier_one_left_in_the_queue(
+    stream: Stream, loop_thread: LoopThread, gated: Gated
+) -> None:
+    """As in a loop that starts its query again, with a new sink each time."""
+    stream.add(range(100))
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="TimeoutError"):
+            stream.run(ForeachBatchSink(queue, sink=gated.writer, timeout=0.5))
+    # The second has not put the rows beside those of the first.
+    assert queue.stats().accepted == 100
+
+    loop_thread.portal.call(gated.gate.set)
+    stream.run(ForeachBatchSink(queue, sink=gated.writer))
+    assert gated.ids() == [*range(100)]
+
+
+def test_two_queries_with_one_queue_wait_for_each_other(
+    spark: SparkSession,
+    tmp_path: Path,
+    loop_thread: LoopThread,
+    gated: Gated,
+    pool: ThreadPoolExecutor,
+) -> None:
+    streams = []
+    for number in range(2):
+        (folder := tmp_path / f"{number}").mkdir()
+        streams.append(Stream(spark, folder))
+        streams[-1].add(range(number * 100, number * 100 + 100))
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+    has_come = threading.Event()
+
+    def second(df: DataFrame, batch_id: int) -> None:
+        has_come.set()
+        ForeachBatchSink(queue, sink=gated.writer)(df, batch_id)
+
+    one = pool.submit(streams[0].run, ForeachBatchSink(queue, sink=gated.writer))
+    assert gated.was_entered.wait(60)
+    other = pool.submit(streams[1].run, second)
+    assert has_come.wait(60)
+    loop_thread.portal.call(asyncio.sleep, A_MOMENT)
+    loop_thread.portal.call(gated.gate.set)
+
+    one.result(60)
+    other.result(60)
+    assert gated.ids() == [*range(200)]
+
+
+def test_a_skip_that_no_restart_explains_is_warned_of(
+    stream: Stream,
+    loop_thread: LoopThread,
+    gated: Gated,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As where a query goes on with a copy of another one's checkpoint."""
+    for number in range(3):
+        stream.add([number])
+    queue = loop_thread.open("items", BatchQueueConfig[Any](consumer=gated))
+    loop_thread.portal.call(gated.gate.set)
+    sink = ForeachBatchSink(queue, sink=gated.writer)
+    stream.run(sink)
+
+    stream.forget_plan(2)
+    stream.forget_commit(1)
+
+    with caplog.at_level(logging.INFO, "batchqueue_async"):
+        stream.run(sink)
+    skips = [each for each in caplog.records if "skipped" in each.message]
+    assert [each.levelno for each in skips] == [logging.INFO, logging.WARNING]
+    assert "another query goes on with a copy of it" in skips[1].message
+    assert gated.ids() == [0, 1, 2]
