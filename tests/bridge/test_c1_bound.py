@@ -35,8 +35,12 @@ class Watch:
         self.is_over = False
 
     def look(self) -> None:
-        fullest = max(len(each.items) for each in self._partitions)
-        self.most = max(self.most, fullest)
+        for each in self._partitions:
+            waiting = each.items
+            count = len(waiting)
+            # Else it was taken meanwhile: it is a batch, and grows by other partitions.
+            if each.items is waiting:
+                self.most = max(self.most, count)
 
     def look_on(self) -> None:
         while not self.is_over:
