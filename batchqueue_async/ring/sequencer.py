@@ -57,6 +57,10 @@ class MultiProducerSequencer(Publications):
         InvalidArgument: The capacity is no power of two.
     """
 
+    # Again, for type checkers that look at what is assigned in this class.
+    claimed: int
+    abandoned: set[int]
+
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__(capacity)
         self._free_up_to = INITIAL + capacity
