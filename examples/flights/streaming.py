@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+_LATEST_TOLD = 10.0
+"""Seconds that a busy machine may take to tell of a query's end."""
 
 
 class Job:
@@ -102,16 +106,21 @@ class Job:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         to_items = _paced(events_of, self._rate)
         sink = ForeachBatchSink(pipeline.events, to_items, pipeline.writer)
-        listener = QueueProgressListener(pipeline.events, _teller(say))
+        is_told = threading.Event()
+        listener = QueueProgressListener(pipeline.events, _teller(say, is_told))
         spark.streams.addListener(listener)
         try:
             query = self._start(spark, sink)
-            return _wait_for(query, interruption)
+            is_done = _wait_for(query, interruption)
         except StreamingQueryException as error:
             msg = (
                 f"the stream stopped; the same command goes on: {cause_of(str(error))}"
             )
             raise Problem(msg) from error
+        else:
+            # Spark tells of the last micro-batch some time after the query has ended.
+            is_told.wait(_LATEST_TOLD)
+            return is_done
         finally:
             spark.streams.removeListener(listener)
 
@@ -158,8 +167,12 @@ def _paced(
     return paced
 
 
-def _teller(say: Callable[[str], None]) -> Callable[[QueryRecord], None]:
+def _teller(
+    say: Callable[[str], None], is_told: threading.Event
+) -> Callable[[QueryRecord], None]:
     def tell(record: QueryRecord) -> None:
+        if record.event == "terminated":
+            is_told.set()
         if record.event == "progress":
             found = record.attributes
             say(
