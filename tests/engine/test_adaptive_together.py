@@ -70,6 +70,7 @@ async def keep_full(queue: BatchQueue[int]) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [0.0, 30.0])
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_two_queues_share_what_a_server_takes(

@@ -70,6 +70,7 @@ def accepted(queue: BatchQueue[object]) -> list[int]:
     return [each.accepted for each in queue.stats().partitions]
 
 
+@pytest.mark.slow
 async def test_growth_moves_no_type() -> None:
     types = new_types(500)
     async with adaptive(8) as queue:

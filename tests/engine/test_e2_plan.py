@@ -40,6 +40,7 @@ fixed = PartitionPolicy.fixed
 # --- the library's own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("balancer", [ThroughputBalancer(1), CostBalancer(1)])
 @pytest.mark.parametrize("shape", ["different", "equal", "many equal"])
 def test_a_plan_takes_some_hundred_instructions_per_partition(

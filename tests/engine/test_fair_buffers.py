@@ -334,6 +334,7 @@ def buffers() -> int:
 
 
 class TestNothingStays:
+    @pytest.mark.slow
     async def test_keys_that_came_and_went_leave_nothing(self) -> None:
         """Without a garbage collection: nothing is in a cycle."""
         gc.collect()

@@ -127,6 +127,7 @@ class Plain:
         """Handle a batch."""
 
 
+@pytest.mark.slow
 @each_config
 @pytest.mark.parametrize("kind", [Plain, Hooked])
 @pytest.mark.parametrize("in_turn", [True, False])

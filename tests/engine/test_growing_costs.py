@@ -290,6 +290,7 @@ async def test_batches_that_wait_for_a_retry_cost_others_nothing() -> None:
     assert await growth(steps, 50) < 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "partitions", [PartitionPolicy.fixed(1), PartitionPolicy.adaptive()]
 )
@@ -321,6 +322,7 @@ async def test_a_handler_with_terms_of_its_own_asks_no_others(
     assert await growth(steps, 60) < LINEAR
 
 
+@pytest.mark.slow
 async def test_drain_tasks_that_end_one_by_one_ask_no_others() -> None:
     async def steps(count: int) -> int:
         async def handle(batch: list[int]) -> None:

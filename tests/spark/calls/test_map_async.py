@@ -144,6 +144,7 @@ def test_who_wants_few_rows_gets_them(spark: "SparkSession") -> None:
     assert [row.y for row in made.limit(3).collect()] == [0, 10, 20]
 
 
+@pytest.mark.slow
 def test_a_stream_s_rows_are_called_for_once(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -189,6 +189,7 @@ def test_spark_goes_no_faster_than_the_handler(
     assert queue.stats().handled == 800
 
 
+@pytest.mark.slow
 def test_it_takes_no_longer_than_asked(df: DataFrame, loop_thread: LoopThread) -> None:
     gate = asyncio.Event()
 

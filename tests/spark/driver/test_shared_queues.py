@@ -61,6 +61,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+@pytest.mark.slow
 def test_a_new_sink_waits_for_what_an_earlier_one_left_in_the_queue(
     stream: Stream, loop_thread: LoopThread, gated: Gated
 ) -> None:

@@ -43,6 +43,7 @@ def test_each_partition_is_merged_before_the_shuffle(spark: "SparkSession") -> N
     assert again.count() == 7
 
 
+@pytest.mark.slow
 def test_a_stream_s_micro_batches_are_merged_each(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

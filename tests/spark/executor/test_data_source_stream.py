@@ -95,6 +95,7 @@ def test_a_failed_batch_is_retried_by_the_restart(
     assert staged(tmp_path / "out") == []
 
 
+@pytest.mark.slow
 def test_rows_that_the_store_has_lost_end_the_query_until_it_is_restarted(
     spark: "SparkSession", source: "DataFrame", tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_rows_that_the_store_has_lost_end_the_query_until_it_is_restarted(
     assert staged(tmp_path / "out") == []
 
 
+@pytest.mark.slow
 def test_a_name_takes_the_place_of_the_checkpoints_id(
     spark: "SparkSession", source: "DataFrame", tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ def test_what_cannot_be_exact_is_refused(source: "DataFrame", tmp_path: Path) ->
         ).start().awaitTermination(60)
 
 
+@pytest.mark.slow
 def test_a_continuous_trigger_publishes_and_commits_nothing(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ def test_parquet_keeps_them_so(
     ]
 
 
+@pytest.mark.slow
 def test_parquet_keeps_collations(session: "SparkSession", tmp_path: Path) -> None:
     """Spark compares texts by them, and its own files have them."""
     frame = session.sql("SELECT 'A' COLLATE UTF8_LCASE AS word, ARRAY('a') AS words")
