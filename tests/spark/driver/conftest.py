@@ -1,7 +1,9 @@
 """A loop thread, a stream of files, and queries that end when their files do."""
 
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,29 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from batchqueue_async import LoopThread
+from batchqueue_async.sinks import EpochWriter
+from batchqueue_async.sinks.sqlite import SqliteEpochSink
 
 
 @pytest.fixture
 def loop_thread() -> Iterator[LoopThread]:
     with LoopThread(shutdown_timeout=5) as running:
         yield running
+
+
+class Table:
+    """A table of a SQLite file, and its sink."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE items (id INTEGER)")
+        self.writer = EpochWriter(SqliteEpochSink[Any](path, "items", ("id",)))
+
+    def ids(self) -> list[int]:
+        with closing(sqlite3.connect(self.path)) as database:
+            rows = database.execute("SELECT id FROM items ORDER BY id")
+            return [number for (number,) in rows]
 
 
 class Stream:

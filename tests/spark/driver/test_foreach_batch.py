@@ -3,11 +3,9 @@
 import asyncio
 import logging
 import pickle
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +16,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from batchqueue_async import BatchQueueConfig, BatchQueueError, LoopThread
-from batchqueue_async.sinks.sqlite import SqliteEpochSink
 from batchqueue_async.spark import (
     Epoch,
     EpochWriter,
     ForeachBatchSink,
     arrow_batches,
 )
-from tests.spark.driver.conftest import Collector, Stream
+from tests.spark.driver.conftest import Collector, Stream, Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
-
-
-class Table:
-    """A table of a SQLite file, and its sink."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("CREATE TABLE items (id INTEGER)")
-        self.writer = EpochWriter(SqliteEpochSink[Any](path, "items", ("id",)))
-
-    def ids(self) -> list[int]:
-        with closing(sqlite3.connect(self.path)) as database:
-            rows = database.execute("SELECT id FROM items ORDER BY id")
-            return [number for (number,) in rows]
 
 
 @pytest.fixture

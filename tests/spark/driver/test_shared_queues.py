@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from batchqueue_async import BatchQueueConfig, LoopThread
-from batchqueue_async.sinks.sqlite import SqliteEpochSink
-from batchqueue_async.spark import EpochWriter, ForeachBatchSink
-from tests.spark.driver.conftest import Stream
+from batchqueue_async.spark import ForeachBatchSink
+from tests.spark.driver.conftest import Stream, Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 
@@ -25,14 +22,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.real_time]
 A_MOMENT = 0.5
 
 
-class Gated:
-    """A writer into a table of SQLite that keeps its batches until it is let go."""
+class Gated(Table):
+    """One whose writer keeps its batches until it is let go."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("CREATE TABLE items (id INTEGER)")
-        self.writer = EpochWriter(SqliteEpochSink[Any](path, "items", ("id",)))
+        super().__init__(path)
         self.gate = asyncio.Event()
         self.was_entered = threading.Event()
 
@@ -43,11 +37,6 @@ class Gated:
 
     async def on_close(self) -> None:
         await self.writer.on_close()
-
-    def ids(self) -> list[int]:
-        with closing(sqlite3.connect(self.path)) as database:
-            rows = database.execute("SELECT id FROM items ORDER BY id")
-            return [number for (number,) in rows]
 
 
 @pytest.fixture
@@ -61,7 +50,6 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-@pytest.mark.slow
 def test_a_new_sink_waits_for_what_an_earlier_one_left_in_the_queue(
     stream: Stream, loop_thread: LoopThread, gated: Gated
 ) -> None:
