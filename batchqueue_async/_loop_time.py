@@ -6,9 +6,7 @@ small batch does.
 
 asyncio runs all that is ready in one turn. So drain tasks that come when the slice is
 used up stand in line: a callback at the start of each turn resumes them, one after the
-other, and only as many as a slice has time for. On a loop whose turns others make long
-that would be next to nothing for many queues, so there the line gets a quarter of what
-the others take, up to `LONGEST_SLICE`.
+other, and only as many as a slice has time for.
 
 How long a handler itself has kept the loop's thread is not what its step took: the step
 may have computed or blocked, which is the handler's own doing, or its thread had to
@@ -38,12 +36,6 @@ K = TypeVar("K")
 
 SLICE = 50e-6
 """Seconds that drain tasks may keep the loop to themselves, between handler calls."""
-
-FRACTION_OF_OTHERS: Final = 0.25
-"""What the line may take in return for each second that others keep the loop."""
-LONGEST_SLICE: Final = 250e-6
-"""Seconds for the line at most. What its handlers wake counts among the others' next,
-so without an end to it turns could become longer and longer."""
 
 _STALE: Final = 0.05
 """Seconds without a turn after which the callback that begins it may be lost."""
@@ -170,13 +162,12 @@ class LoopTurn:
     drain task that comes then goes to the line's end.
     """
 
-    __slots__ = ("_began", "_clock", "_is_asked", "_left", "_line", "_loop", "_users")
+    __slots__ = ("_began", "_clock", "_is_asked", "_line", "_loop", "_users")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._clock = clock_of(loop)
-        # When this turn began; and when the line was left waiting for the next one.
-        self._began = self._left = self._clock()
+        self._began = self._clock()
         self._is_asked = False
         self._users = 0
         # The sleeper of a cancelled drain task stays in the line, and is passed over.
@@ -215,8 +206,6 @@ class LoopTurn:
         else:
             # Also a drain task that was alone before, if others have come meanwhile.
             sleeper = Sleeper(self._loop)
-            if not self._line:
-                self._left = self._clock()
             self._line.append(sleeper)
             self._ask()
             yield sleeper.fall_asleep()
@@ -248,10 +237,7 @@ class LoopTurn:
         if line:
             # First: whatever is raised below, the line moves on in the next turn.
             self._ask()
-        self._began = began = self._clock()
-        # The loop does not sleep while somebody waits: all of that time others worked.
-        others = began - self._left
-        over = began + max(SLICE, min(FRACTION_OF_OTHERS * others, LONGEST_SLICE))
+        self._began = self._clock()
         while line:
             first = line[0]
             first.run_now()
@@ -259,8 +245,7 @@ class LoopTurn:
             if line and line[0] is first:
                 del line[0]
             # Only after the first one: each turn moves the line on, on any machine.
-            self._left = self._clock()
-            if self._left >= over:
+            if self.is_over():
                 break
 
 
