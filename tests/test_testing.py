@@ -1,6 +1,7 @@
 """What the library has for its users' tests; the loop: tests/test_virtual_time.py."""
 
 import asyncio
+import math
 import os
 import re
 import subprocess
@@ -175,6 +176,16 @@ def test_a_deadlock_is_not_for_the_code_under_test() -> None:
 
     with pytest.raises(Deadlock, match="test_testing"):
         run_virtual(swallow())
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e308])
+def test_who_sleeps_for_ever_is_a_deadlock(seconds: float) -> None:
+    with pytest.raises(Deadlock, match="test_testing"):
+        run_virtual(_sleep(seconds))
+
+
+async def _sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
 
 
 def test_it_is_a_loop_factory() -> None:

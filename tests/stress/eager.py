@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from tests.support.parts import Part, run_all
-from tests.support.pythons import find, prepare
+from tests.support.pythons import VERSIONS, find, prepare
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv-eager"
@@ -26,7 +26,7 @@ WANTED = [("--editable", "."), ("--group", "test")]
 
 def main(arguments: list[str]) -> int:
     chosen = os.environ.get("EAGER_PYTHON")
-    found = (find(version, chosen=chosen) for version in ("3.14", "3.13", "3.12"))
+    found = (find(version, chosen=chosen) for version in reversed(VERSIONS[1:]))
     python = next(filter(None, found), None)
     if python is None:
         print("skipped: no Python 3.12 or newer with venv here, so no eager tasks")
