@@ -8,7 +8,7 @@ import csv
 import random
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from heapq import merge
@@ -221,14 +221,13 @@ def _config(level: Level) -> BatchQueueConfig[Any]:
 
 
 def _load(
-    chosen: argparse.Namespace, times: list[float] | None
+    chosen: argparse.Namespace, times: Iterable[float] | None
 ) -> Iterator[tuple[float, object]]:
-    if times is not None:
-        yield from ((at, None) for at in times)
-        return
-    # The same each time, so that trials can be compared.
-    rng = random.Random(_SEED)
-    yield from ((at, None) for at in merge(_steady(chosen, rng), _burst(chosen)))
+    if times is None:
+        # The same each time, so that trials can be compared.
+        rng = random.Random(_SEED)
+        times = merge(_steady(chosen, rng), _burst(chosen))
+    yield from ((at, None) for at in times)
 
 
 def _steady(chosen: argparse.Namespace, rng: random.Random) -> Iterator[float]:
