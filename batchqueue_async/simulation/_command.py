@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from batchqueue_async import BatchQueueConfig, Retry, round_robin
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async.simulation._cost import Cost, Sample
 from batchqueue_async.simulation._plan import (
     BATCHES,
     Level,
@@ -250,11 +251,6 @@ def _cost(chosen: argparse.Namespace) -> HandlerCost:
         raise BatchQueueError(msg)
     if chosen.calls is None:
         return lambda batch: chosen.call + chosen.item * len(batch)
-    from batchqueue_async.simulation._cost import (  # noqa: PLC0415 - for who measured
-        Cost,
-        Sample,
-    )
-
     rows = _rows(chosen.calls, 2, "--calls must name a file of items,seconds per line")
     return Cost(Sample(int(size), seconds) for size, seconds in rows)
 
