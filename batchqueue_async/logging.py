@@ -114,7 +114,7 @@ class BatchingHandler(logging.Handler):
             )
         require_timeout("shutdown_timeout", shutdown_timeout)
         self._config = BatchQueueConfig(
-            # One for all queues that are opened in turn, so that one calls the target.
+            # One for all queues that are opened in turn: only one calls the target.
             consumer=_consumer(target),
             buffer_size=capacity,
             max_batch=max_batch,
