@@ -42,10 +42,13 @@ class Shielded:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        task, scope = self._task, self._scope
+        if task is None or scope is None:
+            return
         # A coroutine that is closed along with its loop is outside of its task then,
         # where a scope can't be left.
-        if self._scope is not None and _current_task() is self._task:
-            self._scope.__exit__(kind, error, trace)
+        if asyncio.current_task(task.get_loop()) is task:
+            scope.__exit__(kind, error, trace)
 
 
 def _may_be_scoped() -> bool:
@@ -62,10 +65,3 @@ def _is_where_it_was() -> bool:
     import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
 
     return importlib.util.find_spec(_BACKEND) is not None
-
-
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None

@@ -46,13 +46,17 @@ def kind_of(value: object) -> str:
 
 def reason(error: BaseException) -> str:
     """Return how a message shows what somebody else raised; never raising."""
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a user's class may do anything
-        return name
     # Not the error's repr, which may have more: a UnicodeEncodeError's has all text.
-    return f"{name}({_cut(without_secrets(text))!r})" if text else f"{name}()"
+    text = _cut(without_secrets(text_of(error)))
+    return f"{type(error).__name__}({repr(text) if text else ''})"
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's text; "" if it has none, or can't be asked for it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's class may do anything
+        return ""
 
 
 def without_secrets(text: str) -> str:

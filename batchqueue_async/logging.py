@@ -29,12 +29,12 @@ from batchqueue_async import (
 from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import run_of
+from batchqueue_async._engine.queue import parts_of
 from batchqueue_async._functions import attribute_of, is_async
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
     refuse,
-    require_at_least,
     require_instance,
     require_int,
     require_timeout,
@@ -108,18 +108,19 @@ class BatchingHandler(logging.Handler):
     ) -> None:
         require_int("capacity", capacity, at_least=1)
         require_int("max_batch", max_batch, at_least=1)
-        require_at_least("linger", linger, 0)
         if retry is not None:
             require_instance(
                 "retry", retry, Retry, "a Retry such as Retry(attempts=3), or None"
             )
         require_timeout("shutdown_timeout", shutdown_timeout)
-        # One for all queues that are opened in turn, so that only one calls the target.
-        self._consumer = _consumer(target)
-        self._capacity = capacity
-        self._max_batch = max_batch
-        self._linger = linger
-        self._retry = retry or Retry()
+        self._config = BatchQueueConfig(
+            # One for all queues that are opened in turn: only one calls the target.
+            consumer=_consumer(target),
+            buffer_size=capacity,
+            max_batch=max_batch,
+            linger=linger,
+            retry=retry or Retry(),
+        )
         self._shutdown_timeout = shutdown_timeout
         self._is_closing = False
         refuse_greenlets(_THREAD)
@@ -248,19 +249,12 @@ class BatchingHandler(logging.Handler):
         return self._queue
 
     def _open_queue(self, loop_thread: LoopThread) -> SyncBatchQueue[logging.LogRecord]:
-        config = BatchQueueConfig(
-            consumer=self._consumer,
-            buffer_size=self._capacity,
-            max_batch=self._max_batch,
-            linger=self._linger,
-            retry=self._retry,
-        )
-        queue = loop_thread.open("logging", config)
+        queue = loop_thread.open("logging", self._config)
         if (run := run_of(loop_thread)) is not None:
             # At the interpreter's exit other threads may log until they have ended: the
             # queue is closed after them, by the end of `process_queue`.
             run.is_late = True
-        self._loop = queue.call(_running_loop)
+        self._loop = parts_of(queue.queue).loop
         return queue
 
     def _drop(self) -> None:
@@ -269,14 +263,11 @@ class BatchingHandler(logging.Handler):
             self._is_report_due = True
             try:
                 # On the queue's loop: reporting may take time, and `emit` never waits.
-                self._loop.call_soon_threadsafe(self._report_later)
+                later = self._loop.call_later
+                self._loop.call_soon_threadsafe(later, _PERIOD, self._report)
             except RuntimeError:
                 # The loop is closed: the next one, or closing, makes the report.
                 self._is_report_due = False
-
-    def _report_later(self) -> None:
-        if self._loop is not None:
-            self._loop.call_later(_PERIOD, self._report)
 
     def _report(self) -> None:
         self._is_report_due = False
@@ -386,7 +377,3 @@ def _lock_of_logging() -> Any:  # noqa: ANN401 - an RLock
 def _is_configuring() -> bool:
     """Whether the caller has `logging`'s lock, for which threads that log may wait."""
     return bool(_lock_of_logging()._is_owned())  # noqa: SLF001
-
-
-async def _running_loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()

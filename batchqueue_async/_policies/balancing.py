@@ -51,7 +51,16 @@ class _EvensOut(Value):
         self, loads: Sequence[float], owners: Sequence[int], drain_tasks: int
     ) -> list[int] | None:
         """Return the new owner of each partition, or None if it isn't worth it."""
-        return _better_plan(loads, owners, drain_tasks, self.skip_below)
+        now = load_sums(loads, owners, drain_tasks)
+        most, least = max(now), min(now)
+        if most == 0 or (least > 0 and most / least < self.skip_below):
+            return None
+        # Imported late: few programs rebalance, and `Rebalancer` imports it first.
+        from .lpt import lpt_plan  # noqa: PLC0415
+
+        plan = lpt_plan(loads, owners, drain_tasks)
+        planned = max(load_sums(loads, plan, drain_tasks))
+        return plan if planned < most * (1 - _DRIFT) else None
 
 
 class ThroughputBalancer(_EvensOut):
@@ -102,21 +111,6 @@ class Rebalancing(Value):
     def measure(self) -> Measure:
         measure: Measure = getattr(self.balancer, "measure", "items")
         return measure
-
-
-def _better_plan(
-    loads: Sequence[float], owners: Sequence[int], drain_tasks: int, skip_below: float
-) -> list[int] | None:
-    now = load_sums(loads, owners, drain_tasks)
-    most, least = max(now), min(now)
-    if most == 0 or (least > 0 and most / least < skip_below):
-        return None
-    # Imported late, as few programs rebalance; `Rebalancer` imports it at its start.
-    from .lpt import lpt_plan  # noqa: PLC0415
-
-    plan = lpt_plan(loads, owners, drain_tasks)
-    planned = max(load_sums(loads, plan, drain_tasks))
-    return plan if planned < most * (1 - _DRIFT) else None
 
 
 def load_sums(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from batchqueue_async._functions import attribute_of, require_function
 from batchqueue_async._validation import refuse, require_positive
@@ -57,8 +57,8 @@ def _refuse_class(field: str, value: object) -> NoReturn:
 
 def consume_of(handler: object) -> Callable[[list[Any]], Any]:
     require_handler("handler", handler)
-    consume = attribute_of(handler, "consume", handler)
-    return cast("Callable[[list[Any]], Any]", consume)
+    consume: Callable[[list[Any]], Any] = attribute_of(handler, "consume", handler)
+    return consume
 
 
 def _warn_of_misspelt(handler: type) -> None:

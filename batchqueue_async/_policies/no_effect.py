@@ -73,7 +73,9 @@ def warn_of_timeout(handler: object, *others: object) -> None:
 
 
 def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
-    selector, is_alone = config.selector, _has_one_partition(config)
+    selector, partitions = config.selector, config.partitions
+    # It is one however many drain tasks there are: two stand for any number.
+    is_alone = not partitions.grows and partitions.resolve(2, 0) == 1
     if is_alone and isinstance(selector, KeySelector):
         yield f"selector={selector!r}", "with one partition: there is no choice"
     policy = config.drain_tasks
@@ -84,13 +86,6 @@ def _unused(config: BatchQueueConfig[Any]) -> Iterator[tuple[str, str]]:
         yield f"max_batch={AUTO!r}", "with buffer_size=1: there is no choice"
     if config.rebalancing is not None and config.drain_tasks == _ONE_DRAIN_TASK:
         yield "rebalancing", "with one drain task: there is no other one"
-
-
-def _has_one_partition(config: BatchQueueConfig[Any]) -> bool:
-    if config.partitions.grows:
-        return False
-    # It is one however many drain tasks there are: two stand for any number.
-    return config.partitions.resolve(2, 0) == 1
 
 
 def _is_sync(call: object) -> bool:

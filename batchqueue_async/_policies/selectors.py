@@ -65,12 +65,8 @@ class KeySelector(Value, Generic[T]):
         return self.index_of(self.key(item), partitions)
 
     def index_of(self, key: Hashable, partitions: int) -> int:
-        if type(key) in PLAIN_KEYS:
-            return hash(key) % partitions
-        try:
-            return hash(_with_one_nan(key)) % partitions
-        except TypeError as error:
-            _refuse_unhashable(key, self, error)
+        known = key if type(key) in PLAIN_KEYS else comparable(key, self)
+        return hash(known) % partitions
 
     def __repr__(self) -> str:
         return f"by_key({_name_of(self.key)})"
@@ -92,13 +88,9 @@ def comparable(key: Hashable, selector: object) -> Hashable:
         known = _with_one_nan(key)
         hash(known)
     except TypeError as error:
-        _refuse_unhashable(key, selector, error)
+        msg = f"{selector!r} needs hashable keys, got a {type(key).__name__}"
+        raise TypeError(msg) from error
     return known
-
-
-def _refuse_unhashable(key: object, selector: object, error: TypeError) -> NoReturn:
-    msg = f"{selector!r} needs hashable keys, got a {type(key).__name__}"
-    raise TypeError(msg) from error
 
 
 def _with_one_nan(key: Hashable) -> Hashable:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batchqueue_async._validation import refuse, require_positive
 from batchqueue_async._wording import kind_of
@@ -73,19 +74,13 @@ def _number(size: object) -> Exact:
         if not math.isfinite(size):
             refuse("size_of(item)", _RULE, float(size))
         return exact(size)
-    if isinstance(size, bool):
-        _refuse_kind(size)
-    try:
+    if not isinstance(size, bool):
         # Whole numbers of other libraries, as NumPy's.
-        return index(size)  # type: ignore[arg-type]
-    except TypeError:
-        _refuse_kind(size)
-
-
-def _refuse_kind(size: object) -> NoReturn:
+        with suppress(TypeError):
+            return index(size)  # type: ignore[arg-type]
     # It may be a part of the item, so it is shown like one: by its type.
     msg = f"size_of(item) must be {_RULE}, got {kind_of(size)}"
-    raise TypeError(msg) from None
+    raise TypeError(msg)
 
 
 def exact_weight(weight: float) -> Exact:

@@ -8,7 +8,7 @@ import csv
 import random
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from heapq import merge
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from batchqueue_async import BatchQueueConfig, Retry, round_robin
 from batchqueue_async._policies.errors import BatchQueueError
+from batchqueue_async.simulation._cost import Cost, Sample
 from batchqueue_async.simulation._plan import (
     BATCHES,
     Level,
@@ -221,14 +222,13 @@ def _config(level: Level) -> BatchQueueConfig[Any]:
 
 
 def _load(
-    chosen: argparse.Namespace, times: list[float] | None
+    chosen: argparse.Namespace, times: Iterable[float] | None
 ) -> Iterator[tuple[float, object]]:
-    if times is not None:
-        yield from ((at, None) for at in times)
-        return
-    # The same each time, so that trials can be compared.
-    rng = random.Random(_SEED)
-    yield from ((at, None) for at in merge(_steady(chosen, rng), _burst(chosen)))
+    if times is None:
+        # The same each time, so that trials can be compared.
+        rng = random.Random(_SEED)
+        times = merge(_steady(chosen, rng), _burst(chosen))
+    yield from ((at, None) for at in times)
 
 
 def _steady(chosen: argparse.Namespace, rng: random.Random) -> Iterator[float]:
@@ -251,11 +251,6 @@ def _cost(chosen: argparse.Namespace) -> HandlerCost:
         raise BatchQueueError(msg)
     if chosen.calls is None:
         return lambda batch: chosen.call + chosen.item * len(batch)
-    from batchqueue_async.simulation._cost import (  # noqa: PLC0415 - for who measured
-        Cost,
-        Sample,
-    )
-
     rows = _rows(chosen.calls, 2, "--calls must name a file of items,seconds per line")
     return Cost(Sample(int(size), seconds) for size, seconds in rows)
 

@@ -123,15 +123,12 @@ class _Sizes:
         """Return the seconds that a part, 0 to 1, of calls of a size do not exceed."""
         sizes = self._sizes
         upper = bisect_left(sizes, size)
-        if upper < len(sizes) and (sizes[upper] == size or not upper):
-            return self._measured(upper, part)
-        upper = min(upper, len(sizes) - 1)
-        low = self._measured(max(0, upper - 1), part)
-        if not upper:
-            return low
-        if size > sizes[upper]:
+        if upper == len(sizes):
             per_item = self.straight()[1]
-            return self._measured(upper, part) + per_item * (size - sizes[upper])
+            return self._measured(-1, part) + per_item * (size - sizes[-1])
+        if sizes[upper] == size or not upper:
+            return self._measured(upper, part)
+        low = self._measured(upper - 1, part)
         way = (size - sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1])
         return low + way * (self._measured(upper, part) - low)
 

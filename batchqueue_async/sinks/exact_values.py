@@ -35,14 +35,10 @@ def exact_for(kind: pa.DataType) -> Exact | None:
         return _maps(exact_for(kind.key_type), exact_for(kind.item_type))
     if pa.types.is_struct(kind):
         return _structs([*kind])
-    rules = _RULES
     if (step := _STEPS.get(getattr(kind, "unit", ""))) is not None:
-        is_between = partial(_is_between, step=step)
-        rules = [(lambda _: True, {int, _NONE}, is_between)]
-    for is_it, plain, is_lost in rules:
-        if is_it(kind):
-            return _each(plain, is_lost)
-    return None
+        return _each({int, _NONE}, partial(_is_between, step=step))
+    found = (_each(plain, is_lost) for is_it, plain, is_lost in _RULES if is_it(kind))
+    return next(found, None)
 
 
 def _each(plain: set[type], is_lost: Callable[[Any], bool]) -> Exact:

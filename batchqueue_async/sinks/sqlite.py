@@ -125,10 +125,10 @@ class SqliteEpochSink(StagingEpochSink[T, Writes]):
         number, names = attempt.next_number(), self._names
         values = SqliteValues(names, attempt.types, nan_as_null=self._nan_as_null)
         places = ", ".join("?" * len(self._columns))
-        statement = f"INSERT INTO temp.{attempt.table} VALUES (?, {places})"
+        statement = f"INSERT INTO temp.{attempt.table} VALUES ({number}, {places})"
 
         def insert(database: sqlite3.Connection) -> int:
-            rows = values.plain(number, self._reader.rows(items))
+            rows = values.plain(self._reader.rows(items))
             database.execute("BEGIN")
             # If SQLite refuses a value, `SqliteFile.run` undoes the transaction.
             with suppress(UnicodeEncodeError, OverflowError):  # it has the whole text

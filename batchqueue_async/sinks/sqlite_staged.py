@@ -125,7 +125,7 @@ class SqliteStagedSink(FromOptions):
             rows = [
                 row
                 for batch in items
-                for row in values.plain(0, plain_rows(selected(batch, names)))
+                for row in values.plain(plain_rows(selected(batch, names)))
             ]
             with StagedRows.written(database, self._table) as staged:
                 # Of an announced run `number_of`, below, refuses what comes too late.

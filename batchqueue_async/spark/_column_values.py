@@ -106,8 +106,6 @@ def _with_dicts(kind: pa.DataType) -> Convert | None:
 
     None if there are no maps in values of this type, however deep.
     """
-    if not kind.num_fields:
-        return None
     if pa.types.is_map(kind):
         inner = _with_dicts(kind.item_type)
         if inner is None:

@@ -32,7 +32,7 @@ from batchqueue_async._wording import shown
 
 from ._calls.declared import DeclaredColumns
 from ._calls.results import RowColumns
-from .executor_stats import Report, since, together
+from .executor_stats import Report, together
 from .worker_output import worker_flush
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class _TaskThread(LoopThread):
     def report(self) -> Report:
         report: Report = {}
         for queue in self._queues:
-            report = together(report, {queue.name: since(None, queue.stats())})
+            report = together(report, {queue.name: queue.stats()})
         return report
 
     def close(self) -> None:
@@ -326,4 +326,4 @@ class _Output:
 
     @property
     def _must_wait(self) -> bool:
-        return self._is_bound and self._is_open and self.is_full
+        return self._is_bound and self.is_full

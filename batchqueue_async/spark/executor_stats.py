@@ -91,10 +91,8 @@ def of_calls(name: str, counts: CallCounts) -> BatchQueueStats:
     )
 
 
-def since(before: BatchQueueStats | None, now: BatchQueueStats) -> BatchQueueStats:
-    """Return what a queue has done after `before`, or in all if that is None."""
-    if before is None:
-        return _combined(now.name, [(1, now)])
+def since(before: BatchQueueStats, now: BatchQueueStats) -> BatchQueueStats:
+    """Return what a queue has done after `before`."""
     return _combined(now.name, [(1, now), (-1, before)])
 
 

@@ -17,7 +17,6 @@ from .executor_stats import counted, ledger_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
@@ -108,9 +107,6 @@ class _Queries(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
         self._add(str(progress.id), progress.name, progress.numInputRows)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Count nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Keep the query's count."""

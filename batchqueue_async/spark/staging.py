@@ -18,7 +18,7 @@ from batchqueue_async import (
     SyncBatchQueue,
 )
 from batchqueue_async._validation import refuse
-from batchqueue_async._wording import reason, shown, without_secrets
+from batchqueue_async._wording import reason, shown, text_of, without_secrets
 from batchqueue_async.sinks.epochs import fields_of, logger
 from batchqueue_async.sinks.staged import Attempt, StagedSink, Token
 
@@ -240,10 +240,7 @@ def with_sink_told(
 
 def in_one_line(error: BaseException) -> str:
     """Return an error in one line."""
-    try:
-        text = " ".join(without_secrets(str(error)).split())
-    except Exception:  # noqa: BLE001 - a user's sink may raise anything
-        text = ""
+    text = " ".join(without_secrets(text_of(error)).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -190,7 +190,7 @@ def _task_function(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         queue = executor_queue(open_queue)
-        before = None if told is None else queue.stats()
+        before = queue.stats()
         rows = items = failed = 0
         failures: list[str] = []
         try:

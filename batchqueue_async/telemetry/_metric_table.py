@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any, Final, Literal
 
 from batchqueue_async._engine.handler_stats import (
@@ -278,15 +278,10 @@ def values_of(
 
     Handlers of one name are counted together, and queues, of which one may be ending.
     """
+    together = max if metric.kind == "gauge" else add
     merged: dict[tuple[str, ...], float] = {}
     for reading in readings:
         for labels, value in metric.values(reading):
             key = (reading.stats.name, *labels)
-            known = merged.get(key)
-            if known is None:
-                merged[key] = value
-            elif metric.kind == "gauge":
-                merged[key] = max(known, value)
-            else:
-                merged[key] = known + value
+            merged[key] = together(merged[key], value) if key in merged else value
     return merged

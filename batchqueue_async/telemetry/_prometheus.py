@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
@@ -89,12 +90,8 @@ def _histogram_family(metric: HistogramMetric, readings: list[Reading]) -> Famil
 def _buckets(histograms: list[Histogram]) -> list[tuple[str, float]]:
     """Return how many values were at most each bound, as Prometheus counts."""
     bounds = (*map(str, map(float, histograms[0].bounds)), "+Inf")
-    below = 0
-    buckets: list[tuple[str, float]] = []
-    for place, bound in enumerate(bounds):
-        below += sum(each.counts[place] for each in histograms)
-        buckets.append((bound, below))
-    return buckets
+    counts = map(sum, zip(*(each.counts for each in histograms), strict=True))
+    return [*zip(bounds, accumulate(counts), strict=True)]
 
 
 def _name(metric: Metric | HistogramMetric) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from rich.bar import Bar
@@ -46,10 +47,8 @@ def show(samples: Iterable[Sample], console: Console, *, once: bool = False) -> 
     """Draw samples as they come, until they end; only the second one if `once`."""
     if once:
         # The first sample has no rates.
-        for number, sample in enumerate(samples):
-            if number == 1:
-                console.print(Picture(sample))
-                return
+        for sample in islice(samples, 1, 2):
+            console.print(Picture(sample))
         return
     picture = None
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:

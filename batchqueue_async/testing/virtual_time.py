@@ -35,14 +35,12 @@ class Deadlock(AssertionError):
 class _Selector(selectors.DefaultSelector):
     """Asks the loop what to do instead of waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, instead: Callable[[float | None], Ready]) -> None:
         super().__init__()
-        self.instead: Callable[[float | None], Ready] | None = None
+        self._instead = instead
 
     def select(self, timeout: float | None = None) -> Ready:
-        if self.instead is None:
-            return super().select(timeout)
-        return self.instead(timeout)
+        return self._instead(timeout)
 
     def wait(self, timeout: float | None) -> Ready:
         """Wait for sockets and for calls from threads, in real time."""
@@ -63,11 +61,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self) -> None:
-        self._waiting = _Selector()
+        self._waiting = _Selector(self._select)
         self._ticks = 0
         self._in_executors: weakref.WeakSet[asyncio.Future[Any]] = weakref.WeakSet()
         super().__init__(self._waiting)
-        self._waiting.instead = self._select
         # With asyncio's nanosecond a timer that is due could look as if it weren't.
         self._clock_resolution = 1 / TICKS
 

@@ -85,7 +85,10 @@ class Fences:
         Call `prepare` first. A table that was made anew since then is looked up anew.
         """
         if self._missing:
-            await self._look_again(connection)
+            names = await column_types(connection, self._missing)
+            if names.keys() >= _COLUMNS_TODAY:
+                self._places.append((self._missing, self._target.keys))
+                self._missing = ""
         for place, keys in self._places:
             found = await connection.fetchval(
                 f"SELECT max(target) FROM {place} WHERE query = $2 AND batch = $3 AND ("
@@ -131,12 +134,6 @@ class Fences:
         if moved != "UPDATE 0":
             warn_of_new_table(epoch, self._target.key)
         return added != "INSERT 0 0"
-
-    async def _look_again(self, connection: Connection) -> None:
-        names = await column_types(connection, self._missing)
-        if names.keys() >= _COLUMNS_TODAY:
-            self._places.append((self._missing, self._target.keys))
-            self._missing = ""
 
     async def _bring_up(self, connection: Connection, place: str) -> None:
         columns = await column_types(connection, place)

@@ -129,7 +129,8 @@ class StagedRows:
             if not await self._has(connection, _name_of_run(epoch, run)):
                 msg = f"{attempt} comes too late: its run was published or discarded"
                 raise BatchQueueError(msg)
-        await self._add_attempt(connection, attempt)
+        if not await self._add(connection, epoch, run, mark_of(attempt.name)):
+            refuse_known(attempt)
 
     async def has(self, connection: Connection, attempt: Attempt) -> bool:
         return await self._has(connection, mark_of(attempt.name))
@@ -187,11 +188,6 @@ class StagedRows:
     async def _has_others(self, connection: Connection) -> bool:
         query = f"SELECT 1 FROM {self._register} WHERE target = ANY($1::TEXT[]) LIMIT 1"
         return await connection.fetchval(query, self._target.keys) is not None
-
-    async def _add_attempt(self, connection: Connection, attempt: Attempt) -> None:
-        epoch, run, name = attempt.epoch, attempt.run, mark_of(attempt.name)
-        if not await self._add(connection, epoch, run, name):
-            refuse_known(attempt)
 
     async def _add(
         self, connection: Connection, epoch: Epoch, run: str, name: UUID

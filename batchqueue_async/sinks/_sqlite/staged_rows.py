@@ -106,13 +106,10 @@ class StagedRows:
         return self._number(attempt.name) is not None
 
     def add(self, number: int, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Add rows to an attempt; the first value of each is in its number's place."""
         names = ", ".join(map(quoted, columns))
         places = ", ".join("?" * len(columns))
-        self._database.executemany(
-            f"INSERT INTO {self._staging} ({_KEY}, {names}) VALUES (?, {places})",
-            [(number, *row[1:]) for row in rows],
-        )
+        into = f"INSERT INTO {self._staging} ({_KEY}, {names})"
+        self._database.executemany(f"{into} VALUES ({number}, {places})", rows)
 
     def count(self, names: Sequence[str]) -> int:
         query = f"SELECT count(*) {self._marked}"

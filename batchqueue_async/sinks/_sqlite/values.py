@@ -37,14 +37,13 @@ class SqliteValues:
             for name in columns
         ]
 
-    def plain(self, number: int, rows: Iterable[Row]) -> list[Row]:
-        """Return the rows, `number` as the first value of each."""
+    def plain(self, rows: Iterable[Row]) -> list[Row]:
         makers = self._makers
-        return [(number, *map(call, makers, row)) for row in rows]
+        return [(*map(call, makers, row),) for row in rows]
 
     def refused(self, rows: Iterable[Row]) -> ValueError:
         """Return what to raise for the first value that the file has no form for."""
-        for _, *row in rows:
+        for row in rows:
             for column, value in zip(self._columns, row, strict=True):
                 if _is_broken(value):
                     msg = f"column {column} must be text in UTF-8, got half a surrogate"

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from batchqueue_async import BatchQueue, BatchQueueError, PartialFailure
+from batchqueue_async._wording import text_of
 
 from ..executor_stats import CallCounts
 from .call import Call, CallLine, WaitingRows
@@ -314,7 +315,7 @@ class CallSlot:
         call, owner = self._taken
         items = call.items_at(positions)
         owner.gave_up(len(items), error)
-        call.settle(self._maker.failed(positions, items, _text_of(error)))
+        call.settle(self._maker.failed(positions, items, _in_a_column(error)))
         if call.is_settled:
             owner.settled(self, call)
             owner.look()
@@ -342,12 +343,8 @@ class CallSlot:
         call.settle(made)
 
 
-def _text_of(error: BaseException) -> str:
+def _in_a_column(error: BaseException) -> str:
     """Return an error's text for a column; the error is a user's, and may have none."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - whatever a user's class does
-        text = ""
-    text = f"{type(error).__name__}: {text}".removesuffix(": ")
+    text = f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
     # Arrow takes no lone surrogates.
     return text.encode("utf-8", "backslashreplace").decode()

@@ -72,9 +72,7 @@ class ResultMaker:
         self, positions: Sequence[int], items: Sequence[Any], error: str
     ) -> Results:
         """Return rows of nulls: one for an item, or as many as a record batch has."""
-        counts = [
-            each.num_rows if isinstance(each, pa.RecordBatch) else 1 for each in items
-        ]
+        counts = [rows_of([each]) for each in items]
         return Results(positions, self._columns.nulls(sum(counts)), counts, error)
 
     @staticmethod
