@@ -24,6 +24,7 @@ from pyspark.sql import types as spark_types
 
 from batchqueue_async import BatchQueueError
 
+from ._shuffles import Shuffles
 from .frames import is_connect, map_in_arrow, require_frame, zoned_schema
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
         TypeError, ValueError: It is no DataFrame, or has a column of a type that Arrow
             lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
-        BatchQueueError: The session is stopped before all rows have come.
+        BatchQueueError: The session is stopped before all rows have come; or rows were
+            lost with an executor, and came out otherwise when Spark computed them
+            again, as where they depend on chance.
     """
     require_frame(df)
     return _packed(df, is_streamed=True) if is_connect(df) else _by_partition(df)
@@ -159,16 +162,24 @@ class _PartitionBatches:
         self._session = df.sparkSession
         self._schema = zoned_schema(df)
         in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
-        in_java = in_jvm.toArrowBatchRdd().toJavaRDD()
-        self._rdd = RDD[Any](in_java, self._session.sparkContext, NoOpSerializer())
+        rdd_in_jvm, context = in_jvm.toArrowBatchRdd(), self._session.sparkContext
+        self._shuffles = Shuffles(context, rdd_in_jvm)
+        self._rdd = RDD[Any](rdd_in_jvm.toJavaRDD(), context, NoOpSerializer())
         self.partitions: int = self._rdd.getNumPartitions()
 
     def fetch(self, partitions: Sequence[int]) -> list[bytes]:
-        """Run a job; return the record batches of these partitions, in their order."""
+        """Run a job; return the record batches of these partitions, in their order.
+
+        Raises:
+            BatchQueueError: Others of them would not fit what earlier jobs brought.
+        """
         # `runJob` gets the RDD itself, so that tasks need no Python worker.
         job: Any = SimpleNamespace(mapPartitions=lambda _: self._rdd)
         with _settings_for_tasks(self._session):
-            return self._session.sparkContext.runJob(job, iter, partitions)
+            found = self._session.sparkContext.runJob(job, iter, partitions)
+        if len(partitions) < self.partitions:
+            self._shuffles.require_same()
+        return found
 
     def unpack(self, packed: bytes) -> pa.RecordBatch:
         """Return what was fetched as a record batch."""
