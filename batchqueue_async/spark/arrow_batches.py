@@ -91,7 +91,7 @@ def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     # all that this delivers, and it runs a job for each partition.
     batches = _PartitionBatches(df)
     groups = partition_groups(batches.partitions, batches.fetch)
-    with closing(_one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
+    with closing(one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
         for group in ahead:
             yield from map(batches.unpack, group)
 
@@ -231,11 +231,13 @@ def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
         yield found
 
 
-def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
+def one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
     """Yield an iterable's items, which Spark jobs make; the next job runs meanwhile.
 
     The jobs run on threads that have the caller's job group and its other properties.
-    Closing the iterator cancels the job that runs.
+    Closing the iterator cancels the job that runs, and so does Ctrl-C while it is
+    waited for. On the thread that Ctrl-C strikes Spark 4.3 would not: it would ask for
+    that on the connection on which its own call waits.
     """
     source, tag = iter(made), f"batchqueue-{uuid.uuid4().hex}"
 
