@@ -7,6 +7,7 @@ caller is busy with those before.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD, InheritableThread
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as spark_types
@@ -94,6 +96,7 @@ def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     with closing(one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
         for group in ahead:
             yield from map(batches.unpack, group)
+    batches.tell_observations()
 
 
 def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -127,6 +130,7 @@ def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
     batches = _PartitionBatches(df)
     if batches.partitions:
         yield from map(batches.unpack, batches.fetch(range(batches.partitions)))
+    batches.tell_observations()
 
 
 def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
@@ -161,8 +165,11 @@ class _PartitionBatches:
     def __init__(self, df: DataFrame) -> None:
         self._session = df.sparkSession
         self._schema = zoned_schema(df)
-        in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
-        rdd_in_jvm, context = in_jvm.toArrowBatchRdd(), self._session.sparkContext
+        self._in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
+        rdd_in_jvm, context = (
+            self._in_jvm.toArrowBatchRdd(),
+            df.sparkSession.sparkContext,
+        )
         self._shuffles = Shuffles(context, rdd_in_jvm)
         self._rdd = RDD[Any](rdd_in_jvm.toJavaRDD(), context, NoOpSerializer())
         self.partitions: int = self._rdd.getNumPartitions()
@@ -180,6 +187,18 @@ class _PartitionBatches:
         if len(partitions) < self.partitions:
             self._shuffles.require_same()
         return found
+
+    def tell_observations(self) -> None:
+        """Complete the frame's `Observation`s: all rows have been computed.
+
+        Spark does so for what it runs as a query. Who waits in `Observation.get` would
+        wait for ever.
+        """
+        # Another version of Spark may have no such method.
+        with contextlib.suppress(Py4JError):
+            in_jvm = self._in_jvm
+            manager = in_jvm.sparkSession().observationManager()
+            manager.tryComplete(in_jvm.queryExecution())
 
     def unpack(self, packed: bytes) -> pa.RecordBatch:
         """Return what was fetched as a record batch."""
