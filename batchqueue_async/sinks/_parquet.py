@@ -18,11 +18,11 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchqueue_async._validation import refuse
 
+from ._parquet_columns import dictionary_columns, with_nullable_parts
 from .epoch_attempts import prefix
 from .epochs import Epoch
 from .staged import StagedRowsMissing, require_same_columns
@@ -38,9 +38,6 @@ _KEPT = 7 * 24 * 3600.0
 # Of folders that are being deleted; who deletes them may die meanwhile.
 _OVER = "over-"
 _MOST_TRIES = 100
-# Of 10,000 rows with values out of 50,000 nine in ten are different.
-_SAMPLE = 10_000
-_MOST_DISTINCT = 0.9
 # Bytes of a file's name.
 _LONGEST = 255
 # pyarrow takes such a text for a URI, even if there is a folder of this name.
@@ -354,13 +351,13 @@ class StagedFile:
         batches, self._waiting, self._waiting_rows = self._waiting, [], 0
         if not batches:
             return
-        table = pa.Table.from_batches(batches)
+        table = with_nullable_parts(pa.Table.from_batches(batches))
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._unsealed,
                 table.schema,
                 compression=self._compression,
-                use_dictionary=_dictionary_columns(batches[0]),
+                use_dictionary=dictionary_columns(batches[0]),
             )
         self._writer.write_table(table, self._row_group)
 
@@ -372,29 +369,3 @@ def force_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _dictionary_columns(sample: pa.RecordBatch) -> bool | list[str]:
-    """Return those whose values repeat, as `ParquetWriter`'s `use_dictionary` takes it.
-
-    By default pyarrow looks every value up until the dictionary of a row group is full,
-    and then gives it up: for values that hardly repeat, such as ids, that is most of
-    what writing costs. The first rows tell.
-    """
-    if any(pa.types.is_nested(field.type) for field in sample.schema):
-        return True  # only the writer knows its names for columns inside of others
-    rows = sample.slice(0, _SAMPLE)
-    most = rows.num_rows * _MOST_DISTINCT
-    return [
-        field.name
-        for field, column in zip(rows.schema, rows, strict=True)
-        if _distinct(column) <= most
-    ]
-
-
-def _distinct(column: pa.Array) -> int:
-    try:
-        found: int = pc.count_distinct(column).as_py()
-    except pa.ArrowNotImplementedError:
-        return 0  # so that it gets a dictionary, as by default
-    return found

@@ -7,6 +7,7 @@ caller is busy with those before.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,12 +19,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD, InheritableThread
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import types as spark_types
 
 from batchqueue_async import BatchQueueError
 
+from ._shuffles import Shuffles
 from .frames import is_connect, map_in_arrow, require_frame, zoned_schema
 
 if TYPE_CHECKING:
@@ -77,7 +80,9 @@ def arrow_batches(df: DataFrame) -> Iterator[pa.RecordBatch]:
         TypeError, ValueError: It is no DataFrame, or has a column of a type that Arrow
             lacks.
         PySparkException: Spark cannot compute the rows, or send them as Arrow.
-        BatchQueueError: The session is stopped before all rows have come.
+        BatchQueueError: The session is stopped before all rows have come; or rows were
+            lost with an executor, and came out otherwise when Spark computed them
+            again, as where they depend on chance.
     """
     require_frame(df)
     return _packed(df, is_streamed=True) if is_connect(df) else _by_partition(df)
@@ -88,9 +93,10 @@ def _by_partition(df: DataFrame) -> Iterator[pa.RecordBatch]:
     # all that this delivers, and it runs a job for each partition.
     batches = _PartitionBatches(df)
     groups = partition_groups(batches.partitions, batches.fetch)
-    with closing(_one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
+    with closing(one_ahead(df.sparkSession.sparkContext, groups)) as ahead:
         for group in ahead:
             yield from map(batches.unpack, group)
+    batches.tell_observations()
 
 
 def whole_frame(df: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -124,6 +130,7 @@ def _in_one_job(df: DataFrame) -> Iterator[pa.RecordBatch]:
     batches = _PartitionBatches(df)
     if batches.partitions:
         yield from map(batches.unpack, batches.fetch(range(batches.partitions)))
+    batches.tell_observations()
 
 
 def _packed(df: DataFrame, *, is_streamed: bool) -> Iterator[pa.RecordBatch]:
@@ -158,17 +165,40 @@ class _PartitionBatches:
     def __init__(self, df: DataFrame) -> None:
         self._session = df.sparkSession
         self._schema = zoned_schema(df)
-        in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
-        in_java = in_jvm.toArrowBatchRdd().toJavaRDD()
-        self._rdd = RDD[Any](in_java, self._session.sparkContext, NoOpSerializer())
+        self._in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
+        rdd_in_jvm, context = (
+            self._in_jvm.toArrowBatchRdd(),
+            df.sparkSession.sparkContext,
+        )
+        self._shuffles = Shuffles(context, rdd_in_jvm)
+        self._rdd = RDD[Any](rdd_in_jvm.toJavaRDD(), context, NoOpSerializer())
         self.partitions: int = self._rdd.getNumPartitions()
 
     def fetch(self, partitions: Sequence[int]) -> list[bytes]:
-        """Run a job; return the record batches of these partitions, in their order."""
+        """Run a job; return the record batches of these partitions, in their order.
+
+        Raises:
+            BatchQueueError: Others of them would not fit what earlier jobs brought.
+        """
         # `runJob` gets the RDD itself, so that tasks need no Python worker.
         job: Any = SimpleNamespace(mapPartitions=lambda _: self._rdd)
         with _settings_for_tasks(self._session):
-            return self._session.sparkContext.runJob(job, iter, partitions)
+            found = self._session.sparkContext.runJob(job, iter, partitions)
+        if len(partitions) < self.partitions:
+            self._shuffles.require_same()
+        return found
+
+    def tell_observations(self) -> None:
+        """Complete the frame's `Observation`s: all rows have been computed.
+
+        Spark does so for what it runs as a query. Who waits in `Observation.get` would
+        wait for ever.
+        """
+        # Another version of Spark may have no such method.
+        with contextlib.suppress(Py4JError):
+            in_jvm = self._in_jvm
+            manager = in_jvm.sparkSession().observationManager()
+            manager.tryComplete(in_jvm.queryExecution())
 
     def unpack(self, packed: bytes) -> pa.RecordBatch:
         """Return what was fetched as a record batch."""
@@ -220,11 +250,13 @@ def partition_groups(partitions: int, fetch: Fetch) -> Iterator[list[bytes]]:
         yield found
 
 
-def _one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
+def one_ahead(context: SparkContext, made: Iterable[T]) -> Generator[T, None, None]:
     """Yield an iterable's items, which Spark jobs make; the next job runs meanwhile.
 
     The jobs run on threads that have the caller's job group and its other properties.
-    Closing the iterator cancels the job that runs.
+    Closing the iterator cancels the job that runs, and so does Ctrl-C while it is
+    waited for. On the thread that Ctrl-C strikes Spark 4.3 would not: it would ask for
+    that on the connection on which its own call waits.
     """
     source, tag = iter(made), f"batchqueue-{uuid.uuid4().hex}"
 

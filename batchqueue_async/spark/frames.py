@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 Function: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -49,10 +49,8 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
         else:
             msg = f"df must be a DataFrame, got {shown(df)}"
         raise TypeError(msg)
-    # Spark itself would only raise an assertion without a text.
-    if not is_connect(df) and df.sparkSession.sparkContext._jsc is None:  # noqa: SLF001
-        msg = "df must belong to a session that runs, got one of a stopped session"
-        raise ValueError(msg)
+    if not is_connect(df):
+        require_running(df.sparkSession)
     require_columns(df.schema.names)
     for field in df.schema:
         if any(
@@ -65,6 +63,16 @@ def require_frame(df: Any) -> None:  # noqa: ANN401 - it is looked at
                 " then to INT"
             )
             raise TypeError(msg)
+
+
+def require_running(spark: SparkSession) -> None:
+    """Refuse a classic session that was stopped, which a frame belongs to.
+
+    Spark itself would raise an assertion without a text, or blame something else.
+    """
+    if spark.sparkContext._jsc is None:  # noqa: SLF001 - there is no other way
+        msg = "df must belong to a session that runs, got one of a stopped session"
+        raise ValueError(msg)
 
 
 def require_columns(names: Sequence[str]) -> None:

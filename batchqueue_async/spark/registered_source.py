@@ -19,6 +19,7 @@ from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from .data_source import FORMAT, BatchQueueSource
+from .frames import is_connect, require_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +95,9 @@ def _registering(original: Callable[[Any, str], Any]) -> Callable[[Any, str], An
             session = getattr(self, "_spark", None)
             # Connect's writer of streams has the session under another name.
             session = self._session if session is None else session
+            # Spark would only say that it doesn't find the source.
+            if not is_connect(session):
+                require_running(session)
             use_session(session)
             register_source(session)
         return original(self, source)

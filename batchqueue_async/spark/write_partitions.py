@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,9 +22,10 @@ from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import require_timeout
 from batchqueue_async._wording import reason
 
+from .arrow_batches import one_ahead
 from .executor_queue import OpenQueue, executor_queue
 from .executor_stats import Report, counted, since, watching
-from .frames import arrow_schema, map_in_arrow, require_batch_frame
+from .frames import arrow_schema, is_connect, map_in_arrow, require_batch_frame
 from .push import ToItems, chosen
 
 if TYPE_CHECKING:
@@ -139,6 +141,8 @@ def write_partitions(
     Works with Spark Connect, too. The executors' Python must be able to import this
     package, and what `open_queue` and `to_items` refer to.
 
+    Ctrl-C ends the job, but with Spark Connect; what was handled until then stays.
+
     Args:
         df: A batch frame.
         open_queue: Opens the queue; as for `executor_queue`.
@@ -164,7 +168,7 @@ def write_partitions(
     ledger = watching(df)
     told = None if ledger is None else ledger.accumulator
     run = _task_function(open_queue, make, timeout, told)
-    answers = map_in_arrow(df, run, _ANSWER).collect()
+    answers = _collected(map_in_arrow(df, run, _ANSWER))
     answers.sort(key=attrgetter("partition"))
     result = WriteResult(
         tuple(
@@ -180,6 +184,15 @@ def write_partitions(
         name = next(answer.queue for answer in answers if answer.failed)
         raise PartitionsFailed(name, result)
     return result
+
+
+def _collected(frame: DataFrame) -> list[Any]:
+    if is_connect(frame):
+        return frame.collect()
+    # On a thread of its own, so that Ctrl-C ends the job, too.
+    jobs = one_ahead(frame.sparkSession.sparkContext, (it.collect() for it in [frame]))
+    with closing(jobs) as found:
+        return next(found)
 
 
 def _task_function(

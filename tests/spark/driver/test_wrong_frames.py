@@ -112,6 +112,16 @@ def test_a_frame_of_a_stopped_session_is_named(
         list(WAYS[way](frame, loop_thread))  # type: ignore[call-overload]
 
 
+def test_a_stopped_session_writes_no_batchqueue(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = spark.range(3)
+    monkeypatch.setattr(spark.sparkContext, "_jsc", None)
+
+    with pytest.raises(ValueError, match="df must belong to a session that runs, got"):
+        frame.write.format("batchqueue")
+
+
 def test_so_is_a_session_that_is_stopped_before_all_rows_have_come(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:

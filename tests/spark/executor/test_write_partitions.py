@@ -1,6 +1,10 @@
 """A frame into queues on executors: the driver hears what came of every partition."""
 
+import os
 import pickle
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,3 +158,22 @@ def test_a_flush_that_takes_too_long_says_so(spark: "SparkSession") -> None:
 
     with pytest.raises(PythonException, match=r"'slow' was not flushed within 0\.1 s"):
         write_partitions(spark.range(0, 3, 1, 1), open_slowly, timeout=0.1)
+
+
+def test_ctrl_c_ends_the_job(spark: "SparkSession", tmp_path: Path) -> None:
+    """PySpark's own handler of SIGINT ends no job that its thread waits for."""
+    tracker, numbered = spark.sparkContext.statusTracker(), spark.range(0, 64, 1, 64)
+    open_queue = OpenFileQueue(str(tmp_path), delay=1.0)  # half a minute in all
+
+    def interrupt() -> None:
+        while not tracker.getActiveJobsIds():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        write_partitions(numbered, open_queue)
+    thread.join()
+
+    assert tracker.getActiveJobsIds() == []
