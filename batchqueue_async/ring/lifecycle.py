@@ -208,6 +208,7 @@ class ConsumerTasks:
     def end_after_loop(self) -> None:
         """Tell what is left when the loop is closed: nothing can be awaited then."""
         _running.discard(self)
+        self._sequencer.end_after_loop(RingError("the ring's loop is closed"))
         consumers, self._consumers = self._consumers, {}
         for task, consumer in consumers.items():
             self._lose(consumer, f"the loop of {task.get_name()} was closed")
@@ -217,6 +218,7 @@ class ConsumerTasks:
         for task, consumer in list(self._consumers.items()):
             reason = f"the program ends before {task.get_name()}"
             if not task.get_loop().is_running():
+                self._sequencer.end_after_loop(RingError("the program ends"))
                 self._lose(consumer, reason)
             elif left := consumer.take_left():
                 count = len(left)

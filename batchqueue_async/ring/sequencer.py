@@ -14,23 +14,26 @@ import asyncio
 import weakref
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
 
 from .claim_queue import ClaimQueue, WaitingClaim
-from .errors import (
-    InsufficientCapacity,
-    InvalidArgument,
-    RingHalted,
-)
+from .errors import InsufficientCapacity, InvalidArgument
 from .handler_call import HandlerCall, running_call
 from .publications import Publications
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
 _NONE_FREE: Final = INITIAL - 1
+
+
+class Ingress(Protocol):
+    """Where other threads leave slots that they have filled."""
+
+    def publish_filled(self) -> None:
+        """Publish what is there now; on the ring's loop, or after its end."""
 
 
 class MultiProducerSequencer(Publications):
@@ -48,10 +51,7 @@ class MultiProducerSequencer(Publications):
         limit: The highest sequence that may be claimed without further checks.
         claims_waited: How many claims have had to wait so far.
         gating: What producers wait for.
-        is_halted: Whether consumers are to stop after their current batch.
-        cause: The error that has halted the ring, if it was one; `has_told` says
-            whether it was raised to a caller, `halted_at` by which event and handler.
-        ingress: The `ThreadIngress` of other threads, if they claim too.
+        ingress: Where other threads leave what they have filled, if they claim too.
 
     Raises:
         InvalidArgument: The capacity is no power of two.
@@ -68,12 +68,7 @@ class MultiProducerSequencer(Publications):
         self._forgotten = INITIAL
         self.claims_waited: int = 0
         self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
-        self.is_closed: bool = False
-        self.is_halted: bool = False
-        self.cause: BaseException | None = None
-        self.halted_at: str = ""
-        self.has_told: bool = False
-        self.ingress: object = None
+        self.ingress: Ingress | None = None
         self.gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
         self._queue = ClaimQueue()
@@ -297,26 +292,37 @@ class MultiProducerSequencer(Publications):
             self._queue.dismiss()
 
     def halt(self, cause: BaseException | None = None) -> None:
-        """Close, and stop all consumers after their current batch."""
+        """Close, and stop all consumers after their current batch.
+
+        What is published now is all that they leave: who publishes later is told.
+        """
         self.close(cause)
-        self.is_halted = True
-        if self.cause is None:
-            self.cause = cause
+        self._end_publishing(cause)
         for barrier in list(self._barriers):
             barrier.alert()
+
+    def end_after_loop(self, cause: BaseException) -> None:
+        """Halt, now that the loop is closed: nobody who waits on it runs again."""
+        with self._guard:
+            self._waiters = []
+            if not self.is_closed:
+                self.is_closed, self.limit, self.cause = True, _NONE_FREE, cause
+                self.halted_at = f": {cause}"
+        self._end_publishing(None)
+
+    def _end_publishing(self, cause: BaseException | None) -> None:
+        # Under the guard: what a thread leaves comes either before or after the end.
+        with self._guard:
+            if self.ingress is not None:
+                self.ingress.publish_filled()
+            self.is_halted = True
+            if self.cause is None:
+                self.cause = cause
 
     def call_back_again(self) -> None:
         """Have consumers run on whose wake-up a signal handler has cut off."""
         for barrier in list(self._barriers):
             barrier.call_back_again()
-
-    def refuse_if_closed(self) -> None:
-        """Raise `RingHalted`, with its cause, if no claim is granted any more."""
-        if self.is_closed:
-            self.has_told = self.cause is not None
-            halted = f"the ring was halted{self.halted_at}"
-            msg = "the ring is closed" if self.cause is None else halted
-            raise RingHalted(msg) from self.cause
 
     def _may_claim(self, n: int) -> bool:
         if self.is_closed:
