@@ -21,7 +21,7 @@ from batchqueue_async._validation import refuse
 
 from .claim_queue import ClaimQueue, WaitingClaim
 from .errors import InsufficientCapacity, InvalidArgument
-from .handler_call import HandlerCall, running_call
+from .handler_call import HandlerCall, Need, running_call
 from .publications import Publications
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
@@ -233,12 +233,14 @@ class MultiProducerSequencer(Publications):
             call.begin_wait(claim, self)
         return call
 
-    def behind(self, claims: Collection[WaitingClaim]) -> list[Sequence]:
-        """Return the sequences that must move before all these claims are granted."""
+    def behind(self, claims: Collection[WaitingClaim]) -> list[Need]:
+        """Return what has to come how far before all these claims are granted."""
         with self._guard:
             wanted = self._queue.wanted_up_to(claims)
             wrap_point = self.claimed + wanted - self.capacity
-            return [each for each in self.gating if each.value < wrap_point]
+            return [
+                (each, wrap_point) for each in self.gating if each.value < wrap_point
+            ]
 
     # --- consumers
 
