@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, TypeAlias
@@ -213,6 +214,13 @@ class ConsumerTasks:
         for task, consumer in consumers.items():
             self._lose(consumer, f"the loop of {task.get_name()} was closed")
 
+    def leave_to_parent(self) -> None:
+        """Know of no consumers, in a forked child: they go on in the parent."""
+        self._consumers = {}
+        self._canary = self._shutdown = None
+        self._callers = self._untold = 0
+        self._sequencer.leave_to_parent()
+
     def end_at_exit(self) -> None:
         """Tell what is left when the program ends; another thread may run the loop."""
         for task, consumer in list(self._consumers.items()):
@@ -308,6 +316,15 @@ _running: set[ConsumerTasks] = set()
 def _end_at_exit() -> None:
     for tasks in list(_running):
         tasks.end_at_exit()
+
+
+def _leave_to_parent() -> None:
+    while _running:
+        _running.pop().leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 async def leave_block(shutdown: Awaitable[None], error: BaseException | None) -> None:

@@ -71,6 +71,10 @@ class SequenceBarrier:
         for sleeper in list(self._sleepers):
             sleeper.wake()
 
+    def leave_to_parent(self) -> None:
+        """Wake nobody who waits, in a forked child: those are the parent's."""
+        self._sleepers.clear()
+
     def clear_alert(self) -> None:
         """End the alert: consumers may wait again."""
         self.is_alerted = False

@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Collection
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
 
 from .claim_queue import ClaimQueue, WaitingClaim
-from .errors import InsufficientCapacity, InvalidArgument
+from .errors import INHERITED, InsufficientCapacity, InvalidArgument, RingError
 from .handler_call import HandlerCall, Need, running_call
 from .publications import Publications
 from .sequence import INITIAL, Notifier, Sequence, minimum
@@ -34,6 +35,9 @@ class Ingress(Protocol):
 
     def publish_filled(self) -> None:
         """Publish what is there now; on the ring's loop, or after its end."""
+
+    def leave_to_parent(self) -> None:
+        """Forget what is there, in a forked child."""
 
 
 class MultiProducerSequencer(Publications):
@@ -311,6 +315,21 @@ class MultiProducerSequencer(Publications):
                 self.is_closed, self.limit, self.cause = True, _NONE_FREE, cause
                 self.halted_at = f": {cause}"
         self._end_publishing(None)
+
+    def leave_to_parent(self) -> None:
+        """Halt in a forked child, where neither the loop nor other threads go on."""
+        # Another thread may have held the lock, which nobody releases here.
+        self._guard = contextlib.nullcontext()
+        if self.ingress is not None:
+            self.ingress.leave_to_parent()
+        self._waiters, self._queue, self._awaited = [], ClaimQueue(), None
+        for barrier in list(self._barriers):
+            barrier.leave_to_parent()
+        # Nobody is to be told at the end of it: the parent's ring goes on.
+        self.is_closed = self.is_halted = self.has_told = True
+        self.limit = _NONE_FREE
+        self.halted_at = f": {INHERITED}"
+        self.cause = RingError(INHERITED)
 
     def _end_publishing(self, cause: BaseException | None) -> None:
         # Under the guard: what a thread leaves comes either before or after the end.

@@ -30,7 +30,7 @@ from batchqueue_async._threads.guard import Guard
 from batchqueue_async._validation import require_instance
 
 from .claim_queue import WaitingClaim
-from .errors import RingError, RingHalted, require_timeout
+from .errors import INHERITED, RingError, RingHalted, require_timeout
 from .event_handler import refuse_unrun
 from .ring_buffer import RingBuffer, portions
 from .sequencer import MultiProducerSequencer
@@ -69,8 +69,7 @@ class ThreadIngress:
             )
             raise RingError(msg)
         if os.getpid() != self._process:
-            msg = "the ring belongs to the process that this one was forked from"
-            raise RingError(msg)
+            raise RingError(INHERITED)
         if self._loop.is_closed() and not self._sequencer.is_closed:
             msg = "the ring's loop is closed"
             raise RingError(msg)
@@ -170,6 +169,11 @@ class ThreadIngress:
         """Publish what threads have left so far."""
         for _ in range(len(self._filled)):
             self._publish_next()
+
+    def leave_to_parent(self) -> None:
+        """Forget what threads have left, in a forked child."""
+        self._filled.clear()
+        self._guard.free()
 
     def _on_loop(self) -> None:
         # Before it looks: threads that leave something later wake the loop again.
