@@ -25,6 +25,9 @@ class Publications(Notifier):
             further, whatever was published beyond. A plain number, because producers
             touch it for every event.
         abandoned: Published without an event; forgotten some time after all passed.
+        given_up: What claimers leave unpublished, until that is done. At the recursion
+            limit their `give_up` fails; who publishes next does it for them. Without a
+            call it is added to, by `+=`: there even C functions can't be called.
         is_closed: Whether no claim is granted any more.
         is_halted: Whether consumers are to stop after their current batch, and nothing
             is published any more.
@@ -41,6 +44,7 @@ class Publications(Notifier):
         # Sequences that are published beyond a gap.
         self._early: set[int] = set()
         self.abandoned: set[int] = set()
+        self.given_up: list[tuple[int, int]] = []
         self._guard: AbstractContextManager[Any] = contextlib.nullcontext()
         self.is_closed: bool = False
         self.is_halted: bool = False
@@ -93,6 +97,8 @@ class Publications(Notifier):
         early = self._early
         if early or low != self.published + 1 or not low <= high <= self.claimed:
             self._check(low, high)
+            if self.given_up and low not in self.abandoned:
+                self.settle()
         if self.is_halted and low not in self.abandoned:
             self.refuse_if_closed()
         is_early = low > self.published + 1
@@ -135,7 +141,14 @@ class Publications(Notifier):
         for sequence in mine:
             if not self.is_published(sequence):
                 self.abandon(sequence, sequence)
+        if (low, high) in self.given_up:
+            self.given_up.remove((low, high))
         return in_ring
+
+    def settle(self) -> None:
+        """Give up again what was cut off as it was given up."""
+        for low, high in self.given_up.copy():
+            self.give_up(low, high)
 
     def refuse_if_closed(self) -> None:
         """Raise `RingHalted`, with its cause, if no claim is granted any more."""

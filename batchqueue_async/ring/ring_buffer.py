@@ -97,9 +97,11 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
             try:
                 sequencer.publish(sequence)
             except BaseException as failure:
+                sequencer.given_up += ((sequence, sequence),)
                 say_count(failure, "published", sequencer.give_up(sequence, sequence))
                 raise
         else:
+            sequencer.given_up += ((sequence, sequence),)
             sequencer.give_up(sequence, sequence)
 
 
@@ -264,6 +266,7 @@ class RingBuffer(Generic[E]):
                 refuse_unrun(fill, result)
             sequencer.publish(sequence)
         except BaseException as error:
+            sequencer.given_up += ((sequence, sequence),)
             say_count(error, "published", sequencer.give_up(sequence, sequence))
             raise
 
@@ -294,6 +297,7 @@ class RingBuffer(Generic[E]):
                 refuse_unrun(fill, result)
             sequencer.publish(sequence)
         except BaseException as error:
+            sequencer.given_up += ((sequence, sequence),)
             say_count(error, "published", sequencer.give_up(sequence, sequence))
             raise
         return True
@@ -317,6 +321,7 @@ class RingBuffer(Generic[E]):
                 try:
                     self._fill(high - n + 1, high, fill, portion)
                 except BaseException:
+                    self.sequencer.given_up += ((high - n + 1, high),)
                     published += self.sequencer.give_up(high - n + 1, high)
                     raise
                 published += n

@@ -80,9 +80,9 @@ class SequenceBarrier:
         self.is_alerted = False
 
     def call_back_again(self) -> None:
-        """Have woken sleepers run on whose call a signal handler has cut off."""
+        """Have sleepers run on whose wake-up, or the call after it, was cut off."""
         for sleeper in list(self._sleepers):
-            sleeper.signal.call_back_again()
+            sleeper.wake_again()
 
     def check_alert(self) -> None:
         """Raise `RingHalted` if the barrier is alerted."""
@@ -142,6 +142,11 @@ class _Sleeper:
         if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
             self._refuse_foreign_thread()
         self.signal.wake()
+
+    def wake_again(self) -> None:
+        if self._barrier.behind(self._sequence) is None:
+            self.wake()
+        self.signal.call_back_again()
 
     def wake_after(self, seconds: float) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, self.wake)

@@ -205,6 +205,8 @@ class MultiProducerSequencer(Publications):
 
     def recheck(self) -> None:
         """Grant those who wait what they want, in order, as far as there is room."""
+        if self.given_up:
+            self.settle()
         with self._guard:
             try:
                 self._recheck()
@@ -341,7 +343,8 @@ class MultiProducerSequencer(Publications):
                 self.cause = cause
 
     def call_back_again(self) -> None:
-        """Have consumers run on whose wake-up a signal handler has cut off."""
+        """Have consumers run on whose wake-up an error has cut off."""
+        self.settle()
         for barrier in list(self._barriers):
             barrier.call_back_again()
 
