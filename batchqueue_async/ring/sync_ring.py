@@ -158,11 +158,12 @@ class ThreadIngress:
         self._is_woken = True
         try:
             self._loop.call_soon_threadsafe(self._on_loop)
-        except RuntimeError as error:
-            msg = "the ring's loop is closed"
-            raise RingError(msg) from error
-        except BaseException:
+        except BaseException as error:
+            # First, without a call: at the recursion limit none succeeds.
             self._is_woken = False
+            if isinstance(error, RuntimeError) and self._loop.is_closed():
+                msg = "the ring's loop is closed"
+                raise RingError(msg) from error
             raise
 
     def publish_filled(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 
-from batchqueue_async.ring import RingBuffer
+from batchqueue_async.ring import RingBuffer, SyncRing
 from batchqueue_async.testing import settle
 from tests.bridge.test_recursion import at_depth, depth
 from tests.ring.events import Event, Recorder, fill, small
@@ -77,3 +77,30 @@ async def test_a_shutdown_does_it_if_nobody_publishes() -> None:
                 at_depth(room, lambda: ring.try_publish_event(fill, 0))
         assert ring.sequencer.published == ring.sequencer.claimed
         assert handler.values in ([], [0])
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("is_many", [False, True])
+async def test_so_it_is_on_threads(*, is_many: bool) -> None:
+    """A RecursionError is a RuntimeError, which a closed loop raises, too."""
+    for short_of in range(DEEPEST):
+        disruptor, handler = small(4), Recorder()
+        disruptor.handle_events_with(handler)
+        async with disruptor as ring:
+            sync = SyncRing(ring)
+
+            def publish() -> None:
+                if is_many:
+                    sync.publish_events(fill, [0, 0])  # noqa: B023
+                else:
+                    sync.publish_event(fill, 0)  # noqa: B023
+
+            def work() -> bool:
+                room = sys.getrecursionlimit() - depth() - short_of  # noqa: B023
+                with suppress(RecursionError):
+                    at_depth(room, publish)
+                return sync.publish_event(fill, "later", timeout=20)  # noqa: B023
+
+            assert await asyncio.to_thread(work)
+        assert handler.values[-1] == "later"
+        assert ring.sequencer.published == ring.sequencer.claimed
