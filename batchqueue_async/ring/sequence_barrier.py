@@ -68,6 +68,10 @@ class SequenceBarrier:
     def alert(self) -> None:
         """Make every wait end with `RingHalted`, until `clear_alert`."""
         self.is_alerted = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End the sleep of all who wait: they look again."""
         for sleeper in list(self._sleepers):
             sleeper.wake()
 

@@ -55,6 +55,7 @@ class MultiProducerSequencer(Publications):
         limit: The highest sequence that may be claimed without further checks.
         claims_waited: How many claims have had to wait so far.
         gating: What producers wait for.
+        told_of_departures: Whose sleepers look again when a gating sequence is removed.
         ingress: Where other threads leave what they have filled, if they claim too.
 
     Raises:
@@ -75,6 +76,7 @@ class MultiProducerSequencer(Publications):
         self.ingress: Ingress | None = None
         self.gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
+        self.told_of_departures: list[SequenceBarrier] = []
         self._queue = ClaimQueue()
         # What the first waiting claim waits for.
         self._awaited: Notifier | None = None
@@ -282,6 +284,8 @@ class MultiProducerSequencer(Publications):
         if len(rest) == len(self.gating):
             return False
         self._set_gating(rest)
+        for barrier in list(self.told_of_departures):
+            barrier.wake()
         return True
 
     # --- threads, and the end
