@@ -256,6 +256,8 @@ class MultiProducerSequencer(Publications):
         """Return a barrier for a consumer that comes after these, or after none."""
         barrier = SequenceBarrier(self, self.wait_strategy, dependencies)
         self._barriers.add(barrier)
+        # Those of before were alerted by the halt.
+        barrier.is_alerted = self.is_halted
         return barrier
 
     @property

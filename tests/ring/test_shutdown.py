@@ -15,6 +15,7 @@ from batchqueue_async.ring import (
     RingError,
     RingHalted,
     Sequence,
+    WorkerPool,
 )
 from tests.ring.events import Event, Recorder, fill, mark, small, turns
 
@@ -358,3 +359,13 @@ async def test_a_consumer_of_ones_own_is_told_and_sees_what_is_left() -> None:
         await barrier.wait_for(mine.value + 1)
     left = ring.events(mine.value + 1, barrier.available())
     assert [event.value for event in left] == [3, 4, 5]
+
+
+async def test_a_consumer_that_comes_after_a_halt_is_told_at_once() -> None:
+    """It has missed the alert, and would wait for ever."""
+    ring = RingBuffer(Event, 4)
+    ring.halt()
+    with pytest.raises(RingHalted):
+        await ring.new_barrier().wait_for(0)
+    async with WorkerPool(ring, Recorder()):
+        pass
