@@ -65,6 +65,11 @@ class MultiProducerSequencer(Publications):
     # Again, for type checkers that look at what is assigned in this class.
     claimed: int
     abandoned: set[int]
+    is_closed: bool
+    is_halted: bool
+    has_told: bool
+    cause: BaseException | None
+    halted_at: str
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__(capacity)
