@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 PROGRAM = """
-import asyncio, logging, os, sys, threading
+import asyncio, logging, os, signal, sys, threading
 from batchqueue_async.ring import Disruptor, RingHalted, SyncRing, WorkerPool
 from tests.ring.events import Event, fill
 
@@ -62,6 +62,8 @@ async def main():
             held.wait()
         pid = os.fork()
         if pid == 0:
+            # A child that hangs ends, though nobody waits for it any more.
+            signal.alarm(50)
             # A thread, since the loop that runs was inherited.
             work = threading.Thread(target=child, args=(ring, sync, disruptor, pool))
             work.start()
