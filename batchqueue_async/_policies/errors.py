@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from batchqueue_async._count_in_error import say_count
 from batchqueue_async._wording import kind_of, reason
 
 from .value import Value
@@ -164,13 +164,6 @@ def delivery_error_of(errors: Sequence[DeliveryError]) -> DeliveryError | None:
 def with_accepted(error: BaseException, accepted: int) -> None:
     """Let an error that leaves a bulk verb say how many items were accepted before it.
 
-    It stands in `error.accepted`. A number that is there already is replaced: it is of
-    another call, such as one on another queue inside of the iterable that raised. Never
-    raises itself; a class that refuses the attribute gets the number as a note.
+    It stands in `error.accepted`.
     """
-    try:
-        # Bypasses a `__setattr__` of the class, such as a frozen dataclass has.
-        BaseException.__setattr__(error, "accepted", accepted)
-    except Exception:  # noqa: BLE001 - a user's class may do anything
-        with contextlib.suppress(Exception):
-            error.add_note(f"accepted: {accepted}")
+    say_count(error, "accepted", accepted)

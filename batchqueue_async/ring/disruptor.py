@@ -268,7 +268,7 @@ class Disruptor(HandlerGroup[E]):
             await self._end_unstarted()
             return
         self.ring.sequencer.close()
-        await tasks.shut_down(self._consumers.sequences, timeout)
+        await tasks.shut_down(lambda: self._consumers.sequences, timeout)
 
     async def _end_unstarted(self) -> None:
         if self.ring.sequencer.is_closed:

@@ -6,13 +6,15 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from batchqueue_async import _validation
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
 
 logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
+
+INHERITED: Final = "the ring belongs to the process that this one was forked from"
 
 
 class RingError(Exception):

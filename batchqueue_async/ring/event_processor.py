@@ -79,22 +79,19 @@ class EventProcessor(Generic[E]):
         if self._is_lost:
             return []
         self._is_lost = True
-        # Claimed ones count: a thread with a granted claim reports it as published.
-        left = self._left_up_to(self._sequencer.claimed)
-        return [each for each in left if each not in self._sequencer.abandoned]
+        return self._sequencer.with_events(self._left_up_to(self._sequencer.claimed))
 
     def lose(
-        self, left: Iterable[int], error: RingError
+        self, left: list[int], error: RingError
     ) -> Iterator[Awaitable[object] | object]:
         """Call the exception handler with lost events; yields what it returns."""
         if self.on_error in (log_and_continue, halt):
             return  # They would do nothing but log.
-        filled = [each for each in left if self._sequencer.is_published(each)]
         if self.handler.on_event is not None:
-            for sequence in filled:
+            for sequence in left:
                 yield self.on_error(error, sequence, self._ring[sequence])
-        elif filled:
-            yield self.on_error(error, filled[0], [self._ring[each] for each in filled])
+        elif left:
+            yield self.on_error(error, left[0], [self._ring[each] for each in left])
 
     def _left_up_to(self, last: int) -> Iterable[int]:
         """Return the sequences it would handle next, up to `last`."""

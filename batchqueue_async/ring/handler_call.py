@@ -1,9 +1,10 @@
 """The calls of handlers, and which of their waits would never end.
 
-A claim waits until every gating sequence has passed the event in its slot. A consumer's
-sequence moves when its handler has returned. If that handler waits for room too, in
-this ring or another one, it depends on the consumers of that ring. When this chain
-leads back to the call that is about to wait, none of them could ever go on.
+A claim waits until every gating sequence has passed the event in its slot. So far have
+all consumers to come that are before it in the graph, however far they can go now. A
+consumer's sequence moves when its handler has returned. If that handler waits for room
+too, in this ring or another one, it depends on the consumers of that ring. When this
+chain leads back to the call that is about to wait, none of them could ever go on.
 
 Waits that end with time are not searched: those of threads with a timeout, for slow
 handlers, and for producers that have claimed and not published yet.
@@ -12,9 +13,8 @@ handlers, and for producers that have claimed and not published yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from .errors import RingError
 from .sequence import Sequence
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from .claim_queue import WaitingClaim
     from .sequence_barrier import SequenceBarrier
     from .sequencer import MultiProducerSequencer
+
+
+Need: TypeAlias = tuple[Sequence, int]
+"""A sequence that is behind, and how far it has to come."""
 
 
 class ConsumerSequence(Sequence):
@@ -35,11 +39,10 @@ class ConsumerSequence(Sequence):
         self.barrier: SequenceBarrier = barrier
         self.call: HandlerCall | None = None
 
-    def needs(self) -> Iterable[Sequence]:
-        """Return the sequences that have to move before this one can."""
-        if self.call is None:
-            return self.barrier.before(self.value + 1)
-        return self.call.needs()
+    def needs(self, aim: int) -> list[Need]:
+        """Return what has to come how far before this one can reach `aim`."""
+        before = [(each, aim) for each in self.barrier.before(aim)]
+        return before if self.call is None else [*before, *self.call.needs()]
 
 
 class HandlerCall:
@@ -87,34 +90,37 @@ class HandlerCall:
         """The claim waits no longer."""
         self._waits.pop(claim, None)
 
-    def needs(self) -> Iterable[Sequence]:
-        """Return the sequences that have to move before all its claims are granted."""
+    def needs(self) -> list[Need]:
+        """Return what has to come how far before all its claims are granted."""
         lines: defaultdict[MultiProducerSequencer, set[WaitingClaim]] = defaultdict(set)
         # A copy: threads add and remove their claims at any time.
         for claim, sequencer in list(self._waits.items()):
             lines[sequencer].add(claim)
         return [each for line, claims in lines.items() for each in line.behind(claims)]
 
-    def _refuse_circle(self, needed: Iterable[Sequence]) -> None:
+    def _refuse_circle(self, needed: list[Need]) -> None:
         """Search the wait-for graph, in which a call needs all that it waits for."""
-        ahead, seen = list(needed), set[Sequence]()
-        if self.sequence in ahead:
+        ahead, seen = needed, dict[Sequence, int]()
+        if any(sequence is self.sequence for sequence, _ in needed):
             msg = (
                 "a handler waits for room in its own ring, which there is only after "
                 "it returns: use try_publish_event, or another ring"
             )
             raise RingError(msg)
         while ahead:
-            sequence = ahead.pop()
+            sequence, aim = ahead.pop()
             if sequence is self.sequence:
                 msg = (
                     "a handler waits for room in a ring whose handlers wait until it "
                     "returns: use try_publish_event in one of them"
                 )
                 raise RingError(msg)
-            if isinstance(sequence, ConsumerSequence) and sequence not in seen:
-                seen.add(sequence)
-                ahead += sequence.needs()
+            known = seen.get(sequence)
+            if isinstance(sequence, ConsumerSequence) and (
+                known is None or known < aim
+            ):
+                seen[sequence] = aim
+                ahead += sequence.needs(aim)
 
 
 _handler_call: ContextVar[HandlerCall | None] = ContextVar(

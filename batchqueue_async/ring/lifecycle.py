@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, TypeAlias
@@ -31,6 +32,8 @@ GRACE: Final = 1.0
 events that nobody has handled."""
 
 Consumer: TypeAlias = EventProcessor[Any]
+Sequences: TypeAlias = Callable[[], tuple[Sequence, ...]]
+"""Returns what a shutdown waits for, which may change meanwhile."""
 
 
 class ConsumerTasks:
@@ -83,9 +86,7 @@ class ConsumerTasks:
             _running.add(self)
             call_at_close(loop, self.end_after_loop)
 
-    async def shut_down(
-        self, sequences: tuple[Sequence, ...], timeout: float | None
-    ) -> None:
+    async def shut_down(self, sequences: Sequences, timeout: float | None) -> None:
         """Wait until all that is claimed now has been handled, and the tasks ended.
 
         Of several deadlines the earliest counts. If a caller is cancelled, it goes on.
@@ -96,7 +97,7 @@ class ConsumerTasks:
         if timeout is not None and not shutdown.done():
             self._timers.append(shutdown.get_loop().call_later(timeout, self._expire))
         call = running_call()
-        is_inside = call is not None and call.sequence in sequences
+        is_inside = call is not None and call.sequence in sequences()
         if is_inside or asyncio.current_task() in self._consumers:
             return
         self._callers += 1
@@ -118,7 +119,7 @@ class ConsumerTasks:
         if sequencer.cause is not None and not sequencer.has_told:
             sequencer.refuse_if_closed()
 
-    def _begin(self, sequences: tuple[Sequence, ...]) -> asyncio.Task[int]:
+    def _begin(self, sequences: Sequences) -> asyncio.Task[int]:
         """Return the task of the shutdown, which begins here if there is none.
 
         One that was cancelled, or that a signal handler has cut off, is begun again.
@@ -135,13 +136,12 @@ class ConsumerTasks:
             self._shutdown = known = loop.create_task(ending, name="ring shutdown")
         return known
 
-    async def _end(self, sequences: tuple[Sequence, ...]) -> int:
+    async def _end(self, sequences: Sequences) -> int:
         sequencer = self._sequencer
         sequencer.call_back_again()
         # While the ring is open, grants whose producers have not run may be given back.
         target = sequencer.settled
-        if sequences and not sequencer.is_halted:
-            await self._drain(sequencer.new_barrier(*sequences), target)
+        await self._drain(sequences, target)
         self._is_stopping = True
         self._stop()
         is_late = self._deadline.done()
@@ -151,7 +151,7 @@ class ConsumerTasks:
             await self._tasks_end()
         finally:
             # Also if the shutdown is cancelled, as when the loop ends now.
-            left = target - minimum(sequences, target) if is_late else 0
+            left = target - minimum(sequences(), target) if is_late else 0
             self._untold = left
             self._say_untold()
         if self._canary is not None:
@@ -170,12 +170,19 @@ class ConsumerTasks:
             says = "%d events were not handled before the deadline"
             logger.error(says, left, extra={"events": left})
 
-    async def _drain(self, drained: SequenceBarrier, target: int) -> None:
-        self._drained = drained
-        while drained.available() < target:
-            if self._deadline.done() or drained.is_alerted:
+    async def _drain(self, sequences: Sequences, target: int) -> None:
+        sequencer = self._sequencer
+        # Asked each time: a worker pool beside these may leave, short of the target.
+        while waited_for := sequences():
+            drained = self._drained = sequencer.new_barrier(*waited_for)
+            is_over = self._deadline.done() or sequencer.is_halted
+            if is_over or drained.available() >= target:
                 return
-            await drained.sleep(target)
+            sequencer.told_of_departures.append(drained)
+            try:
+                await drained.sleep(target)
+            finally:
+                sequencer.told_of_departures.remove(drained)
 
     async def _tasks_end(self) -> None:
         while (tasks := [*self._consumers]) and not self._deadline.done():
@@ -208,15 +215,24 @@ class ConsumerTasks:
     def end_after_loop(self) -> None:
         """Tell what is left when the loop is closed: nothing can be awaited then."""
         _running.discard(self)
+        self._sequencer.end_after_loop(RingError("the ring's loop is closed"))
         consumers, self._consumers = self._consumers, {}
         for task, consumer in consumers.items():
             self._lose(consumer, f"the loop of {task.get_name()} was closed")
+
+    def leave_to_parent(self) -> None:
+        """Know of no consumers, in a forked child: they go on in the parent."""
+        self._consumers = {}
+        self._canary = self._shutdown = None
+        self._callers = self._untold = 0
+        self._sequencer.leave_to_parent()
 
     def end_at_exit(self) -> None:
         """Tell what is left when the program ends; another thread may run the loop."""
         for task, consumer in list(self._consumers.items()):
             reason = f"the program ends before {task.get_name()}"
             if not task.get_loop().is_running():
+                self._sequencer.end_after_loop(RingError("the program ends"))
                 self._lose(consumer, reason)
             elif left := consumer.take_left():
                 count = len(left)
@@ -306,6 +322,15 @@ _running: set[ConsumerTasks] = set()
 def _end_at_exit() -> None:
     for tasks in list(_running):
         tasks.end_at_exit()
+
+
+def _leave_to_parent() -> None:
+    while _running:
+        _running.pop().leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 async def leave_block(shutdown: Awaitable[None], error: BaseException | None) -> None:

@@ -8,10 +8,11 @@ has claimed gives up by `give_up`, which may be called at any point.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from .errors import RingError, require_power_of_two
+from .errors import RingError, RingHalted, require_power_of_two
 from .sequence import INITIAL, Notifier
 
 
@@ -24,6 +25,14 @@ class Publications(Notifier):
             further, whatever was published beyond. A plain number, because producers
             touch it for every event.
         abandoned: Published without an event; forgotten some time after all passed.
+        given_up: What claimers leave unpublished, until that is done. At the recursion
+            limit their `give_up` fails; who publishes next does it for them. Without a
+            call it is added to, by `+=`: there even C functions can't be called.
+        is_closed: Whether no claim is granted any more.
+        is_halted: Whether consumers are to stop after their current batch, and nothing
+            is published any more.
+        cause: The error that has halted the ring, if it was one; `has_told` says
+            whether it was raised to a caller, `halted_at` by which event and handler.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -35,7 +44,13 @@ class Publications(Notifier):
         # Sequences that are published beyond a gap.
         self._early: set[int] = set()
         self.abandoned: set[int] = set()
+        self.given_up: list[tuple[int, int]] = []
         self._guard: AbstractContextManager[Any] = contextlib.nullcontext()
+        self.is_closed: bool = False
+        self.is_halted: bool = False
+        self.cause: BaseException | None = None
+        self.halted_at: str = ""
+        self.has_told: bool = False
 
     @property
     def cursor(self) -> int:
@@ -54,20 +69,38 @@ class Publications(Notifier):
         """Whether it was published, if only beyond a gap."""
         return sequence <= self.published or sequence in self._early
 
+    def with_events(self, sequences: Iterable[int]) -> list[int]:
+        """Return those that hold an event, or may still get one: none does once halted.
+
+        Whether consumers may go so far does not count: there may be a gap before it.
+        """
+        return [
+            each
+            for each in sequences
+            if each not in self.abandoned
+            and (not self.is_halted or self.is_published(each))
+        ]
+
     def publish(self, low: int, high: int | None = None) -> None:
         """Make `low` to `high` visible to consumers; `high` is `low` by default.
 
         Beyond a gap they become visible when the gap is closed. What was claimed may be
-        published after the ring was closed, too.
+        published after the ring was closed, too, but not after it was halted: no
+        consumer would get it.
 
         Raises:
             RingError: They are not claimed, or were published before.
+            RingHalted: The ring was halted.
         """
         if high is None:
             high = low
         early = self._early
         if early or low != self.published + 1 or not low <= high <= self.claimed:
             self._check(low, high)
+            if self.given_up and low not in self.abandoned:
+                self.settle()
+        if self.is_halted and low not in self.abandoned:
+            self.refuse_if_closed()
         is_early = low > self.published + 1
         if is_early:
             early.update((low,) if low == high else range(low, high + 1))
@@ -97,8 +130,30 @@ class Publications(Notifier):
             self.abandoned.update(range(low, high + 1))
         self.publish(low, high)
 
-    def give_up(self, low: int, high: int) -> None:
-        """Abandon what of these claimed sequences was not published yet."""
-        for sequence in range(low, high + 1):
+    def give_up(self, low: int, high: int) -> int:
+        """Abandon what of these claimed sequences was not published yet.
+
+        Returns how many were: their events are in the ring.
+        """
+        mine = range(low, high + 1)
+        published = [each for each in mine if self.is_published(each)]
+        in_ring = sum(each not in self.abandoned for each in published)
+        for sequence in mine:
             if not self.is_published(sequence):
                 self.abandon(sequence, sequence)
+        if (low, high) in self.given_up:
+            self.given_up.remove((low, high))
+        return in_ring
+
+    def settle(self) -> None:
+        """Give up again what was cut off as it was given up."""
+        for low, high in self.given_up.copy():
+            self.give_up(low, high)
+
+    def refuse_if_closed(self) -> None:
+        """Raise `RingHalted`, with its cause, if no claim is granted any more."""
+        if self.is_closed:
+            self.has_told = self.cause is not None
+            halted = f"the ring was halted{self.halted_at}"
+            msg = "the ring is closed" if self.cause is None else halted
+            raise RingHalted(msg) from self.cause

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async import _validation
 from batchqueue_async._chunks import chunks
+from batchqueue_async._count_in_error import say_count
 
 from .errors import InvalidArgument
 from .event_handler import refuse_unrun
@@ -95,10 +96,12 @@ class Claim(Coroutine[Any, Any, int], Generic[E]):
         if error is None:
             try:
                 sequencer.publish(sequence)
-            except BaseException:
-                sequencer.give_up(sequence, sequence)
+            except BaseException as failure:
+                sequencer.given_up += ((sequence, sequence),)
+                say_count(failure, "published", sequencer.give_up(sequence, sequence))
                 raise
         else:
+            sequencer.given_up += ((sequence, sequence),)
             sequencer.give_up(sequence, sequence)
 
 
@@ -225,6 +228,7 @@ class RingBuffer(Generic[E]):
 
         Raises:
             RingError: They are not claimed, or were published before.
+            RingHalted: The ring was halted, so that no consumer would get them.
         """
         self.sequencer.publish(low, high)
 
@@ -261,8 +265,9 @@ class RingBuffer(Generic[E]):
             if result is not None:
                 refuse_unrun(fill, result)
             sequencer.publish(sequence)
-        except BaseException:
-            sequencer.give_up(sequence, sequence)
+        except BaseException as error:
+            sequencer.given_up += ((sequence, sequence),)
+            say_count(error, "published", sequencer.give_up(sequence, sequence))
             raise
 
     def try_publish_event(
@@ -291,8 +296,9 @@ class RingBuffer(Generic[E]):
             if result is not None:
                 refuse_unrun(fill, result)
             sequencer.publish(sequence)
-        except BaseException:
-            sequencer.give_up(sequence, sequence)
+        except BaseException as error:
+            sequencer.given_up += ((sequence, sequence),)
+            say_count(error, "published", sequencer.give_up(sequence, sequence))
             raise
         return True
 
@@ -304,18 +310,24 @@ class RingBuffer(Generic[E]):
         Takes as many slots at a time as there are, and publishes them together; reads
         up to a whole ring of items ahead. Not atomic: cancelled or raising midway, what
         was filled before stays published, and the rest of what was claimed is
-        abandoned. Waits and raises as `claim` does.
+        abandoned; how many events those are says the attribute `published` of what it
+        raises. Waits and raises as `claim` does.
         """
         published = 0
-        for portion in portions(self, items):
-            n = len(portion)
-            high = await self.sequencer.claim(n)
-            try:
-                self._fill(high - n + 1, high, fill, portion)
-            except BaseException:
-                self.sequencer.give_up(high - n + 1, high)
-                raise
-            published += n
+        try:
+            for portion in portions(self, items):
+                n = len(portion)
+                high = await self.sequencer.claim(n)
+                try:
+                    self._fill(high - n + 1, high, fill, portion)
+                except BaseException:
+                    self.sequencer.given_up += ((high - n + 1, high),)
+                    published += self.sequencer.give_up(high - n + 1, high)
+                    raise
+                published += n
+        except BaseException as error:
+            say_count(error, "published", published)
+            raise
         return published
 
     def _fill(

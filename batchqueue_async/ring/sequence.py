@@ -34,8 +34,13 @@ class Notifier:
         except BaseException:
             # A signal handler has raised: who was told already looks again, in vain.
             again, self._waiters = [*waiters, *self._waiters], []
-            for recheck in again:
-                recheck()
+            try:
+                for recheck in again:
+                    recheck()
+            except BaseException:
+                # At the recursion limit no call succeeds: they are told the next time.
+                self._waiters = [*again, *self._waiters]
+                raise
             raise
 
 

@@ -68,17 +68,25 @@ class SequenceBarrier:
     def alert(self) -> None:
         """Make every wait end with `RingHalted`, until `clear_alert`."""
         self.is_alerted = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End the sleep of all who wait: they look again."""
         for sleeper in list(self._sleepers):
             sleeper.wake()
+
+    def leave_to_parent(self) -> None:
+        """Wake nobody who waits, in a forked child: those are the parent's."""
+        self._sleepers.clear()
 
     def clear_alert(self) -> None:
         """End the alert: consumers may wait again."""
         self.is_alerted = False
 
     def call_back_again(self) -> None:
-        """Have woken sleepers run on whose call a signal handler has cut off."""
+        """Have sleepers run on whose wake-up, or the call after it, was cut off."""
         for sleeper in list(self._sleepers):
-            sleeper.signal.call_back_again()
+            sleeper.wake_again()
 
     def check_alert(self) -> None:
         """Raise `RingHalted` if the barrier is alerted."""
@@ -138,6 +146,11 @@ class _Sleeper:
         if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
             self._refuse_foreign_thread()
         self.signal.wake()
+
+    def wake_again(self) -> None:
+        if self._barrier.behind(self._sequence) is None:
+            self.wake()
+        self.signal.call_back_again()
 
     def wake_after(self, seconds: float) -> asyncio.TimerHandle:
         return self._loop.call_later(seconds, self.wake)

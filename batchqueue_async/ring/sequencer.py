@@ -11,26 +11,33 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
 
 from .claim_queue import ClaimQueue, WaitingClaim
-from .errors import (
-    InsufficientCapacity,
-    InvalidArgument,
-    RingHalted,
-)
-from .handler_call import HandlerCall, running_call
+from .errors import INHERITED, InsufficientCapacity, InvalidArgument, RingError
+from .handler_call import HandlerCall, Need, running_call
 from .publications import Publications
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
 _NONE_FREE: Final = INITIAL - 1
+
+
+class Ingress(Protocol):
+    """Where other threads leave slots that they have filled."""
+
+    def publish_filled(self) -> None:
+        """Publish what is there now; on the ring's loop, or after its end."""
+
+    def leave_to_parent(self) -> None:
+        """Forget what is there, in a forked child."""
 
 
 class MultiProducerSequencer(Publications):
@@ -48,10 +55,8 @@ class MultiProducerSequencer(Publications):
         limit: The highest sequence that may be claimed without further checks.
         claims_waited: How many claims have had to wait so far.
         gating: What producers wait for.
-        is_halted: Whether consumers are to stop after their current batch.
-        cause: The error that has halted the ring, if it was one; `has_told` says
-            whether it was raised to a caller, `halted_at` by which event and handler.
-        ingress: The `ThreadIngress` of other threads, if they claim too.
+        told_of_departures: Whose sleepers look again when a gating sequence is removed.
+        ingress: Where other threads leave what they have filled, if they claim too.
 
     Raises:
         InvalidArgument: The capacity is no power of two.
@@ -60,6 +65,11 @@ class MultiProducerSequencer(Publications):
     # Again, for type checkers that look at what is assigned in this class.
     claimed: int
     abandoned: set[int]
+    is_closed: bool
+    is_halted: bool
+    has_told: bool
+    cause: BaseException | None
+    halted_at: str
 
     def __init__(self, capacity: int, wait: WaitStrategy | None = None) -> None:
         super().__init__(capacity)
@@ -68,14 +78,10 @@ class MultiProducerSequencer(Publications):
         self._forgotten = INITIAL
         self.claims_waited: int = 0
         self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
-        self.is_closed: bool = False
-        self.is_halted: bool = False
-        self.cause: BaseException | None = None
-        self.halted_at: str = ""
-        self.has_told: bool = False
-        self.ingress: object = None
+        self.ingress: Ingress | None = None
         self.gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
+        self.told_of_departures: list[SequenceBarrier] = []
         self._queue = ClaimQueue()
         # What the first waiting claim waits for.
         self._awaited: Notifier | None = None
@@ -206,6 +212,8 @@ class MultiProducerSequencer(Publications):
 
     def recheck(self) -> None:
         """Grant those who wait what they want, in order, as far as there is room."""
+        if self.given_up:
+            self.settle()
         with self._guard:
             try:
                 self._recheck()
@@ -238,12 +246,14 @@ class MultiProducerSequencer(Publications):
             call.begin_wait(claim, self)
         return call
 
-    def behind(self, claims: Collection[WaitingClaim]) -> list[Sequence]:
-        """Return the sequences that must move before all these claims are granted."""
+    def behind(self, claims: Collection[WaitingClaim]) -> list[Need]:
+        """Return what has to come how far before all these claims are granted."""
         with self._guard:
             wanted = self._queue.wanted_up_to(claims)
             wrap_point = self.claimed + wanted - self.capacity
-            return [each for each in self.gating if each.value < wrap_point]
+            return [
+                (each, wrap_point) for each in self.gating if each.value < wrap_point
+            ]
 
     # --- consumers
 
@@ -251,6 +261,8 @@ class MultiProducerSequencer(Publications):
         """Return a barrier for a consumer that comes after these, or after none."""
         barrier = SequenceBarrier(self, self.wait_strategy, dependencies)
         self._barriers.add(barrier)
+        # Those of before were alerted by the halt.
+        barrier.is_alerted = self.is_halted
         return barrier
 
     @property
@@ -279,6 +291,8 @@ class MultiProducerSequencer(Publications):
         if len(rest) == len(self.gating):
             return False
         self._set_gating(rest)
+        for barrier in list(self.told_of_departures):
+            barrier.wake()
         return True
 
     # --- threads, and the end
@@ -297,26 +311,53 @@ class MultiProducerSequencer(Publications):
             self._queue.dismiss()
 
     def halt(self, cause: BaseException | None = None) -> None:
-        """Close, and stop all consumers after their current batch."""
+        """Close, and stop all consumers after their current batch.
+
+        What is published now is all that they leave: who publishes later is told.
+        """
         self.close(cause)
-        self.is_halted = True
-        if self.cause is None:
-            self.cause = cause
+        self._end_publishing(cause)
         for barrier in list(self._barriers):
             barrier.alert()
 
+    def end_after_loop(self, cause: BaseException) -> None:
+        """Halt, now that the loop is closed: nobody who waits on it runs again."""
+        with self._guard:
+            self._waiters = []
+            if not self.is_closed:
+                self.is_closed, self.limit, self.cause = True, _NONE_FREE, cause
+                self.halted_at = f": {cause}"
+        self._end_publishing(None)
+
+    def leave_to_parent(self) -> None:
+        """Halt in a forked child, where neither the loop nor other threads go on."""
+        # Another thread may have held the lock, which nobody releases here.
+        self._guard = contextlib.nullcontext()
+        if self.ingress is not None:
+            self.ingress.leave_to_parent()
+        self._waiters, self._queue, self._awaited = [], ClaimQueue(), None
+        for barrier in list(self._barriers):
+            barrier.leave_to_parent()
+        # Nobody is to be told at the end of it: the parent's ring goes on.
+        self.is_closed = self.is_halted = self.has_told = True
+        self.limit = _NONE_FREE
+        self.halted_at = f": {INHERITED}"
+        self.cause = RingError(INHERITED)
+
+    def _end_publishing(self, cause: BaseException | None) -> None:
+        # Under the guard: what a thread leaves comes either before or after the end.
+        with self._guard:
+            if self.ingress is not None:
+                self.ingress.publish_filled()
+            self.is_halted = True
+            if self.cause is None:
+                self.cause = cause
+
     def call_back_again(self) -> None:
-        """Have consumers run on whose wake-up a signal handler has cut off."""
+        """Have consumers run on whose wake-up an error has cut off."""
+        self.settle()
         for barrier in list(self._barriers):
             barrier.call_back_again()
-
-    def refuse_if_closed(self) -> None:
-        """Raise `RingHalted`, with its cause, if no claim is granted any more."""
-        if self.is_closed:
-            self.has_told = self.cause is not None
-            halted = f"the ring was halted{self.halted_at}"
-            msg = "the ring is closed" if self.cause is None else halted
-            raise RingHalted(msg) from self.cause
 
     def _may_claim(self, n: int) -> bool:
         if self.is_closed:

@@ -7,6 +7,9 @@ which alone touches consumers and their sequences.
 
 A Ctrl-C may strike a thread after any call. What a thread has claimed is recorded in
 its `WaitingClaim` in the same step, so `ThreadIngress.give_up` knows what to give back.
+
+What a thread has left when the ring is halted is published in that step. What it leaves
+later is refused: so it is told, or the consumers tell that they leave the event.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
+from batchqueue_async._count_in_error import say_count
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
@@ -26,7 +30,7 @@ from batchqueue_async._threads.guard import Guard
 from batchqueue_async._validation import require_instance
 
 from .claim_queue import WaitingClaim
-from .errors import RingError, RingHalted, require_timeout
+from .errors import INHERITED, RingError, RingHalted, require_timeout
 from .event_handler import refuse_unrun
 from .ring_buffer import RingBuffer, portions
 from .sequencer import MultiProducerSequencer
@@ -45,7 +49,8 @@ class ThreadIngress:
         self._sequencer = sequencer
         self._filled: deque[tuple[int, int, bool]] = deque()
         self._is_woken = False
-        sequencer.share(Guard())
+        self._guard = Guard()
+        sequencer.share(self._guard)
         sequencer.ingress = self
 
     @staticmethod
@@ -64,8 +69,7 @@ class ThreadIngress:
             )
             raise RingError(msg)
         if os.getpid() != self._process:
-            msg = "the ring belongs to the process that this one was forked from"
-            raise RingError(msg)
+            raise RingError(INHERITED)
         if self._loop.is_closed() and not self._sequencer.is_closed:
             msg = "the ring's loop is closed"
             raise RingError(msg)
@@ -79,20 +83,46 @@ class ThreadIngress:
                 raise
             return False
 
-    def publish(self, low: int, high: int) -> None:
-        """Leave filled slots for the loop to publish."""
-        self._filled.append((low, high, False))
+    def publish(self, low: int, high: int) -> bool:
+        """Leave filled slots for the loop to publish; returns False if it is too late.
+
+        Raises:
+            RingHalted: An error has halted the ring.
+        """
+        with self._guard:
+            if not self._sequencer.is_halted:
+                self._filled.append((low, high, False))
+            elif self._sequencer.cause is None:
+                return False
+            else:
+                self._sequencer.refuse_if_closed()
         if not self._is_woken:
             self._wake_loop()
+        return True
 
-    def give_up(self, claim: WaitingClaim) -> None:
-        """Give back or abandon what was claimed and not published: others wait."""
+    def give_up(self, claim: WaitingClaim) -> int:
+        """Give back or abandon what was claimed and not published: others wait.
+
+        Returns how many of its events are in the ring, or will be.
+        """
         unfilled = self._sequencer.withdraw(claim)
+        in_ring = self._left(unfilled)
         if unfilled:
             self._filled.append((unfilled[0], unfilled[-1], True))
         # On a closed loop nobody waits, and the caller's own error is to be raised.
         with contextlib.suppress(RingError):
             self._wake_loop()
+        return in_ring
+
+    def _left(self, mine: range) -> int:
+        """Return how many of its own sequences a thread has left to be published."""
+        if not mine:
+            return 0
+        # In this order: the loop publishes first, and takes out afterwards.
+        for low, high, is_abandoned in self._filled.copy():
+            if low == mine[0] and not is_abandoned:
+                return high - low + 1
+        return sum(self._sequencer.is_published(each) for each in mine)
 
     def _wait(self, claim: WaitingClaim, timeout: float | None) -> bool:
         until = None if timeout is None else time.monotonic() + timeout
@@ -128,19 +158,29 @@ class ThreadIngress:
         self._is_woken = True
         try:
             self._loop.call_soon_threadsafe(self._on_loop)
-        except RuntimeError as error:
-            msg = "the ring's loop is closed"
-            raise RingError(msg) from error
-        except BaseException:
+        except BaseException as error:
+            # First, without a call: at the recursion limit none succeeds.
             self._is_woken = False
+            if isinstance(error, RuntimeError) and self._loop.is_closed():
+                msg = "the ring's loop is closed"
+                raise RingError(msg) from error
             raise
+
+    def publish_filled(self) -> None:
+        """Publish what threads have left so far."""
+        for _ in range(len(self._filled)):
+            self._publish_next()
+
+    def leave_to_parent(self) -> None:
+        """Forget what threads have left, in a forked child."""
+        self._filled.clear()
+        self._guard.free()
 
     def _on_loop(self) -> None:
         # Before it looks: threads that leave something later wake the loop again.
         self._is_woken = False
         try:
-            for _ in range(len(self._filled)):
-                self._publish_next()
+            self.publish_filled()
             if self._sequencer.claims_waiting:
                 self._sequencer.recheck()
         except BaseException:
@@ -214,11 +254,10 @@ class SyncRing(Generic[E]):
             result = fill(self._ring[sequence], sequence, *args)
             if result is not None:
                 refuse_unrun(fill, result)
-            self._ingress.publish(sequence, sequence)
-        except BaseException:
-            self._ingress.give_up(claim)
+            return self._ingress.publish(sequence, sequence)
+        except BaseException as error:
+            say_count(error, "published", self._ingress.give_up(claim))
             raise
-        return True
 
     def publish_events(
         self,
@@ -230,46 +269,47 @@ class SyncRing(Generic[E]):
 
         Those are the first ones: it ends after `timeout` seconds, and when shutdown
         begins. Reads up to a whole ring of items ahead. Not atomic: if `items` or
-        `fill` raises, what came before is published. Raises as `publish_event` does.
+        `fill` raises, what came before is published, and the attribute `published` of
+        whatever is raised says how many. Raises as `publish_event` does.
         """
         require_timeout("timeout", timeout)
         self._ingress.check()
         until = None if timeout is None else time.monotonic() + timeout
         published = 0
-        for portion in portions(self._ring, items):
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if left == 0 and published:
-                break
-            if not self._publish(fill, portion, left):
-                break
-            published += len(portion)
+        try:
+            for portion in portions(self._ring, items):
+                left = None if until is None else max(0.0, until - time.monotonic())
+                if left == 0 and published:
+                    break
+                claim = WaitingClaim(len(portion))
+                try:
+                    if not self._ingress.claim(claim, left):
+                        break
+                    if not self._fill(claim, fill, portion):
+                        break
+                except BaseException:
+                    published += self._ingress.give_up(claim)
+                    raise
+                published += claim.n
+        except BaseException as error:
+            say_count(error, "published", published)
+            raise
         return published
 
-    def _publish(
-        self, fill: Callable[[E, int, A], object], items: list[A], timeout: float | None
-    ) -> bool:
-        claim = WaitingClaim(len(items))
-        try:
-            if not self._ingress.claim(claim, timeout):
-                return False
-            high = claim.high
-            assert high is not None
-            self._fill(high - claim.n + 1, high, fill, items)
-        except BaseException:
-            self._ingress.give_up(claim)
-            raise
-        return True
-
     def _fill(
-        self, low: int, high: int, fill: Callable[[E, int, A], object], items: list[A]
-    ) -> None:
-        sequence = low
+        self, claim: WaitingClaim, fill: Callable[[E, int, A], object], items: list[A]
+    ) -> bool:
+        high = claim.high
+        assert high is not None
+        low = sequence = high - claim.n + 1
         try:
             for event, item in zip(self._ring.events(low, high), items, strict=True):
                 result = fill(event, sequence, item)
                 if result is not None:
                     refuse_unrun(fill, result)
                 sequence += 1
-        finally:
+        except BaseException:
             if sequence > low:
                 self._ingress.publish(low, sequence - 1)
+            raise
+        return self._ingress.publish(low, high)

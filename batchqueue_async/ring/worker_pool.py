@@ -152,7 +152,7 @@ class WorkerPool(Generic[E]):
             InvalidArgument, TypeError: The timeout is not valid; nothing is stopped.
         """
         require_timeout("timeout", timeout)
-        await self._tasks.shut_down(self.sequences, timeout)
+        await self._tasks.shut_down(lambda: self.sequences, timeout)
 
     def _release(self) -> None:
         for sequence in self.sequences:

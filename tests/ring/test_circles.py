@@ -16,6 +16,7 @@ import pytest
 
 from batchqueue_async.ring import (
     Disruptor,
+    HandlerGroup,
     ProducerType,
     RingBuffer,
     RingError,
@@ -24,7 +25,7 @@ from batchqueue_async.ring import (
 )
 from batchqueue_async.ring.handler_call import ConsumerSequence, HandlerCall
 from tests.engine.until import until
-from tests.ring.events import Event, fill, small
+from tests.ring.events import Event, Recorder, fill, function, small, turns
 from tests.support.thorough import examples
 
 Errors = list[Exception]
@@ -236,20 +237,20 @@ async def test_who_was_granted_and_has_not_run_yet_waits_for_nobody() -> None:
     call = HandlerCall(own)
     claiming = asyncio.create_task(ring.claim())
     await asyncio.sleep(0)
-    assert [*call.needs()] == [gate]
+    assert call.needs() == [(gate, 0)]
     gate.value = 0
     assert not claiming.done()
-    assert [*call.needs()] == []
+    assert call.needs() == []
     ring.publish(await claiming)
     # Nor does who is refused, or told that the ring is closed.
     refused = HandlerCall(gate)
     with pytest.raises(RingError):
         await ring.claim()
-    assert [*refused.needs()] == []
+    assert refused.needs() == []
     ring.halt()
     with pytest.raises(RingHalted):
         await ring.claim()
-    assert [*refused.needs()] == []
+    assert refused.needs() == []
     assert refused._waits == call._waits == {}
 
 
@@ -264,10 +265,85 @@ async def test_what_those_behind_want_is_not_waited_for() -> None:
     second = HandlerCall(others)
     behind = asyncio.create_task(ring.claim(3))
     await asyncio.sleep(0)
-    assert [*call.needs()] == [slow]
-    assert [*second.needs()] == [slow, fast]
+    assert call.needs() == [(slow, 0)]
+    assert second.needs() == [(slow, 3), (fast, 3)]
     slow.value = fast.value = 3
     assert (await first, await behind) == (4, 7)
+
+
+class FollowUp(Recorder):
+    """Publishes an event into its own ring for each that asks for it."""
+
+    def __init__(self, ring: RingBuffer[Event]) -> None:
+        super().__init__("follow-up")
+        self.ring = ring
+        self.errors: Errors = []
+
+    async def on_event(self, event: Event, sequence: int, end_of_batch: bool) -> None:
+        self._record(event, sequence, end_of_batch)
+        if event.value == "asks":
+            try:
+                await self.ring.publish_event(fill, "follow-up")
+            except RingError as error:
+                self.errors.append(error)
+
+
+@pytest.mark.parametrize("later", [1, 2, 3])
+async def test_who_waits_for_room_is_not_waited_for_by_those_behind_it_later(
+    later: int,
+) -> None:
+    """The last one still has an event to handle, and then it waits for the first."""
+    disruptor = small(4)
+    first, seen = FollowUp(disruptor.ring), list[object]()
+
+    async def slow(event: Event, sequence: int, end_of_batch: bool) -> None:
+        await asyncio.sleep(0.01)
+        seen.append(event.value)
+
+    group = disruptor.handle_events_with(first)
+    for _ in range(later - 1):
+        group = group.then(function("between"))
+    group.then(slow)
+    async with disruptor as ring:
+        await ring.publish_event(fill, "early")
+        await turns()
+        await ring.publish_events(fill, ["a", "asks", "b", "c", "d"])
+    assert len(first.errors) == 1
+    assert "until it returns" in str(first.errors[0])
+    assert seen == first.values == ["early", "a", "asks", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_pipelines_that_feed_themselves_never_stand_still(seed: int) -> None:
+    chance = random.Random(seed)
+    rings = [small(chance.choice([1, 2, 4])) for _ in range(2)]
+    errors: Errors = []
+
+    class Stage(Forward):
+        async def on_event(self, event: Event, sequence: int, is_end: bool) -> None:
+            await asyncio.sleep(chance.choice([0, 0, 0.01, 0.05]))
+            if event.value and chance.random() < 0.3:
+                self.next = chance.choice(rings).ring
+                await super().on_event(event, sequence, is_end)
+
+    for disruptor in rings:
+        group: HandlerGroup[Event] = disruptor
+        for _ in range(chance.randint(1, 3)):
+            stage = Stage(errors, times=1)
+            limit = chance.choice([None, 1])
+            if chance.random() < 0.3:
+                pool = stage, Stage(errors, times=1)
+                group = group.handle_events_with_worker_pool(*pool)
+            else:
+                group = group.handle_events_with(stage, max_batch=limit)
+    async with AsyncExitStack() as stack:
+        for each in rings:
+            await stack.enter_async_context(each)
+        published = (
+            each.ring.publish_events(fill, [3] * 4) for each in rings for _ in range(3)
+        )
+        await asyncio.gather(*published)
+        await until(lambda: are_empty(rings))
 
 
 @pytest.mark.parametrize("seed", range(20))

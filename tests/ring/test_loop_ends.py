@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue
-from batchqueue_async.ring import Disruptor, RingBuffer, RingError, WorkerPool
-from batchqueue_async.ring.claim_queue import WaitingClaim
+from batchqueue_async.ring import (
+    Disruptor,
+    RingBuffer,
+    RingError,
+    RingHalted,
+    WorkerPool,
+)
 from tests.ring.events import Event, Recorder, fill, small
 
 
@@ -102,37 +107,6 @@ async def test_a_shutdown_before_the_start_tells_of_what_was_published(
     assert told == [0, 1, 2]
 
 
-@pytest.mark.parametrize("says", ["the loop of {} was closed", "{} was cancelled"])
-def test_what_a_thread_was_granted_and_fills_afterwards_is_counted(
-    says: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    claim = WaitingClaim(1)
-
-    async def main() -> RingBuffer[Event]:
-        granted = asyncio.Event()
-        # The thread itself does not run before the loop's end.
-        claim.wake = granted.set
-        disruptor = small(1)
-        disruptor.handle_events_with(lambda *_: None)
-        ring = await disruptor.start()
-        await ring.publish_event(fill, "a")
-        ring.sequencer.enqueue(claim)
-        ring.sequencer.recheck()
-        await granted.wait()
-        return ring
-
-    if "closed" in says:
-        loop = asyncio.new_event_loop()
-        ring = loop.run_until_complete(main())
-        loop.close()
-    else:
-        ring = asyncio.run(main())
-    # It fills the slot, and is told that the event is in the ring.
-    assert ring.sequencer.dequeue(claim)
-    reason = says.format("ring consumer <lambda>")
-    assert errors(caplog) == [f"{reason}: 1 events are left"]
-
-
 def test_a_batch_handler_gets_them_together(caplog: pytest.LogCaptureFixture) -> None:
     lost: Lost = []
 
@@ -145,8 +119,8 @@ def test_a_batch_handler_gets_them_together(caplog: pytest.LogCaptureFixture) ->
         disruptor.ring.abandon(claimed - 1)
 
     asyncio.run(main())
-    # One is claimed by somebody who has not filled it; the other holds no event.
-    message = "ring consumer batches was cancelled: 3 events are left"
+    # One is claimed, and whoever fills it is refused; the other holds no event.
+    message = "ring consumer batches was cancelled: 2 events are left"
     assert errors(caplog) == [message]
     assert lost == [(message, 0, ["a", "b"])]
 
@@ -381,17 +355,22 @@ def test_a_handler_that_swallows_its_cancellation_holds_no_loop_up(
 def test_what_was_published_beyond_a_gap_is_told_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its producer was told that it is in; only the claim before it is still open."""
-    told = []
+    """Its producer was told that it is in; only the claim before it is still open.
+
+    Whoever has that one is told, too, as he publishes it: each event is told once.
+    """
+    told: list[int] = []
 
     async def main() -> None:
-        disruptor = small(8)
         disruptor.handle_events_with(lambda *_: None)
         disruptor.handle_exceptions_with(lambda error, at, event: told.append(at))
         ring = await disruptor.start()
         assert await ring.claim() == 0
         await ring.publish_events(fill, "ab")
 
+    disruptor = small(8)
     asyncio.run(main())
     assert told == [1, 2]
-    assert "3 events are left" in caplog.text
+    assert "2 events are left" in caplog.text
+    with pytest.raises(RingHalted):
+        disruptor.ring.publish(0)

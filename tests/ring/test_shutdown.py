@@ -14,6 +14,8 @@ from batchqueue_async.ring import (
     RingBuffer,
     RingError,
     RingHalted,
+    Sequence,
+    WorkerPool,
 )
 from tests.ring.events import Event, Recorder, fill, mark, small, turns
 
@@ -342,3 +344,28 @@ async def test_a_publication_from_another_loop_is_an_error() -> None:
         await asyncio.to_thread(publish, ring)
         await turns()
     assert handler.sequences == [0]
+
+
+async def test_a_consumer_of_ones_own_is_told_and_sees_what_is_left() -> None:
+    disruptor, handler = small(8), Recorder()
+    disruptor.handle_events_with(handler)
+    async with disruptor as ring:
+        mine, barrier = Sequence(ring.cursor), ring.new_barrier()
+        ring.add_gating_sequences(mine)
+        await ring.publish_events(fill, range(3))
+        mine.value = await barrier.wait_for(0)
+        await ring.publish_events(fill, range(3, 6))
+    with pytest.raises(RingHalted):
+        await barrier.wait_for(mine.value + 1)
+    left = ring.events(mine.value + 1, barrier.available())
+    assert [event.value for event in left] == [3, 4, 5]
+
+
+async def test_a_consumer_that_comes_after_a_halt_is_told_at_once() -> None:
+    """It has missed the alert, and would wait for ever."""
+    ring = RingBuffer(Event, 4)
+    ring.halt()
+    with pytest.raises(RingHalted):
+        await ring.new_barrier().wait_for(0)
+    async with WorkerPool(ring, Recorder()):
+        pass

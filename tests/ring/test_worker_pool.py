@@ -284,3 +284,25 @@ async def test_what_no_worker_had_is_told_once(
     await disruptor.shutdown()
     assert told == [0, 1, 2]
     assert caplog.text.count("events are left") == 1
+
+
+async def test_a_shutdown_does_not_wait_for_a_pool_that_has_left() -> None:
+    """The pool ends where the ring was when it was told to; the shutdown came later."""
+    disruptor, handler, gate = small(8), Recorder(), asyncio.Event()
+    disruptor.handle_events_with(handler)
+    ring = await disruptor.start()
+    worker = Recorder(gate=gate)
+    pool = WorkerPool(ring, worker)
+    await pool.start()
+    await ring.publish_event(fill, 0)
+    await turns()
+    leaving = asyncio.create_task(pool.drain_and_halt(None))
+    await turns()
+    await ring.publish_events(fill, range(1, 7))
+    closing = asyncio.create_task(disruptor.shutdown(None))
+    await turns()
+    assert not closing.done()
+    gate.set()
+    await asyncio.gather(leaving, closing)
+    assert handler.values == [*range(7)]
+    assert 0 < len(worker.values) < 7
