@@ -15,7 +15,7 @@ from batchqueue_async._loop_close import (
     forget_at_close,
 )
 from batchqueue_async._running_loop import running_loop
-from batchqueue_async._shielding import Shielded
+from batchqueue_async._shielding import Shielded, backend_is_where_it_was
 
 from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
@@ -68,6 +68,7 @@ class ConsumerTasks:
         """Run these consumers; called again for those that are added later."""
         loop = running_loop("the ring")
         self.has_started = True
+        backend_is_where_it_was()
         if self._canary is None:
             self._canary = loop.create_task(_wait_for_ever(), name="ring canary")
             expect_no_end(self._canary)

@@ -89,6 +89,12 @@ class HandlerSettings(Value):
     # The most that an adaptive limit goes up to.
     most: int = 10_000
 
+    def __post_init__(self) -> None:
+        if self.retry.attempts > 1:
+            # What waits are made of takes 2 ms to import, which few programs need. Not
+            # at the first failure: that may be that no more files can be opened.
+            import random  # noqa: F401, PLC0415
+
     @property
     def fixed_batch(self) -> int | None:
         return None if isinstance(self.max_batch, str) else self.max_batch
