@@ -10,7 +10,6 @@ import pickle
 import signal
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._bridge.at_exit import drain_before_processes_end
 from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._wording import kind_of, reason
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ def _exit_code(process: SpawnProcess) -> int | None:
     """Wait until it has ended; None if it does not, or another has asked before."""
     # Not `join` alone, which waits for the sentinel: a program that the process has
     # started may hold that open.
-    until = time.monotonic() + _PATIENCE
-    while process.exitcode is None and time.monotonic() < until:
+    until = monotonic() + _PATIENCE
+    while process.exitcode is None and monotonic() < until:
         if wait([process.sentinel], _LOOK_AGAIN):
             process.join(_PATIENCE)
             break
