@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import reprlib
 from enum import Enum
-from types import GenericAlias, UnionType
+from types import GenericAlias, TracebackType, UnionType
 from typing import Any, Final
 
 _LONGEST: Final = 200
@@ -53,6 +53,12 @@ def reason(error: BaseException) -> str:
         return name
     # Not the error's repr, which may have more: a UnicodeEncodeError's has all text.
     return f"{name}({_cut(without_secrets(text))!r})" if text else f"{name}()"
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return an error's traceback, whatever its class makes of that attribute."""
+    found: TracebackType | None = vars(BaseException)["__traceback__"].__get__(error)
+    return found
 
 
 def without_secrets(text: str) -> str:
