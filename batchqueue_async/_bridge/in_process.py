@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge.in_thread import InThread, require_blocking
+from batchqueue_async._functions import name_of
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import HOOKS
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
@@ -54,7 +55,7 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     require_blocking(handler, "process")
     require_int("concurrency", concurrency, at_least=1)
     _require_imported(handler)
-    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    name = name_of(handler)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
     wrapped = _InProcess(processes, label, concurrency)
