@@ -16,6 +16,7 @@ from batchqueue_async._loop_close import (
 )
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded, backend_is_where_it_was
+from batchqueue_async._wording import exc_info_of
 
 from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
@@ -275,7 +276,8 @@ class ConsumerTasks:
                 self._canary.cancel()
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.critical("%s ended", task.get_name(), exc_info=error)
+            name, info = task.get_name(), exc_info_of(error)
+            logger.critical("%s ended", name, exc_info=info)
             self._is_cut_short = True
             self._sequencer.halt(error)
         elif task.cancelled() and not self._is_stopping:
