@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -34,12 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     try:
-        return _run(chosen)
+        status = _run(chosen)
+        # Here and not at the exit, where it could only be complained of.
+        print(end="", flush=True)  # noqa: T201 - a command
+    except BrokenPipeError:
+        # Whoever reads it has enough, as `head` does; nor is the rest written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except BatchQueueError as error:
         print(error, file=sys.stderr)  # noqa: T201 - a command
         return 1
     except KeyboardInterrupt:
         return 0
+    return status
 
 
 def _port(text: str) -> int:

@@ -30,6 +30,14 @@ def attribute_of(owner: object, name: str, otherwise: object = None) -> Any:  # 
     return getattr(owner, name, otherwise)
 
 
+def name_of(call: object) -> str:
+    """Return the name of a function, or of the class of what is called like one."""
+    # A stand-in may make up a name, which is no text then, and for `xmlrpc` a call.
+    name = getattr(call, "__qualname__", None)
+    is_text = issubclass(type(name), str)
+    return str(name) if is_text else type(call).__qualname__
+
+
 def is_async(call: object) -> bool:
     """Whether it is a coroutine function, or an object that is called like one."""
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(

@@ -57,11 +57,21 @@ def _may_be_scoped() -> bool:
     Importing that takes some 20 ms, which a program without anyio need not spend. If
     anyio has it no longer there, scopes are assumed.
     """
-    return _BACKEND in sys.modules or not _is_where_it_was()
+    return _BACKEND in sys.modules or not backend_is_where_it_was()
 
 
 @lru_cache(maxsize=1)
-def _is_where_it_was() -> bool:
-    import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
+def backend_is_where_it_was() -> bool:
+    """Whether anyio's backend has the name by which it is looked for here.
 
-    return importlib.util.find_spec(_BACKEND) is not None
+    Asked first when something opens that will be left. By then the process may be able
+    to open no more files, or its installation may have been replaced: leaving needs
+    neither.
+    """
+    try:
+        import importlib.util  # noqa: PLC0415 - slow to import, and rarely needed
+
+        return importlib.util.find_spec(_BACKEND) is not None
+    except Exception:  # noqa: BLE001 - of the file system, or of a program's own finder
+        # Who can't look for it has not imported it, either.
+        return True

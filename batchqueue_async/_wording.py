@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import re
 import reprlib
+from contextlib import suppress
 from enum import Enum
-from types import GenericAlias, UnionType
-from typing import Any, Final
+from types import GenericAlias, TracebackType, UnionType
+from typing import Any, Final, TypeAlias
+
+ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _LONGEST: Final = 200
 # More than is shown, so that the end of a password isn't cut off before it is found.
@@ -57,6 +60,23 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - a user's class may do anything
         return ""
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return an error's traceback, whatever its class makes of that attribute."""
+    found: TracebackType | None = vars(BaseException)["__traceback__"].__get__(error)
+    return found
+
+
+def exc_info_of(error: BaseException) -> ExcInfo:
+    """Return an error for `logging`: it tests an error for truth, which may raise."""
+    return type(error), error, traceback_of(error)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note, if the error's class lets one: a frozen dataclass doesn't."""
+    with suppress(Exception):
+        error.add_note(note)
 
 
 def without_secrets(text: str) -> str:

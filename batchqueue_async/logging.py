@@ -30,7 +30,7 @@ from batchqueue_async._bridge.at_exit import is_exiting
 from batchqueue_async._bridge.loop_run import refuse_greenlets
 from batchqueue_async._bridge.loop_thread import run_of
 from batchqueue_async._engine.queue import parts_of
-from batchqueue_async._functions import attribute_of, is_async
+from batchqueue_async._functions import attribute_of, is_async, name_of
 from batchqueue_async._policies.handler_checks import HOOKS, require_handler
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import (
@@ -307,7 +307,7 @@ def _marking(call: Callable[..., Any]) -> Callable[..., Any]:
 
     known = call_async if is_async(call) else call_sync
     # Messages name it as the target that it wraps.
-    known.__qualname__ = getattr(call, "__qualname__", type(call).__qualname__)
+    known.__qualname__ = name_of(call)
     return known
 
 

@@ -96,6 +96,37 @@ def test_a_mock_is_the_target_of_a_log_handler() -> None:
     mock.assert_called_once()
 
 
+class Remote:
+    """A method of another program's, as `xmlrpc` and other libraries make them up."""
+
+    def __init__(self, received: list[object]) -> None:
+        self._received = received
+
+    def __getattr__(self, name: str) -> Remote:
+        if name.startswith("__") and name != "__qualname__":
+            raise AttributeError(name)
+        return Remote(self._received)
+
+    def __call__(self, batch: list[object]) -> None:
+        self._received += batch
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("is_wrapped", [False, True])
+async def test_a_handler_that_makes_names_up_has_that_of_its_class(
+    *, is_wrapped: bool
+) -> None:
+    """A page of metrics failed as a whole."""
+    received: list[object] = []
+    remote = Remote(received)
+    handler: Any = in_thread(remote) if is_wrapped else remote
+    async with BatchQueue("q", BatchQueueConfig(consumer=handler)) as queue:
+        await queue.produce_many([1, 2])
+    assert received == [1, 2]
+    name = "in_thread(Remote)" if is_wrapped else "Remote"
+    assert queue.stats().handlers[0].name == name
+
+
 async def test_a_mock_is_measured() -> None:
     mock = AsyncMock()
     await measure(mock, [1], sizes=[1], calls=2)

@@ -10,7 +10,6 @@ import pickle
 import signal
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._bridge.at_exit import drain_before_processes_end
 from batchqueue_async._policies.errors import BatchQueueError, ProcessDied
-from batchqueue_async._wording import kind_of, reason
+from batchqueue_async._threads.clock import monotonic
+from batchqueue_async._wording import add_note, kind_of, reason
 
 if TYPE_CHECKING:
     from multiprocessing.popen_spawn_posix import Popen
@@ -158,8 +158,8 @@ def _exit_code(process: SpawnProcess) -> int | None:
     """Wait until it has ended; None if it does not, or another has asked before."""
     # Not `join` alone, which waits for the sentinel: a program that the process has
     # started may hold that open.
-    until = time.monotonic() + _PATIENCE
-    while process.exitcode is None and time.monotonic() < until:
+    until = monotonic() + _PATIENCE
+    while process.exitcode is None and monotonic() < until:
         if wait([process.sentinel], _LOOK_AGAIN):
             process.join(_PATIENCE)
             break
@@ -286,9 +286,11 @@ class _Handler:
 def _told(error: BaseException) -> bytes:
     """Return the error for the parent, with the traceback as a note."""
     trace = traceback.format_exc()
-    error.__traceback__ = error.__cause__ = error.__context__ = None
+    for name in ("__traceback__", "__cause__", "__context__"):
+        # Bypasses a `__setattr__` of the class, such as a frozen dataclass has.
+        vars(BaseException)[name].__set__(error, None)
+    add_note(error, f"in the process:\n{trace}")
     try:
-        error.add_note(f"in the process:\n{trace}")
         told = pickle.dumps(error)
         # Tried here: what can't be unpickled would raise in the parent; None, which an
         # odd class may come back as, would mean success.

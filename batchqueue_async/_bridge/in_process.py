@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from batchqueue_async._bridge.in_thread import InThread, require_blocking
+from batchqueue_async._functions import name_of
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import HOOKS
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
@@ -54,7 +53,7 @@ def in_process(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler
     require_blocking(handler, "process")
     require_int("concurrency", concurrency, at_least=1)
     _require_imported(handler)
-    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    name = name_of(handler)
     label = f"in_process({name})"
     processes = _Processes(handler, label, _pickled(handler))
     wrapped = _InProcess(processes, label, concurrency)
@@ -146,8 +145,13 @@ class _Processes:
             self._forget()
 
     def consume(self, batch: list[Any]) -> None:
-        with self._at_work():
+        # Not `with`: a generator's context manager sets an attribute of the error that
+        # passes it, which a frozen dataclass refuses.
+        self._begin_work()
+        try:
             self._call(self._take_living(), "consume", batch)
+        finally:
+            self._end_work()
 
     def on_close(self) -> None:
         """Let the handler close in each process, and end that."""
@@ -171,17 +175,15 @@ class _Processes:
             if (process := self._busy.get(thread)) is not None:
                 process.kill()
 
-    @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
+    def _begin_work(self) -> None:
         self._forget_parent()
+        self._busy[threading.get_ident()] = None
+
+    def _end_work(self) -> None:
         thread = threading.get_ident()
-        self._busy[thread] = None
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._busy[thread]
-                self._stopped.discard(thread)
+        with self._lock:
+            del self._busy[thread]
+            self._stopped.discard(thread)
 
     def _all(self, hook: str) -> None:
         """Call a hook in each process; raises the first error when all were called.
@@ -190,7 +192,8 @@ class _Processes:
         """
         errors: list[BaseException] = []
         thread = threading.get_ident()
-        with self._at_work():
+        self._begin_work()
+        try:
             processes = [*iter(self._take, None)]
             while processes and thread not in self._stopped:
                 try:
@@ -199,6 +202,8 @@ class _Processes:
                     errors.append(error)
             with self._lock:
                 self._idle += processes
+        finally:
+            self._end_work()
         if errors:
             raise errors[0]
 

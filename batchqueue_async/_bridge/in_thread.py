@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from batchqueue_async._bridge.call_slots import CallSlots, SlottedLock
 from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED, HandlerLock
 from batchqueue_async._engine.handlers.registration import Attached
-from batchqueue_async._functions import attribute_of, is_async
+from batchqueue_async._functions import attribute_of, is_async, name_of
 from batchqueue_async._policies.handler_checks import HOOKS, consume_of
 from batchqueue_async._policies.handlers import BatchHandler, HandlerLike
 from batchqueue_async._validation import require_int
@@ -55,7 +55,7 @@ def in_thread(handler: HandlerLike[T], *, concurrency: int = 1) -> BatchHandler[
     """
     require_blocking(handler, "thread")
     require_int("concurrency", concurrency, at_least=1)
-    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    name = name_of(handler)
     return InThread(handler, f"in_thread({name})", concurrency)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
@@ -24,6 +23,7 @@ from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import uncancel
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import (
     FOR_QUEUES,
     PATIENCE,
@@ -266,8 +266,8 @@ class LoopRun:
                 self._silence = silence
                 return
         left = self.draining.seconds_left()
-        until = time.monotonic() + max(_LAST_SECONDS, left or 0.0)
-        while not self._over.is_set and time.monotonic() < until:
+        until = monotonic() + max(_LAST_SECONDS, left or 0.0)
+        while not self._over.is_set and monotonic() < until:
             self._over.wait(_LAST_SECONDS)
         if self._over.is_set:
             self._thread.join(_LAST_SECONDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import LoopRegistry, uncancel
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.event import ThreadEvent
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LoopShutdown:
         self._tells = tells or (self.has_begun and self._tells)
         self.has_begun = True
         if timeout is not None:
-            deadline = time.monotonic() + timeout
+            deadline = monotonic() + timeout
             if self._deadline is None or deadline < self._deadline:
                 self._deadline = deadline
         # In a new context, since the caller may be part of a handler's call. It raises
@@ -84,13 +84,13 @@ class LoopShutdown:
         """Return how long it is until the deadline; None if there is none."""
         if self._deadline is None:
             return None
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - monotonic())
 
     @property
     def is_overdue(self) -> bool:
         if self._deadline is None:
             return False
-        return time.monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
+        return monotonic() > self._deadline + _GRACE * (1 + len(self.queues()))
 
     def queues(self) -> list[Lifecycle]:
         """Return the loop's queues that are not shut down, in order of their start."""

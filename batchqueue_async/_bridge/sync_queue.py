@@ -23,6 +23,7 @@ from batchqueue_async._policies.errors import BatchQueueError, with_accepted
 from batchqueue_async._policies.handlers import ErrorHandler, HandlerLike
 from batchqueue_async._policies.items import T
 from batchqueue_async._policies.retry import Retry
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import PATIENCE
 from batchqueue_async._threads.guard import PAUSE
 from batchqueue_async._validation import (
@@ -198,7 +199,7 @@ class SyncBatchQueue(OfOneProcess, Generic[T]):
         try:
             if timeout is not None:
                 require_timeout("timeout", timeout)
-                tally.until = time.monotonic() + timeout
+                tally.until = monotonic() + timeout
             self._refuse_own_thread()
             for chunk in chunks(items, self._length):
                 if self._ingress.put_chunk(chunk, tally) < len(chunk):

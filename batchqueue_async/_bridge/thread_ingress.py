@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from batchqueue_async._policies.errors import (
     WouldDeadlock,
     with_accepted,
 )
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import FOR_QUEUES, LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
@@ -61,7 +61,7 @@ class ThreadWaiter(Waiter):
 
     def wait(self) -> bool:
         """Wait for `wake`, and look at the line afterwards; False if it is too late."""
-        left = None if self._until is None else self._until - time.monotonic()
+        left = None if self._until is None else self._until - monotonic()
         if left is not None and left <= 0:
             return False
         self._watchdog.wait(self._nap, left)
@@ -129,7 +129,7 @@ class ThreadIngress(LoopWaker[T]):
         self._refuse_dead()
         tally = ThreadTally(patience)
         if timeout is not None:
-            tally.until = time.monotonic() + timeout
+            tally.until = monotonic() + timeout
         try:
             if partition is None:
                 partition = self.parts.placement.partition_of(item)

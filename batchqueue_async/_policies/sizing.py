@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batchqueue_async._validation import refuse, require_positive
-from batchqueue_async._wording import kind_of
+from batchqueue_async._wording import add_note, kind_of
 
 from .errors import ItemTooLarge
 
@@ -56,7 +56,7 @@ def measured_by(size_of: SizeOf | None, most: Exact | None) -> Callable[[Any], E
         try:
             size: Any = given(item)
         except Exception as error:
-            error.add_note(f"size_of raised this for {kind_of(item)}")
+            add_note(error, f"size_of raised this for {kind_of(item)}")
             raise
         if type(size) is not int:
             size = _number(size)

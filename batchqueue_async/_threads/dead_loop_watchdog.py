@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
+from batchqueue_async._threads.clock import monotonic
+
 PATIENCE = 0.5
 """Seconds of silence that are too many, unless a caller says otherwise."""
 FOR_QUEUES = "; wrap a handler that blocks in in_thread, or set a longer patience="
@@ -62,7 +64,7 @@ class Heartbeat:
         self.answered = 0.0
         self._is_asked = False
         self._is_excused = False
-        self._looked = time.monotonic()
+        self._looked = monotonic()
         self._process = time.process_time()
         # Who looks often, after naps of how many seconds, and by when again at latest.
         self._leader: object = None
@@ -84,7 +86,7 @@ class Heartbeat:
 
     def lead(self, who: object, short: float) -> bool:
         """Whether `who` is to look again after a short nap: one does at a time."""
-        now = time.monotonic()
+        now = monotonic()
         if self._leader is not who and now < self._lease:
             return False
         self._leader, self._short = who, short
@@ -113,7 +115,7 @@ class Heartbeat:
         try:
             yield
         finally:
-            self._looked = time.monotonic()
+            self._looked = monotonic()
             self._is_excused = False
 
     def look(self, *, is_running: bool) -> None:
@@ -122,7 +124,7 @@ class Heartbeat:
         Args:
             is_running: Whether the loop runs; else a busy machine is no excuse for it.
         """
-        now = time.monotonic()
+        now = monotonic()
         took, self._looked = now - self._looked, now
         before, self._process = self._process, time.process_time()
         if self._is_excused:

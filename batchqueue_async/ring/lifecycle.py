@@ -16,7 +16,8 @@ from batchqueue_async._loop_close import (
     forget_at_close,
 )
 from batchqueue_async._running_loop import running_loop
-from batchqueue_async._shielding import Shielded
+from batchqueue_async._shielding import Shielded, backend_is_where_it_was
+from batchqueue_async._wording import exc_info_of
 
 from .errors import RingError, RingHalted
 from .event_processor import EventProcessor
@@ -71,6 +72,7 @@ class ConsumerTasks:
         """Run these consumers; called again for those that are added later."""
         loop = running_loop("the ring")
         self.has_started = True
+        backend_is_where_it_was()
         if self._canary is None:
             self._canary = loop.create_task(_wait_for_ever(), name="ring canary")
             expect_no_end(self._canary)
@@ -290,7 +292,8 @@ class ConsumerTasks:
                 self._canary.cancel()
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.critical("%s ended", task.get_name(), exc_info=error)
+            name, info = task.get_name(), exc_info_of(error)
+            logger.critical("%s ended", name, exc_info=info)
             self._is_cut_short = True
             self._sequencer.halt(error)
         elif task.cancelled() and not self._is_stopping:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar, TypeVarTuple
 
 from batchqueue_async._count_in_error import say_count
 from batchqueue_async._running_loop import running_loop
+from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import LoopWatchdog
 from batchqueue_async._threads.event import ThreadEvent
 from batchqueue_async._threads.guard import Guard
@@ -125,7 +125,7 @@ class ThreadIngress:
         return sum(self._sequencer.is_published(each) for each in mine)
 
     def _wait(self, claim: WaitingClaim, timeout: float | None) -> bool:
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else monotonic() + timeout
         watchdog = LoopWatchdog(self._loop, "the ring's loop", RingError)
         woken = ThreadEvent()
         claim.wake = woken.set
@@ -135,7 +135,7 @@ class ThreadIngress:
         call = self._sequencer.begin_wait(claim) if until is None else None
         try:
             while claim.high is None and not self._sequencer.is_closed:
-                left = None if until is None else until - time.monotonic()
+                left = None if until is None else until - monotonic()
                 if left is not None and left <= 0:
                     break
                 watchdog.wait(woken.wait, left)
@@ -274,11 +274,11 @@ class SyncRing(Generic[E]):
         """
         require_timeout("timeout", timeout)
         self._ingress.check()
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else monotonic() + timeout
         published = 0
         try:
             for portion in portions(self._ring, items):
-                left = None if until is None else max(0.0, until - time.monotonic())
+                left = None if until is None else max(0.0, until - monotonic())
                 if left == 0 and published:
                     break
                 claim = WaitingClaim(len(portion))

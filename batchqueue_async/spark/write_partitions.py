@@ -20,7 +20,7 @@ from batchqueue_async import (
 )
 from batchqueue_async._functions import require_sync_function
 from batchqueue_async._validation import require_timeout
-from batchqueue_async._wording import reason
+from batchqueue_async._wording import add_note, reason
 
 from .arrow_batches import one_ahead
 from .executor_queue import OpenQueue, executor_queue
@@ -216,7 +216,7 @@ def _task_function(
             try:
                 queue.flush(timeout)
             except Exception as late:  # noqa: BLE001 - it is told with the first one
-                error.add_note(f"the flush after it raised {reason(late)}")
+                add_note(error, f"the flush after it raised {reason(late)}")
             raise
         try:
             queue.flush(timeout)

@@ -22,7 +22,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from batchqueue_async._functions import attribute_of, is_async
+from batchqueue_async._functions import attribute_of, is_async, name_of
 from batchqueue_async._policies.handler_checks import consume_of
 from batchqueue_async._policies.handlers import HandlerLike
 from batchqueue_async._validation import require_callable
@@ -92,7 +92,7 @@ class _LinkedHandler(Generic[T]):
         self._handler = self.__wrapped__ = handler
         self._origin = origin
         # Registration calls a handler by this name, in logs and statistics.
-        self.__qualname__ = getattr(handler, "__qualname__", type(handler).__qualname__)
+        self.__qualname__ = name_of(handler)
         start = functools.partial(
             tracer.start_span,
             f"process {self.__qualname__}",

@@ -59,6 +59,7 @@ def seconds_until_dead(
 ) -> float:
     """Have a thread wait for the loop, which answers at first, and then so often."""
     monkeypatch.setattr(dead_loop_watchdog, "time", machine)
+    monkeypatch.setattr(dead_loop_watchdog, "monotonic", machine.monotonic)
     waiting = dead_loop_watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
     waiting.wait(machine.nap, None)
     machine.answer()
@@ -87,6 +88,7 @@ def test_so_is_one_that_computes_before_the_loop_has_ever_answered(
 ) -> None:
     machine = Machine(late=0.0, share=1.0)
     monkeypatch.setattr(dead_loop_watchdog, "time", machine)
+    monkeypatch.setattr(dead_loop_watchdog, "monotonic", machine.monotonic)
     waiting = dead_loop_watchdog.LoopWatchdog(machine, "it", BatchQueueError, PATIENCE)  # type: ignore[arg-type]
 
     def wait() -> None:

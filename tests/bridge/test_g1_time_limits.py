@@ -13,8 +13,15 @@ from batchqueue_async import (
     SyncBatchQueue,
     WhenFull,
 )
-from tests.bridge.background import Stopwatch, answers, in_background, wait_until
+from tests.bridge.background import (
+    PATIENCE,
+    Stopwatch,
+    answers,
+    in_background,
+    wait_until,
+)
 from tests.bridge.gated import Gated, partition_of, stall
+from tests.support.faked_time import fake_monotonic
 from tests.support.oracle import check_accounts, check_settled
 
 
@@ -66,6 +73,19 @@ def test_a_full_partition_refuses_after_the_time(
         stalled.release()
     stalled.sync_queue.flush(10)
     assert stalled.handler.handled == stalled.first_items
+
+
+def test_a_clock_that_a_test_fakes_ends_no_wait(
+    loop_thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled = stall(loop_thread)
+    fake_monotonic(monkeypatch)
+    call = in_background(stalled.sync_queue.produce, 99, timeout=PATIENCE)
+    wait_until(lambda: stalled.line_length == 1)
+    stalled.release()
+    assert call.result(PATIENCE)
+    stalled.sync_queue.flush(PATIENCE)
+    assert stalled.handler.handled == [*stalled.first_items, 99]
 
 
 def test_who_gave_up_leaves_no_place_in_line(loop_thread: LoopThread) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,13 @@ class BecomesNone(Exception):
         return type(None), ()
 
 
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """Takes no note, and none of its attributes can be set."""
+
+
 ERRORS: Final = {
+    "raise frozen": Frozen(),
     "raise": KeyError("raise"),
     "raise odd": NeedsTwo(1, 2),
     "raise none": BecomesNone(),

@@ -172,3 +172,37 @@ async def test_a_failed_item_is_told_of_without_being_asked_for_its_class() -> N
             await queue.flush()
     assert str(caught.value) == "1 failure in queue 'q'; first: unhandled a Proxy"
     assert check_settled(queue).unhandled == 1
+
+
+class Untraceable(Exception):
+    """Its attributes are those of the other side's error, which is away."""
+
+    @property
+    def __traceback__(self) -> None:  # type: ignore[override]
+        raise ConnectionError
+
+    __cause__ = __context__ = __traceback__
+
+
+class Homeless(Exception):
+    """Its module is none."""
+
+    __module__ = bytearray()  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("error", [Untraceable(), Homeless()])
+async def test_an_odd_error_is_told_like_any_other(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: list[int]) -> None:
+        raise error
+
+    async with BatchQueue("q", BatchQueueConfig(consumer=fail)) as queue:
+        await queue.produce_many([1, 2])
+        with pytest.raises(DeliveryError) as told:
+            await queue.flush(5)
+    assert [each.error for each in told.value.failures] == [error, error]
+    assert check_settled(queue).failed == 2
+    assert [each.message for each in caplog.records] == [
+        f"q: 2 items failed in {fail.__qualname__}"
+    ]

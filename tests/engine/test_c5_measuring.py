@@ -1,6 +1,7 @@
 """C5: an item is measured once, when it is produced, and by a number."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -109,6 +110,23 @@ async def test_what_size_of_raises_comes_out_and_says_for_what() -> None:
         with pytest.raises(KeyError) as caught:
             await queue.produce({})
     assert caught.value.__notes__ == ["size_of raised this for a dict"]
+    assert queue.stats().accepted == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Unsized(Exception):
+    """No note can be added to it."""
+
+    item: object
+
+
+async def test_what_takes_no_note_comes_out_as_it_is() -> None:
+    def size_of(item: str) -> int:
+        raise Unsized(item)
+
+    async with BatchQueue("q", config_for(size_of)) as queue:
+        with pytest.raises(Unsized):
+            await queue.produce("a")
     assert queue.stats().accepted == 0
 
 

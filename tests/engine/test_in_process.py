@@ -26,7 +26,14 @@ from batchqueue_async import (
     in_process,
 )
 from batchqueue_async._bridge.handler_process import HandlerProcess
-from tests.engine.computing import Handler, HangsInFlush, NeedsTwo, store_pid
+from tests.engine.computing import (
+    ERRORS,
+    Frozen,
+    Handler,
+    HangsInFlush,
+    NeedsTwo,
+    store_pid,
+)
 from tests.engine.until import until
 from tests.support.oracle import check_settled
 
@@ -113,12 +120,13 @@ async def test_what_it_raises_is_raised_here(notes: Path) -> None:
         on_error=lambda _, error: errors.append(error),
     )
     async with BatchQueue("q", config) as queue:
-        for item in ("raise", "raise odd", "raise none", "raise without stdout"):
+        for item in ERRORS:
             await queue.produce(item)
             with pytest.raises(DeliveryError):
                 await queue.flush()
         await queue.produce("fine")
-    key_error, odd, none, without_stdout = errors
+    frozen, key_error, odd, none, without_stdout = errors
+    assert frozen == Frozen()
     assert isinstance(key_error, KeyError)
     assert key_error.args == ("raise",)
     assert "in consume" in key_error.__notes__[0]
@@ -127,7 +135,7 @@ async def test_what_it_raises_is_raised_here(notes: Path) -> None:
     assert str(odd) == "the handler raised NeedsTwo('1 2')"
     assert str(none) == "the handler raised BecomesNone()"
     assert isinstance(without_stdout, KeyError)
-    assert check_settled(queue).failed == 4
+    assert check_settled(queue).failed == len(ERRORS)
     assert len(processes(notes)) == 1
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -470,6 +470,24 @@ def test_what_a_step_took_is_split(
     split = thread.split(0.3)
     assert split == pytest.approx((computed, blocked), abs=1e-9)
     assert 10.0 < thread.due < 10.1
+
+
+async def test_a_call_is_not_harmed_by_what_refuses_to_read_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An audit hook, or a test tool that looks for blocking calls on a loop."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        msg = "no files on the loop"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
+    handled: list[int] = []
+    async with BatchQueue("q", BatchQueueConfig(consumer=handled.extend)) as queue:
+        await queue.produce_many([1, 2])
+    monkeypatch.undo()
+    assert handled == [1, 2]
 
 
 def test_what_is_dear_to_ask_for_is_asked_once_a_second(

@@ -306,6 +306,25 @@ async def test_by_default_an_error_is_logged_and_the_event_passed(
     assert str(records[0].exc_info[1]) == "event 2"  # type: ignore[index]
 
 
+async def test_a_log_filter_that_raises_halts_no_ring(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(_: logging.LogRecord) -> bool:
+        msg = "the filter's"
+        raise RuntimeError(msg)
+
+    disruptor, logger = small(8), logging.getLogger("batchqueue_async.ring")
+    disruptor.handle_events_with(Faulty(2, 3, 9))
+    logger.addFilter(refuse)
+    try:
+        async with disruptor as ring:
+            await ring.publish_events(fill, range(20))
+    finally:
+        logger.removeFilter(refuse)
+    assert disruptor.stats().consumers[0].failed == 3
+    assert capsys.readouterr().err.count("RuntimeError: the filter's\n") == 3
+
+
 async def test_an_exception_handler_gets_error_sequence_and_event() -> None:
     calls: list[tuple[str, int, Any]] = []
 

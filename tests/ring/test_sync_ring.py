@@ -28,6 +28,7 @@ from batchqueue_async.ring import (
 )
 from batchqueue_async.ring.claim_queue import WaitingClaim
 from tests.ring.events import Event, Recorder, fill, mark, small
+from tests.support.faked_time import fake_monotonic
 
 pytestmark = pytest.mark.real_time
 
@@ -80,7 +81,10 @@ async def test_threads_and_the_loop_share_a_ring(
         ]
 
 
-async def test_a_thread_waits_for_room_in_line() -> None:
+@pytest.mark.parametrize("timeout", [None, 20.0])
+async def test_a_thread_waits_for_room_in_line(
+    timeout: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = asyncio.Event()
     handler = Recorder(gate=gate)
     disruptor = small(2)
@@ -88,7 +92,10 @@ async def test_a_thread_waits_for_room_in_line() -> None:
     async with disruptor as ring:
         sync = SyncRing(ring)
         await ring.publish_events(fill, ["a", "b"])
-        waiting = asyncio.create_task(asyncio.to_thread(sync.publish_event, fill, "c"))
+        # However a test fakes the clock meanwhile: it waits by the machine's.
+        fake_monotonic(monkeypatch)
+        call = partial(sync.publish_event, fill, "c", timeout=timeout)
+        waiting = asyncio.create_task(asyncio.to_thread(call))
         await until(lambda: ring.sequencer.claims_waiting)
         assert not ring.try_publish_event(fill, "overtakes")
         gate.set()

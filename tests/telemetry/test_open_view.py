@@ -46,6 +46,24 @@ def test_another_process_sees_the_queues(path: Path) -> None:
     assert not path.exists()
 
 
+def test_whoever_reads_what_it_prints_may_have_enough() -> None:
+    """As `head` has, after some lines."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "batchqueue_async", "alerts"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_names_and_bars_that_the_terminal_has_no_characters_for(path: Path) -> None:
     with LoopThread() as loop_thread, open_view(loop_thread, path, interval=0.05):
         loop_thread.open("caf\u00e9 \u2603", BatchQueueConfig[int](consumer=len))

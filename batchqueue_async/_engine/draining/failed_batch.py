@@ -279,7 +279,7 @@ def _rest_of(batch: Batch[T], retry: Retry, error: BaseException) -> list[Batch[
         return []
     is_retried = retry.retries(error)
     if is_retried and batch.attempts < retry.attempts:
-        import random  # noqa: PLC0415 - 2 ms, which few programs need at their start
+        import random  # noqa: PLC0415 - `HandlerSettings` has done it
 
         wait = retry.wait_before(batch.attempts + 1, random.random())
         wait = max(wait, pause_asked_for(error))

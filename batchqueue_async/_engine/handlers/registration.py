@@ -13,7 +13,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 )
 from batchqueue_async._engine.handlers.hooks import Ticks
 from batchqueue_async._engine.handlers.on_open import Opening
-from batchqueue_async._functions import attribute_of
+from batchqueue_async._functions import attribute_of, name_of
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig, MaxBatch
 from batchqueue_async._policies.handler_checks import require_handler
 from batchqueue_async._policies.retry import Retry
@@ -66,7 +66,7 @@ def attached(handler: object) -> Attached | None:
 def concurrency_of(handler: object) -> tuple[str, int]:
     """Return its name, and how many of its calls may run at once; 1 if unknown."""
     known = attached(handler) or handler
-    name = getattr(known, "__qualname__", type(known).__qualname__)
+    name = name_of(known)
     return name, known.concurrency if isinstance(known, Attached) else 1
 
 
@@ -88,6 +88,12 @@ class HandlerSettings(Value):
     max_batch_bytes: Exact | None = None
     # The most that an adaptive limit goes up to.
     most: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.retry.attempts > 1:
+            # What waits are made of takes 2 ms to import, which few programs need. Not
+            # at the first failure: that may be that no more files can be opened.
+            import random  # noqa: F401, PLC0415
 
     @property
     def fixed_batch(self) -> int | None:
@@ -258,7 +264,7 @@ class Registration:
 
 
 def _label(handler: object, item_type: type | None) -> str:
-    name = getattr(handler, "__qualname__", type(handler).__qualname__)
+    name = name_of(handler)
     # Of a class with `__len__` in its metaclass, such as a registry, `not` may be true.
     return name if item_type is None else f"{name} of {item_type.__qualname__}"
 

@@ -38,7 +38,7 @@ from batchqueue_async._loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks
 from batchqueue_async._policies.errors import BatchQueueError
-from batchqueue_async._shielding import Shielded
+from batchqueue_async._shielding import Shielded, backend_is_where_it_was
 from batchqueue_async._validation import require_timeout
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Lifecycle:
             pool = shared.pool_of(drain_tasks)
             parts.detector.permit = shared_drain_tasks.Permit(pool)
             pool.join()
+        backend_is_where_it_was()
         abandon_after_fork(self)
         parts.running_calls.clock = clock_of(loop)
         parts.running_calls.thread = ThreadUse.of(loop)

@@ -18,7 +18,7 @@ from types import (
     ModuleType,
     TracebackType,
 )
-from typing import Any
+from typing import Any, Final
 from weakref import ref
 
 from batchqueue_async._engine.partitions.unguarded import UNGUARDED
@@ -30,7 +30,7 @@ from batchqueue_async._policies.errors import (
     OmittedItem,
     Outcome,
 )
-from batchqueue_async._wording import reason
+from batchqueue_async._wording import reason, traceback_of
 
 
 class FailureLog:
@@ -128,6 +128,9 @@ class FailureLogs:
 # An estimate looks at so many objects: more of them are rarely one item's own.
 _LOOKS = 256
 _ERRORS = 16
+# Whatever the error's class makes of these attributes.
+_cause_of: Final = vars(BaseException)["__cause__"].__get__
+_context_of: Final = vars(BaseException)["__context__"].__get__
 # Types of objects that are part of the program, and not of an item.
 _SHARED = (
     type,
@@ -172,14 +175,14 @@ def forget_locals(error: BaseException) -> None:
     """
     chain: list[BaseException] = [error]
     for each in chain:
-        trace = each.__traceback__
+        trace = traceback_of(each)
         for _ in range(_LOOKS):
             if trace is None:
                 break
             if _has_ended(trace.tb_frame):
                 trace.tb_frame.clear()
             trace = trace.tb_next
-        inner: tuple[Any, ...] = (each.__cause__, each.__context__)
+        inner: tuple[Any, ...] = (_cause_of(each), _context_of(each))
         if isinstance(each, BaseExceptionGroup):
             inner += each.exceptions
         for other in inner:

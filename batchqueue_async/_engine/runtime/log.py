@@ -21,7 +21,7 @@ import sys
 import traceback
 from typing import Any
 
-from batchqueue_async._wording import reason
+from batchqueue_async._wording import exc_info_of, reason, traceback_of
 
 PERIOD = 1.0
 """Seconds between two lines about equal failures, at least, if no `period` is given."""
@@ -53,9 +53,7 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         if not self.isEnabledFor(level):
             return
         if isinstance(exc_info, BaseException):
-            # A triple: `logging` tests an error for truth, and one with a length may be
-            # false, or raise.
-            exc_info = (type(exc_info), exc_info, exc_info.__traceback__)
+            exc_info = exc_info_of(exc_info)
         try:
             self.logger.log(
                 level,
@@ -230,12 +228,13 @@ def _likeness(error: BaseException | str) -> tuple[object, ...]:
     """Return what equal failures have in common, beside what failed."""
     if isinstance(error, str):
         return ()
-    return (type(error).__module__, type(error).__qualname__, _origin(error))
+    kind = type(error)
+    return (str(kind.__module__), kind.__qualname__, _origin(error))
 
 
 def _origin(error: BaseException) -> tuple[str, int] | None:
     """Return the file and the line where it was raised, this time."""
-    trace = first = error.__traceback__
+    trace = first = traceback_of(error)
     if trace is None or first is None:
         return None
     # An error object that is raised again has its earlier tracebacks behind this one.

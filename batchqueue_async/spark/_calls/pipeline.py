@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from batchqueue_async import BatchQueue, BatchQueueError, PartialFailure
-from batchqueue_async._wording import text_of
+from batchqueue_async._wording import add_note, text_of
 
 from ..executor_stats import CallCounts
 from .call import Call, CallLine, WaitingRows
@@ -259,7 +259,7 @@ class CallPipeline:
                 error.__cause__ = cause
             self._error = error
             if note is not None:
-                error.add_note(note)
+                add_note(error, note)
         self._tell()
 
 
