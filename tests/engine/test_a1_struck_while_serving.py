@@ -158,7 +158,9 @@ def strike_at(at: int, served: Served, task: str) -> bool:
     return point.has_acted
 
 
-@pytest.mark.parametrize("task", ["q: ", "producer"])
+@pytest.mark.parametrize(
+    "task", ["q: ", pytest.param("producer", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_struck_as_it_serves_is_in_once(kind: str, task: str) -> None:
     # A short run strikes at some points only.

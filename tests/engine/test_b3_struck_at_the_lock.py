@@ -59,7 +59,9 @@ class Hooked(Slow):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind, step", [(Slow, 11), (Hooked, 61)])
+@pytest.mark.parametrize(
+    "kind, step", [(Slow, 11), pytest.param(Hooked, 61, marks=pytest.mark.slow)]
+)
 def test_who_is_struck_there_comes_again(kind: type[Slow], step: int) -> None:
     """Two drain tasks, one handler: one of them stands at its lock nearly always."""
     logging.getLogger("batchqueue_async").setLevel(logging.CRITICAL + 1)

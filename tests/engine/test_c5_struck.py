@@ -106,7 +106,7 @@ def test_what_is_in_counts_wherever_its_producer_is_struck() -> None:
     assert at > 5
 
 
-@pytest.mark.parametrize("size", [1, 1.5])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 1.5])
 def test_a_producer_struck_as_his_slot_is_filled_holds_up_nobody(size: float) -> None:
     def strike() -> None:
         raise Struck

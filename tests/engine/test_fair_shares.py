@@ -109,7 +109,7 @@ async def quiet_p99(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("floods", [1, 5])
+@pytest.mark.parametrize("floods", [pytest.param(1, marks=pytest.mark.slow), 5])
 async def test_a_flood_a_thousand_times_their_load_at_most_doubles_the_others_p99(
     settings: dict[str, Any], floods: int
 ) -> None:

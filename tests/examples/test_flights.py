@@ -234,6 +234,7 @@ def test_a_second_run_gives_the_same(
     assert content(again) == content(complete.folder)
 
 
+@pytest.mark.slow
 def test_the_proof_finds_what_was_tampered_with(
     demo: Demo, complete: Complete, tmp_path: Path
 ) -> None:

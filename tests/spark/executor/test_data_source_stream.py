@@ -74,7 +74,7 @@ def test_a_batch_that_spark_delivers_again_changes_nothing(
 @pytest.mark.parametrize(
     "fault",
     [
-        "stage",
+        pytest.param("stage", marks=pytest.mark.slow),
         pytest.param("sealed", marks=pytest.mark.slow),
         pytest.param("publish", marks=pytest.mark.slow),
         "published",
