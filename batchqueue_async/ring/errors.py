@@ -35,7 +35,9 @@ class _SafeLogger(logging.LoggerAdapter[logging.Logger]):
                     traceback.print_exc()
 
 
-logger = _SafeLogger(logging.getLogger("batchqueue_async.ring"))
+logger: logging.LoggerAdapter[logging.Logger] = _SafeLogger(
+    logging.getLogger("batchqueue_async.ring")
+)
 
 INHERITED: Final = "the ring belongs to the process that this one was forked from"
 
