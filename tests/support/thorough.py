@@ -11,11 +11,12 @@ IS_THOROUGH = os.environ.get("THOROUGH", "0") not in ("", "0")
 ONE_IN = 12
 """`make test` looks at one example in so many."""
 ONE_IN_THOROUGH = 2
-"""CI looks at one of random examples in so many: others each time, in 25 minutes."""
+"""CI has 25 minutes, and looks at one in so many; where Hypothesis chooses them, at
+others each time."""
 
 
 def examples(many: int) -> int:
-    """Return how many random examples to look at, of so many as were worth looking."""
+    """Return how many of so many examples to look at."""
     return max(1, many // (ONE_IN_THOROUGH if IS_THOROUGH else ONE_IN))
 
 
