@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeAlias
 
 from batchqueue_async._engine.queue import BatchQueue
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._functions import require_sync_function
+from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 from batchqueue_async._policies.handler_checks import require_batch_function
 from batchqueue_async._policies.items import T

@@ -17,9 +17,7 @@ import reprlib
 from contextlib import suppress
 from enum import Enum
 from types import GenericAlias, TracebackType, UnionType
-from typing import Any, Final, TypeAlias
-
-ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
+from typing import Any, Final
 
 _LONGEST: Final = 200
 # More than is shown, so that the end of a password isn't cut off before it is found.
@@ -66,11 +64,6 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     """Return an error's traceback, whatever its class makes of that attribute."""
     found: TracebackType | None = vars(BaseException)["__traceback__"].__get__(error)
     return found
-
-
-def exc_info_of(error: BaseException) -> ExcInfo:
-    """Return an error for `logging`: it tests an error for truth, which may raise."""
-    return type(error), error, traceback_of(error)
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -20,8 +20,8 @@ from batchqueue_async._bridge.loop_shutdown import LoopShutdown
 from batchqueue_async._engine.handlers.handler_lock_and_call import current_call
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import uncancel
+from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError, DeliveryError
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.dead_loop_watchdog import (

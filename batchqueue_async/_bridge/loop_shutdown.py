@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import LoopRegistry, uncancel
+from batchqueue_async._log import logger
 from batchqueue_async._threads.clock import monotonic
 from batchqueue_async._threads.event import ThreadEvent
 

@@ -12,8 +12,8 @@ from batchqueue_async._engine.lifecycle.state import ENDED
 from batchqueue_async._engine.manager import BatchQueueManager
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_being_left
+from batchqueue_async._log import logger
 from batchqueue_async._loop_close import call_at_close
 from batchqueue_async._loop_time import kept_by
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout

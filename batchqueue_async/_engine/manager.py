@@ -16,8 +16,8 @@ from batchqueue_async._engine.handlers.wait_for_graph import Node, end_of
 from batchqueue_async._engine.lifecycle.flush import Flush
 from batchqueue_async._engine.manager_shutdown import ManagerShutdown
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.stats import BatchQueueStats
+from batchqueue_async._log import logger
 from batchqueue_async._one_process import OfOneProcess
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.config import DEFAULTS, BatchQueueConfig

@@ -13,7 +13,7 @@ from typing import Any
 
 from batchqueue_async._engine.handlers.handler_lock_and_call import outside
 from batchqueue_async._engine.queue import BatchQueue, parts_of
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 
 
 class ManagerShutdown:

@@ -30,7 +30,7 @@ from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.ownership import Ownership
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import placement_for
-from batchqueue_async._engine.runtime.log import RepeatedFailures
+from batchqueue_async._log import RepeatedFailures
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import BatchQueueConfig
 

@@ -4,40 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 from batchqueue_async import _validation
+from batchqueue_async._log import SafeLogger
 from batchqueue_async._validation import refuse
-from batchqueue_async._wording import exc_info_of, kind_of, shown
+from batchqueue_async._wording import kind_of, shown
 
-
-class _SafeLogger(logging.LoggerAdapter[logging.Logger]):
-    """Never raises: what a log handler or filter raises would halt the ring."""
-
-    def log(
-        self,
-        level: int,
-        msg: object,
-        *args: object,
-        stacklevel: int = 1,
-        **fields: Any,  # noqa: ANN401 - as for `logging`
-    ) -> None:
-        try:
-            # So that records name the caller and not this method.
-            self.logger.log(level, msg, *args, stacklevel=stacklevel + 1, **fields)
-        except Exception:  # noqa: BLE001 - a user's class may do anything
-            if logging.raiseExceptions and sys.stderr is not None:
-                with suppress(Exception):
-                    traceback.print_exc()
-
-
-logger: logging.LoggerAdapter[logging.Logger] = _SafeLogger(
-    logging.getLogger("batchqueue_async.ring")
-)
+logger = SafeLogger(logging.getLogger("batchqueue_async.ring"))
 
 INHERITED: Final = "the ring belongs to the process that this one was forked from"
 
@@ -109,8 +85,8 @@ def log_and_continue(error: Exception, sequence: int, event: object) -> None:
         "event %d, %s, failed",
         sequence,
         kind_of(event),
-        exc_info=exc_info_of(error),
-        extra=_fields(error, sequence),
+        exc_info=error,
+        sequence=sequence,
     )
 
 
@@ -120,14 +96,10 @@ def halt(error: Exception, sequence: int, event: object) -> NoReturn:
         "event %d, %s, halts the ring",
         sequence,
         kind_of(event),
-        exc_info=exc_info_of(error),
-        extra=_fields(error, sequence),
+        exc_info=error,
+        sequence=sequence,
     )
     raise error
-
-
-def _fields(error: Exception, sequence: int) -> dict[str, str | int]:
-    return {"sequence": sequence, "error_type": type(error).__qualname__}
 
 
 def require_timeout(field: str, value: object) -> None:

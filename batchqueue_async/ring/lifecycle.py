@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable, iscoroutine
@@ -17,16 +16,13 @@ from batchqueue_async._loop_close import (
 )
 from batchqueue_async._running_loop import running_loop
 from batchqueue_async._shielding import Shielded, backend_is_where_it_was
-from batchqueue_async._wording import exc_info_of
 
-from .errors import RingError, RingHalted
+from .errors import RingError, RingHalted, logger
 from .event_processor import EventProcessor
 from .handler_call import running_call
 from .sequence import Sequence, minimum
 from .sequence_barrier import SequenceBarrier
 from .sequencer import MultiProducerSequencer
-
-logger: logging.Logger = logging.getLogger("batchqueue_async.ring")
 
 GRACE: Final = 1.0
 """Seconds that a cancelled handler gets to end, and exception handlers to be told of
@@ -170,7 +166,7 @@ class ConsumerTasks:
         if left and not self._callers:
             self._untold = 0
             says = "%d events were not handled before the deadline"
-            logger.error(says, left, extra={"events": left})
+            logger.error(says, left, events=left)
 
     async def _drain(self, sequences: Sequences, target: int) -> None:
         sequencer = self._sequencer
@@ -239,7 +235,7 @@ class ConsumerTasks:
             elif left := consumer.take_left():
                 count = len(left)
                 says = "%s: %d events are left"
-                logger.error(says, reason, count, extra={"events": count})
+                logger.error(says, reason, count, events=count)
 
     async def _run(self, consumer: Consumer) -> None:
         # An eager task would call its handler before `start` has registered the task.
@@ -280,7 +276,7 @@ class ConsumerTasks:
                         result.close()
                     logger.error("%s: an async exception handler is not told", reason)
                     return
-        except Exception:
+        except Exception:  # noqa: BLE001 - of a user's function
             logger.exception("%s: the exception handler failed", reason)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -292,8 +288,7 @@ class ConsumerTasks:
                 self._canary.cancel()
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            name, info = task.get_name(), exc_info_of(error)
-            logger.critical("%s ended", name, exc_info=info)
+            logger.critical("%s ended", task.get_name(), exc_info=error)
             self._is_cut_short = True
             self._sequencer.halt(error)
         elif task.cancelled() and not self._is_stopping:
@@ -313,7 +308,7 @@ def _tell_left(consumer: Consumer, reason: str) -> Iterable[Awaitable[object] | 
     left = consumer.take_left()
     if left:
         message = f"{reason}: {len(left)} events are left"
-        logger.error(message, extra={"events": len(left)})
+        logger.error(message, events=len(left))
         yield from consumer.lose(left, RingError(message))
 
 
@@ -345,4 +340,4 @@ async def leave_block(shutdown: Awaitable[None], error: BaseException | None) ->
     except (RingHalted, TimeoutError) as failure:
         if error is None:
             raise
-        logger.error("shutting down: %s", failure)  # noqa: TRY400
+        logger.error("shutting down: %s", failure)

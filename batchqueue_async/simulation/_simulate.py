@@ -25,8 +25,8 @@ from typing import Any
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, BatchQueueStats, Retry
 from batchqueue_async._engine.queue import parts_of
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._functions import require_sync_function
+from batchqueue_async._log import logger
 from batchqueue_async._policies.selectors import KeySelector, QueueSelector
 from batchqueue_async._policies.sizing import length_of
 from batchqueue_async._validation import (

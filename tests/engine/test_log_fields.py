@@ -18,7 +18,7 @@ from batchqueue_async import (
     Retry,
     WhenFull,
 )
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "logging.md"
@@ -223,9 +223,7 @@ def test_a_level_that_is_off_makes_no_record(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.CRITICAL, "batchqueue_async")
-    monkeypatch.setattr(
-        "batchqueue_async._engine.runtime.log._known", lambda *_: pytest.fail("made")
-    )
+    monkeypatch.setattr("batchqueue_async._log._known", lambda *_: pytest.fail("made"))
     logger.error("%s", Unformatted(), queue="q")
     assert caplog.records == []
 
@@ -252,7 +250,7 @@ def calls_that_log() -> Iterator[tuple[str, set[str]]]:
 
 
 # What they log has no fields: nothing but a name, or a text made elsewhere.
-PLAIN = ("ring/lifecycle.py", "runtime/log.py", "spark/progress_listener.py")
+PLAIN = ("ring/lifecycle.py", "batchqueue_async/_log.py", "spark/progress_listener.py")
 
 
 def test_every_line_has_fields_and_all_of_them_are_documented() -> None:

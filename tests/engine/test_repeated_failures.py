@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchqueue_async import BatchQueue, BatchQueueConfig, IdleBackoff
-from batchqueue_async._engine.runtime.log import (
+from batchqueue_async._log import (
     MOST,
     NEWS_AFTER,
     RepeatedFailures,

@@ -87,6 +87,27 @@ def test_what_is_left_is_logged_and_the_exception_handler_told(
     assert stuck.log == ["start", "shutdown"]
 
 
+def test_a_log_filter_that_raises_keeps_nobody_from_being_told() -> None:
+    lost: Lost = []
+
+    def refuse(_: logging.LogRecord) -> bool:
+        raise OSError
+
+    async def main() -> None:
+        disruptor = small(8)
+        disruptor.handle_exceptions_with(catching(lost))
+        disruptor.handle_events_with(Stuck("stuck"))
+        await publish_and_forget(disruptor)
+
+    logger = logging.getLogger("batchqueue_async.ring")
+    logger.addFilter(refuse)
+    try:
+        asyncio.run(main())
+    finally:
+        logger.removeFilter(refuse)
+    assert [sequence for _, sequence, _ in lost] == [2, 3, 4, 5]
+
+
 async def test_a_shutdown_before_the_start_tells_of_what_was_published(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from batchqueue_async._engine.draining.delivery import InFlight
 from batchqueue_async._engine.draining.drops_and_unhandled import tell_counts
 from batchqueue_async._engine.draining.linger_and_nap import Gathering, Nap, Schedule
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
+from batchqueue_async._log import logger
 from batchqueue_async._loop_time import LoopTurn, clock_of
 
 if TYPE_CHECKING:

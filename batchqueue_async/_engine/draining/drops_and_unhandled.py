@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import ref
 
 from batchqueue_async._engine.draining.batch_stages import TO_BE_SETTLED
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.batch import Batch

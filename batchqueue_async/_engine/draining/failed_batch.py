@@ -20,7 +20,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
 )
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 from batchqueue_async._policies.retry import pause_asked_for
 from batchqueue_async._wording import reason
 

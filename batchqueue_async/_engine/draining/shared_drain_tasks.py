@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
+from batchqueue_async._log import logger
 from batchqueue_async._wording import shown
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
 from batchqueue_async._engine.handlers.unstoppable_call import outlive
 from batchqueue_async._engine.handlers.wait_for_graph import OnFlushNode
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.registration import Hook, Registration

@@ -22,7 +22,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HELD_UP,
     HandlerCall,
 )
-from batchqueue_async._engine.runtime.log import RepeatedFailures, logger
+from batchqueue_async._log import RepeatedFailures, logger
 from batchqueue_async._loop_time import ThreadUse
 
 # A timer may fire a tick of the loop's clock early.

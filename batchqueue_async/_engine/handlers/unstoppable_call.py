@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.draining.batch import Batch

@@ -32,8 +32,8 @@ from batchqueue_async._engine.lifecycle.tell_leftovers import (
     tell_leftovers_after_loop,
 )
 from batchqueue_async._engine.runtime.forking import abandon_after_fork
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import LoopRegistry, is_ending
+from batchqueue_async._log import logger
 from batchqueue_async._loop_time import ThreadUse, clock_of
 from batchqueue_async._policies.choices import SHUTDOWN_TIMEOUT, Timeout
 from batchqueue_async._policies.drain_tasks import SharedDrainTasks

@@ -14,7 +14,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import SHARED
 from batchqueue_async._engine.handlers.registration import HandlerSettings, Registration
 from batchqueue_async._engine.partitions.partition import Partition
 from batchqueue_async._engine.partitions.routing import TypePlacement
-from batchqueue_async._engine.runtime.log import logger
+from batchqueue_async._log import logger
 from batchqueue_async._policies.choices import WhenFull
 from batchqueue_async._policies.config import AUTO, BatchQueueConfig
 from batchqueue_async._policies.drain_tasks import DrainTaskPolicy, SharedDrainTasks

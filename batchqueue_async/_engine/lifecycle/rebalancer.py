@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from batchqueue_async._engine.lifecycle.adaptive_drain_tasks import AdaptiveRounds
 from batchqueue_async._engine.lifecycle.handoffs import Handoffs, Move
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._engine.stats import RebalancingRound
+from batchqueue_async._log import logger
 
 # Imported now, so that the first round does not stall the loop for an import.
 from batchqueue_async._policies import lpt  # noqa: F401

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from batchqueue_async._engine.draining.drain_task import DrainTask
 from batchqueue_async._engine.handlers.handler_lock_and_call import outside
 from batchqueue_async._engine.partitions.wait_for_room import withdraw_all
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import (
     GRACE,
     LoopRegistry,
     cancel_for_good,
     is_ending,
 )
+from batchqueue_async._log import logger
 from batchqueue_async._loop_close import expect_no_end
 from batchqueue_async._loop_time import LoopTurn
 

@@ -14,9 +14,9 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     EXCLUSIVE,
     HandlerCall,
 )
-from batchqueue_async._engine.runtime.log import logger
 from batchqueue_async._engine.runtime.loop_end import GRACE, cancel_for_good
 from batchqueue_async._functions import is_async
+from batchqueue_async._log import logger
 from batchqueue_async._policies.errors import BatchQueueError
 
 if TYPE_CHECKING:

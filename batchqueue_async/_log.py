@@ -21,7 +21,7 @@ import sys
 import traceback
 from typing import Any
 
-from batchqueue_async._wording import exc_info_of, reason, traceback_of
+from batchqueue_async._wording import reason, traceback_of
 
 PERIOD = 1.0
 """Seconds between two lines about equal failures, at least, if no `period` is given."""
@@ -53,7 +53,9 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         if not self.isEnabledFor(level):
             return
         if isinstance(exc_info, BaseException):
-            exc_info = exc_info_of(exc_info)
+            # A triple: `logging` tests an error for truth, and one with a length may be
+            # false, or raise.
+            exc_info = (type(exc_info), exc_info, traceback_of(exc_info))
         try:
             self.logger.log(
                 level,
