@@ -68,9 +68,9 @@ def parts() -> list[Part]:
     for name, paths in PARTS.items():
         which = [str(HERE / path) for path in paths]
         which += [f"--ignore={HERE / path}" for path in sorted(named - {*paths})]
-        # In CI others are longer, and wait less.
-        first = () if IS_THOROUGH else PRIORITY.get(name, LATER)
-        made.append(Part(name, which, (*first, *PYTEST)))
+        # In CI those with clusters are the longest, and none is to wait for another.
+        niceness = () if IS_THOROUGH else PRIORITY.get(name, LATER)
+        made.append(Part(name, which, (*niceness, *PYTEST)))
     return made
 
 

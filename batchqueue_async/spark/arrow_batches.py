@@ -166,10 +166,8 @@ class _PartitionBatches:
         self._session = df.sparkSession
         self._schema = zoned_schema(df)
         self._in_jvm: Any = df._jdf  # noqa: SLF001 - there is no other way
-        rdd_in_jvm, context = (
-            self._in_jvm.toArrowBatchRdd(),
-            df.sparkSession.sparkContext,
-        )
+        rdd_in_jvm = self._in_jvm.toArrowBatchRdd()
+        context = self._session.sparkContext
         self._shuffles = Shuffles(context, rdd_in_jvm)
         self._rdd = RDD[Any](rdd_in_jvm.toJavaRDD(), context, NoOpSerializer())
         self.partitions: int = self._rdd.getNumPartitions()

@@ -68,7 +68,7 @@ def test_who_is_struck_there_comes_again(kind: type[Slow], step: int) -> None:
     struck = 0
     try:
         with contextlib.suppress(IndexError):
-            for at in range(0, MOST_POINTS, step // 5 if IS_THOROUGH else step):
+            for at in range(0, MOST_POINTS, step // 10 if IS_THOROUGH else step):
                 struck += ends_where_a_drain_task_is_struck(at, kind())
     finally:
         logging.getLogger("batchqueue_async").setLevel(logging.NOTSET)
