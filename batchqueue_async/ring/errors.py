@@ -13,7 +13,7 @@ from batchqueue_async._log import SafeLogger
 from batchqueue_async._validation import refuse
 from batchqueue_async._wording import kind_of, shown
 
-logger = SafeLogger(logging.getLogger("batchqueue_async.ring"))
+logger: SafeLogger = SafeLogger(logging.getLogger("batchqueue_async.ring"))
 
 INHERITED: Final = "the ring belongs to the process that this one was forked from"
 
