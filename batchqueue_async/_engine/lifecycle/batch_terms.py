@@ -28,40 +28,19 @@ if TYPE_CHECKING:
 Terms: TypeAlias = "tuple[float, int, Exact | float]"
 
 
-class _Wanted:
-    """What the handlers of one partition want: for each value, how many want it.
-
-    So when one of thousands of handlers comes, goes, or finds another limit, the others
-    need not be asked.
-    """
-
-    __slots__ = ("_lingers", "_mosts", "_sizes")
-
-    def __init__(self) -> None:
-        self._lingers: dict[float, int] = {}
-        self._mosts: dict[int, int] = {}
-        self._sizes: dict[Exact | float, int] = {}
-
-    def count(self, terms: Terms, by: int) -> None:
-        linger, most, size = terms
-        _count(self._lingers, linger, by)
-        _count(self._mosts, most, by)
-        _count(self._sizes, size, by)
-
-    def least(self) -> Terms | None:
-        if not self._lingers:
-            return None
-        return min(self._lingers), min(self._mosts), min(self._sizes)
+def _least(wanted: dict[Terms, int]) -> Terms:
+    lingers, mosts, sizes = zip(*wanted, strict=True)
+    return min(lingers), min(mosts), min(sizes)
 
 
-def _count(values: dict[Any, int], value: object, by: int) -> None:
-    values[value] = values.get(value, 0) + by
-    if not values[value]:
-        del values[value]
+def _count(wanted: dict[Terms, int], terms: Terms, by: int) -> None:
+    wanted[terms] = wanted.get(terms, 0) + by
+    if not wanted[terms]:
+        del wanted[terms]
 
 
 # Shared by all queues; each replaces it by a dict of its own before it notes anything.
-_NOTHING: Final[dict[int | None, _Wanted]] = {}
+_NOTHING: Final[dict[int | None, dict[Terms, int]]] = {}
 
 
 class BatchTerms:
@@ -87,8 +66,10 @@ class BatchTerms:
         # Whether any items linger; and how many of the noted handlers have a linger.
         self.lingers = parts.config.linger > 0
         self._lingering = 0
-        # By the partition's index, or with a selector other than `by_type` under None.
-        self._wanted: dict[int | None, _Wanted] = _NOTHING
+        # By the partition's index, or with a selector other than `by_type` under None:
+        # for each terms, how many handlers want them. So when one of thousands comes,
+        # goes, or finds another limit, the others need not be asked.
+        self._wanted: dict[int | None, dict[Terms, int]] = _NOTHING
         # What each type's handler wants, and in which partition. None while no handler
         # has a setting of its own: then there is nothing to follow.
         self._noted: dict[type, tuple[int | None, Terms]] | None = None
@@ -107,10 +88,14 @@ class BatchTerms:
         queues = self._parts.handlers.settings
         is_by_type = isinstance(self._parts.placement, TypePlacement)
         wanted = self._wanted.get(partition.index if is_by_type else None)
-        linger, most, size = (wanted and wanted.least()) or (
-            config.linger,
-            self._most_of_queue(),
-            queues.max_batch_bytes or math.inf,
+        linger, most, size = (
+            _least(wanted)
+            if wanted
+            else (
+                config.linger,
+                self._most_of_queue(),
+                queues.max_batch_bytes or math.inf,
+            )
         )
         with partition.guard:
             partition.due_size = min(most, config.buffer_size)
@@ -187,7 +172,7 @@ class BatchTerms:
         where = set()
         if item_type in self._noted:
             home, terms = self._noted.pop(item_type)
-            self._wanted[home].count(terms, -1)
+            _count(self._wanted[home], terms, -1)
             self._lingering -= terms[0] > 0
             where.add(home)
         registration = self._parts.handlers.of_exactly(item_type)
@@ -209,6 +194,6 @@ class BatchTerms:
         most = registration.max_batch or size
         terms = own.linger, most, own.max_batch_bytes or math.inf
         self._noted[registration.item_type] = home, terms
-        self._wanted.setdefault(home, _Wanted()).count(terms, 1)
+        _count(self._wanted.setdefault(home, {}), terms, 1)
         self._lingering += own.linger > 0
         return home
