@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from batchqueue_async._engine.handlers.flush_wait import FlushWait
@@ -153,15 +154,7 @@ class Flush:
         """
         if self._wait is None:
             return lambda _: False
-        known: dict[int | None, bool] = {}
-        call = self._wait.call
-
-        def waits_for(drain_task: int | None) -> bool:
-            if drain_task not in known:
-                known[drain_task] = self._parts.detector.waits_for(drain_task, call)
-            return known[drain_task]
-
-        return waits_for
+        return cache(partial(self._parts.detector.waits_for, call=self._wait.call))
 
     def _is_in_the_way(self, registration: Registration) -> bool:
         detector, wait = self._parts.detector, self._wait
