@@ -15,7 +15,7 @@ import contextlib
 import weakref
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from batchqueue_async._loop_time import Sleeper
 from batchqueue_async._validation import refuse
@@ -27,17 +27,10 @@ from .publications import Publications
 from .sequence import INITIAL, Notifier, Sequence, minimum
 from .sequence_barrier import BlockingWait, SequenceBarrier, WaitStrategy
 
+if TYPE_CHECKING:
+    from .sync_ring import ThreadIngress
+
 _NONE_FREE: Final = INITIAL - 1
-
-
-class Ingress(Protocol):
-    """Where other threads leave slots that they have filled."""
-
-    def publish_filled(self) -> None:
-        """Publish what is there now; on the ring's loop, or after its end."""
-
-    def leave_to_parent(self) -> None:
-        """Forget what is there, in a forked child."""
 
 
 class MultiProducerSequencer(Publications):
@@ -78,7 +71,7 @@ class MultiProducerSequencer(Publications):
         self._forgotten = INITIAL
         self.claims_waited: int = 0
         self.wait_strategy: WaitStrategy = BlockingWait() if wait is None else wait
-        self.ingress: Ingress | None = None
+        self.ingress: ThreadIngress | None = None
         self.gating: tuple[Sequence, ...] = ()
         self._barriers: weakref.WeakSet[SequenceBarrier] = weakref.WeakSet()
         self.told_of_departures: list[SequenceBarrier] = []

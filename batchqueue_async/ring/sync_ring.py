@@ -56,9 +56,7 @@ class ThreadIngress:
     @staticmethod
     def of(sequencer: MultiProducerSequencer) -> ThreadIngress:
         """Return the ring's ingress; the first call, on the ring's loop, makes it."""
-        ingress = sequencer.ingress or ThreadIngress(sequencer)
-        assert isinstance(ingress, ThreadIngress)
-        return ingress
+        return sequencer.ingress or ThreadIngress(sequencer)
 
     def check(self) -> None:
         """Refuse callers that could never be served."""
