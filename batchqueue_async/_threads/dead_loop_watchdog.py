@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
+from batchqueue_async._loop_time import kept_by
 from batchqueue_async._threads.clock import monotonic
 
 PATIENCE = 0.5
@@ -77,12 +78,7 @@ class Heartbeat:
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> Heartbeat:
         """Return the loop's heartbeat; the first call makes it."""
-        heartbeat = getattr(loop, _ATTRIBUTE, None)
-        if heartbeat is None:
-            heartbeat = Heartbeat()
-            setattr(loop, _ATTRIBUTE, heartbeat)
-        assert isinstance(heartbeat, Heartbeat)
-        return heartbeat
+        return kept_by(loop, _ATTRIBUTE, Heartbeat)
 
     def lead(self, who: object, short: float) -> bool:
         """Whether `who` is to look again after a short nap: one does at a time."""
