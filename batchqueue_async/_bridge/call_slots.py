@@ -20,8 +20,7 @@ from batchqueue_async._engine.handlers.handler_lock_and_call import (
     HandlerLock,
     current_call,
 )
-from batchqueue_async._engine.handlers.wait_for_graph import Node, Wait
-from batchqueue_async._policies.value import Value
+from batchqueue_async._engine.handlers.wait_for_graph import Node, Wait, on
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.handlers.deadlock_detector import DeadlockDetector
@@ -159,15 +158,8 @@ class CallSlots:
         """Let those in line look: there may be a slot."""
         with self._guard:
             line = list(self._line.items())
-        here = asyncio._get_running_loop()  # noqa: SLF001
         for lock, loop in line:
-            if loop is here:
-                lock.grant_next()
-                continue
-            try:
-                loop.call_soon_threadsafe(lock.grant_next)
-            except RuntimeError:
-                # It is closed: nobody waits there any more.
+            if not on(loop, lock.grant_next):
                 with self._guard:
                     self._line.pop(lock, None)
 
@@ -252,17 +244,10 @@ class SlotWait(Wait):
         # A slot that is free, or whose call isn't known, may be had at any moment.
         if len(holders) < self._slots.most:
             return ()
-        return [_HolderNode(each) for each in holders]
+        return holders
 
     def _describe(self) -> str:
         return "none of the handler's calls ends"
 
     def _wake(self) -> None:
         """Never refused: one of the calls is."""
-
-
-class _HolderNode(Value):
-    call: HandlerCall
-
-    def waits(self) -> Iterable[Wait]:
-        return self.call.detector.waits_of(lambda call: call is self.call)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from batchqueue_async._engine.handlers.wait_for_graph import on
 from batchqueue_async._engine.runtime.loop_end import is_cancelled_for_good, uncancel
 from batchqueue_async._log import logger
 from batchqueue_async._wording import shown
@@ -75,7 +76,7 @@ class Permit:
         self._is_asked = False
         self._loop = asyncio.get_running_loop()
         # Called when it is granted, or no longer asked for.
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], object]] = []
 
     async def acquire(self) -> None:
         """Wait for it, in order of asking; cancelled, it is not asked for any more."""
@@ -116,15 +117,16 @@ class Permit:
         Several tasks of a handler may wait at once, and it is lent until none does. May
         be called on any loop and thread.
         """
-        self._on_loop(self._look, call)
+        on(self._loop, self._look, call)
 
-    def when_back(self, call: HandlerCall, tell: Callable[[], None]) -> None:
+    def when_back(self, call: HandlerCall, tell: Callable[[], object]) -> None:
         """Call `tell` once the call has the permit, or may go on without it.
 
         It goes on without it while other tasks of the call wait. May be called on any
         loop and thread; `tell` is called on the permit's loop.
         """
-        if not self._on_loop(self._when_back, call, tell):
+        if not on(self._loop, self._when_back, call, tell):
+            # The loop is closed, and its drain tasks are no more.
             tell()
 
     def granted(self) -> None:
@@ -141,22 +143,11 @@ class Permit:
         else:
             self._ask()
 
-    def _when_back(self, call: HandlerCall, tell: Callable[[], None]) -> None:
+    def _when_back(self, call: HandlerCall, tell: Callable[[], object]) -> None:
         if call.is_over or not self._is_asked:
             tell()
         else:
             self._listeners.append(tell)
-
-    def _on_loop(self, act: Callable[..., None], *arguments: object) -> bool:
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001
-            act(*arguments)
-            return True
-        try:
-            self._loop.call_soon_threadsafe(act, *arguments)
-        except RuntimeError:
-            # The loop is closed, and its drain tasks are no more.
-            return False
-        return True
 
     def _ask(self) -> None:
         if not self.is_held and not self._is_asked:

@@ -319,6 +319,10 @@ class HandlerCall:
             except RuntimeError:
                 continue
 
+    def waits(self) -> Iterable[Wait]:
+        """Return its waits, as a node of the wait-for graph."""
+        return self.detector.waits_of(lambda call: call is self)
+
     def is_of(self, drain_task: int) -> bool:
         """Whether the drain task waits for its end."""
         return self.drain_task == drain_task and not self.is_over

@@ -64,10 +64,7 @@ class Opening:
 
     def waits(self) -> Iterable[Wait]:
         """Return the waits of the call that opens, as a node of the wait-for graph."""
-        opener = self.opener
-        if opener is None:
-            return ()
-        return opener.detector.waits_of(lambda call: call is opener)
+        return () if self.opener is None else self.opener.waits()
 
 
 class OpeningWait(Wait):

@@ -30,6 +30,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -174,10 +175,10 @@ class Wait(ABC):
             if not is_back.done():
                 is_back.set_result(None)
 
-        self.when_over(lambda: on(loop, tell))
+        self.when_over(partial(on, loop, tell))
         await is_back
 
-    def when_over(self, tell: Callable[[], None]) -> None:
+    def when_over(self, tell: Callable[[], object]) -> None:
         """End it, and call `tell` on some thread when the call may go on."""
         self.end()
         permit = self.call.permit
@@ -215,16 +216,21 @@ def end_of(detector: DeadlockDetector) -> Collection[Node]:
     ]
 
 
-def on(loop: asyncio.AbstractEventLoop | None, call: Callable[[], None]) -> None:
-    """Call it on this loop: at once if this loop runs here."""
+def on(
+    loop: asyncio.AbstractEventLoop | None,
+    call: Callable[..., None],
+    *arguments: object,
+) -> bool:
+    """Call it on this loop: at once if this loop runs here; False if it is closed."""
     if loop is None or asyncio._get_running_loop() is loop:  # noqa: SLF001
-        call()
-        return
+        call(*arguments)
+        return True
     try:
-        loop.call_soon_threadsafe(call)
+        loop.call_soon_threadsafe(call, *arguments)
     except RuntimeError:
         # The loop is closed: nobody waits there any more.
-        return
+        return False
+    return True
 
 
 def find(
