@@ -18,6 +18,7 @@ from batchqueue_async._engine.lifecycle.state import admits, refuse_fork
 from batchqueue_async._engine.partitions.chunk_by_partition import runs_of
 from batchqueue_async._engine.partitions.loop_waker import LoopWaker
 from batchqueue_async._engine.partitions.partition import Partition
+from batchqueue_async._engine.partitions.wait_for_room import Tally
 from batchqueue_async._engine.partitions.waiting_line import Waiter
 from batchqueue_async._engine.queue import BatchQueue, parts_of
 from batchqueue_async._engine.queue_parts import Parts
@@ -72,18 +73,18 @@ class ThreadWaiter(Waiter):
         self._signal.clear()
 
 
-class ThreadTally:
+class ThreadTally(Tally):
     """One thread's call: its limits, and how many items it got in, whatever ends it.
 
     Ctrl-C may strike after any call of a C function. So there is none between the
     acceptance and its being noted; of who waits in line, the waiter knows.
     """
 
-    count = 0
     waiter: ThreadWaiter | None = None
     until: float | None = None
 
     def __init__(self, patience: float) -> None:
+        super().__init__()
         self.patience = patience
 
     @property

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from batchqueue_async._policies.errors import with_accepted
 
 if TYPE_CHECKING:
     from batchqueue_async._engine.partitions.partition import Partition
+    from batchqueue_async._engine.partitions.wait_for_room import Tally
 
 T = TypeVar("T")
 
@@ -23,12 +24,6 @@ T = TypeVar("T")
 # those of an instrumented loop. In debug mode asyncio walks the whole stack, too.
 _STACK_TO_TELL = 12
 _STACK_TO_TELL_IN_DEBUG_MODE = 24
-
-
-class Counted(Protocol):
-    """Something that counts how many items of a bulk call are in."""
-
-    count: int
 
 
 class LoopWaker(Generic[T]):
@@ -43,7 +38,7 @@ class LoopWaker(Generic[T]):
         self._is_posted = False
 
     def put(
-        self, partition: Partition[T], run: Sequence[T], tally: Counted | None = None
+        self, partition: Partition[T], run: Sequence[T], tally: Tally | None = None
     ) -> int:
         """Accept what there is room for, and tell the loop; returns how many."""
         # The loop could look in between, so it is told after the acceptance. Telling it
