@@ -214,7 +214,10 @@ class InFlight(Generic[T]):
         """
         self.sort_again()
         if self.undelivered:
-            self._leave_handler(self.undelivered[-1])
+            self._parts.running_calls.end_those_of(self._drain_task)
+            batch = self.undelivered[-1]
+            if batch.stage is INSIDE and batch.registration is not None:
+                leave(batch, batch.registration)
         else:
             self._resume_partitions()
         self.was_cut_short = bool(self.undelivered)
@@ -228,13 +231,6 @@ class InFlight(Generic[T]):
                 if items := taken_again(partition):
                     grouping.add(partition, items)
             self._have_taken(self.taking, grouping.batches(most))
-
-    def _leave_handler(self, batch: Batch[T]) -> None:
-        for call in list(self._parts.running_calls.inside):
-            if call.is_of(self._drain_task):
-                call.end()
-        if batch.stage is INSIDE and batch.registration is not None:
-            leave(batch, batch.registration)
 
     @coroutine
     def deliver(self) -> Generator[Any, None, None]:

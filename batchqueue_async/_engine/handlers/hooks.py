@@ -136,9 +136,7 @@ class Hooks:
         """
         lock = (self._entered or {}).get(drain_task)
         if lock is not None:
-            for call in list(self._parts.running_calls.inside):
-                if call.is_of(drain_task):
-                    call.end()
+            self._parts.running_calls.end_those_of(drain_task)
             lock.forget(Exclusive(drain_task))
 
     async def _call_inside(

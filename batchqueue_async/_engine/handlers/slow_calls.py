@@ -110,6 +110,12 @@ class RunningCalls:
         if self.timer is None and self.slow is not None:
             self._look_at(call.began + self.slow)
 
+    def end_those_of(self, drain_task: int) -> None:
+        """End the calls that a drain task waits for: it was cut off in one of them."""
+        for call in list(self.inside):
+            if call.is_of(drain_task):
+                call.end()
+
     def stop_idle_timer(self) -> None:
         if self.timer is not None and not self.inside:
             self.timer.cancel()
