@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from batchqueue_async._wording import add_note
 
 
 def say_count(error: BaseException, name: str, count: int) -> None:
@@ -16,5 +16,4 @@ def say_count(error: BaseException, name: str, count: int) -> None:
         # Bypasses a `__setattr__` of the class, such as a frozen dataclass has.
         BaseException.__setattr__(error, name, count)
     except Exception:  # noqa: BLE001 - a user's class may do anything
-        with contextlib.suppress(Exception):
-            error.add_note(f"{name}: {count}")
+        add_note(error, f"{name}: {count}")

@@ -85,7 +85,7 @@ class BatchLimit(Value, kw_only=True):
     def __str__(self) -> str:
         return (
             f"batches have about {self.max_batch} items, {self.before} before: "
-            f"{self.why}{_times(self, self.reason)}"
+            f"{self.why}{_times(self)}"
         )
 
     @property
@@ -123,7 +123,7 @@ class DrainTaskLimit(Value, kw_only=True):
         tasks = "drain task works" if self.drain_tasks == 1 else "drain tasks work"
         return (
             f"{self.drain_tasks} {tasks}, {self.before} did before: "
-            f"{self.why}{_times(self, self.reason)}"
+            f"{self.why}{_times(self)}"
         )
 
     @property
@@ -150,10 +150,10 @@ _OF_COUNTS: dict[CountReason, str] = {
 }
 
 
-def _times(limit: BatchLimit | DrainTaskLimit, reason: str) -> str:
-    if reason == "start":
+def _times(limit: BatchLimit | DrainTaskLimit) -> str:
+    if limit.reason == "start":
         return ""
-    times = getattr(limit, reason)
+    times = getattr(limit, limit.reason)
     return f" (changed {times} {'time' if times == 1 else 'times'} for that)"
 
 

@@ -134,7 +134,7 @@ class Flush:
                 await wait.until(ending)
             error = await asyncio.shield(ending)
             if error is not None:
-                self._parts.failures.add_to(self._log, "on_flush", error)
+                self._parts.failures.add_to(self._log, error)
 
     async def _await_on_close(self) -> None:
         """In a shutdown wait for `on_close`, which hands on what `on_flush` would."""
@@ -145,7 +145,7 @@ class Flush:
         await parts.lifecycle.ended()
         for name in parts.hooks.not_closed:
             error = BatchQueueError(f"on_close of {name} did not complete")
-            parts.failures.add_to(self._log, "on_flush", error)
+            parts.failures.add_to(self._log, error)
 
     def _waits_for(self) -> Callable[[int | None], bool]:
         """Return a function: whether a drain task waits for the handler that flushes.

@@ -115,10 +115,10 @@ class FailureLogs:
                 if (log := known()) is not None:
                     log.add(outcome, items, error)
 
-    def add_to(self, log: FailureLog, outcome: Outcome, error: BaseException) -> None:
-        """Note a failure that concerns no item, such as a hook's, in one log only."""
+    def add_to(self, log: FailureLog, error: BaseException) -> None:
+        """Note that an `on_flush` failed, which concerns no item, in one log only."""
         with self.guard:
-            log.add(outcome, [None], error)
+            log.add("on_flush", [None], error)
 
     def clear(self, log: FailureLog) -> tuple[int, tuple[Failure, ...]]:
         with self.guard:

@@ -212,7 +212,10 @@ class ServedWaiter(LoopWaiter):
     def take_back(self) -> None:
         unaware = self._partition.line.unaware
         if unaware is not None and self in unaware:
-            _make_aware(self, unaware, self._partition)
+            if len(unaware) > 1:
+                del unaware[self]
+            else:
+                _all_are_aware(self._partition)
 
     def acknowledge(self) -> bool:
         unaware = self._partition.line.unaware
@@ -342,15 +345,6 @@ def withdraw(waiter: ServedWaiter, partition: Partition[Any]) -> None:
             waiter.wants, waiter.accepted = 1, 0
             waiter.line = waiter.ahead = waiter.behind = None
         partition.accounts.tell_watchers()
-
-
-def _make_aware(
-    waiter: ServedWaiter, unaware: dict[ServedWaiter, int], partition: Partition[Any]
-) -> None:
-    if len(unaware) > 1:
-        del unaware[waiter]
-    else:
-        _all_are_aware(partition)
 
 
 def _all_are_aware(partition: Partition[Any]) -> None:
