@@ -84,7 +84,6 @@ class ThreadTally(Tally):
     until: float | None = None
 
     def __init__(self, patience: float) -> None:
-        super().__init__()
         self.patience = patience
 
     @property

@@ -36,10 +36,7 @@ producers than this each item waits, whatever room there is."""
 class Tally:
     """How many items of one bulk call were accepted so far, whatever ends it."""
 
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
+    count = 0
 
 
 @coroutine
