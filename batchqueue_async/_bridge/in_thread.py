@@ -90,7 +90,6 @@ class InThread(Attached):
         self._run_sync = to_thread.run_sync
         self._new_limiter = partial(CapacityLimiter, concurrency)
         self.concurrency = concurrency
-        self.is_exclusive = concurrency == 1
         self._forget()
         self._consume: Any = attribute_of(handler, "consume", handler)
         self.__qualname__ = name

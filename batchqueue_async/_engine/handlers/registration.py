@@ -35,9 +35,6 @@ class Attached:
     concurrency = 1
     """How many of its calls may run at once, in all queues together."""
 
-    is_exclusive = False
-    """Whether it takes one call at a time, whatever types and drain tasks there are."""
-
     def attach(self, queue: object) -> None:
         """Get ready: this queue may call from now on. Must not raise."""
 
@@ -191,7 +188,7 @@ class Registration:
         # Which other calls of `consume` may be inside of the handler beside one. If it
         # takes one call at a time, calls wait at its lock, before any timeout runs.
         own = attached(handler)
-        self.mode = EXCLUSIVE if own is not None and own.is_exclusive else mode
+        self.mode = EXCLUSIVE if own is not None and own.concurrency == 1 else mode
         self.lock = HandlerLock() if own is None else own.new_lock()
         if item_type is not None:
             # A consumer was checked when it was declared.
